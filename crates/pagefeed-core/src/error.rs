@@ -1,0 +1,210 @@
+//! One error type: what went wrong, and exactly where.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Result of every fallible function of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of failure it is; Python maps each to one exception class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The operating system refused (missing file, permission, I/O error).
+    Io(io::ErrorKind),
+    /// The bytes are not what the format promises.
+    Corrupt,
+    /// A stored checksum does not match the bytes.
+    Checksum,
+    /// A size or count is over a limit that protects memory or time.
+    Limit,
+    /// Valid Parquet that pagefeed does not read.
+    Unsupported,
+    /// The file or column is encrypted.
+    Encrypted,
+    /// The file has no such column.
+    ColumnNotFound,
+    /// The file is not the one that was indexed.
+    Stale,
+    /// The caller's argument cannot be right.
+    Invalid,
+    /// A token does not fit the type asked for.
+    TokenRange,
+    /// The work was cancelled (engine closed, or used after fork).
+    Cancelled,
+    /// A defect of pagefeed itself (a caught panic).
+    Internal,
+}
+
+/// Where it happened; each part is filled in by the layer that knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// Path of the file.
+    pub file: Option<Arc<str>>,
+    /// Row group number in the file.
+    pub row_group: Option<u32>,
+    /// Column, as a dotted path.
+    pub column: Option<Arc<str>>,
+    /// Page number within the column chunk (the dictionary page is not counted).
+    pub page: Option<u64>,
+    /// Byte offset in the file.
+    pub offset: Option<u64>,
+}
+
+/// An error with its location. The message says what was expected, what was
+/// found and, where there is one, what to do.
+#[derive(Clone, Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    kind: Kind,
+    message: String,
+    location: Location,
+}
+
+impl Error {
+    /// An error of `kind`, not yet located.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            location: Location::default(),
+        }))
+    }
+
+    /// The bytes are not what the format promises.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(Kind::Corrupt, message)
+    }
+
+    /// A size or count is over a limit.
+    pub fn limit(message: impl Into<String>) -> Self {
+        Self::new(Kind::Limit, message)
+    }
+
+    /// Valid Parquet that pagefeed does not read.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unsupported, message)
+    }
+
+    /// The caller's argument cannot be right.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, message)
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The message without the location.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Where it happened.
+    pub fn location(&self) -> &Location {
+        &self.0.location
+    }
+
+    /// Names the file, unless a deeper layer already did.
+    pub fn in_file(mut self, file: &str) -> Self {
+        self.0.location.file.get_or_insert_with(|| file.into());
+        self
+    }
+
+    /// Names row group and column, unless a deeper layer already did.
+    pub fn in_chunk(mut self, row_group: u32, column: &str) -> Self {
+        self.0.location.row_group.get_or_insert(row_group);
+        self.0.location.column.get_or_insert_with(|| column.into());
+        self
+    }
+
+    /// Names the page, unless a deeper layer already did.
+    pub fn at_page(mut self, page: u64) -> Self {
+        self.0.location.page.get_or_insert(page);
+        self
+    }
+
+    /// Names the byte offset, unless a deeper layer already did.
+    pub fn at_offset(mut self, offset: u64) -> Self {
+        self.0.location.offset.get_or_insert(offset);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    /// `file, row group 3, column tokens, page 7, offset 4711: message`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let location = self.location();
+        let mut parts = Vec::new();
+        if let Some(file) = &location.file {
+            parts.push(file.to_string());
+        }
+        if let Some(row_group) = location.row_group {
+            parts.push(format!("row group {row_group}"));
+        }
+        if let Some(column) = &location.column {
+            parts.push(format!("column {column}"));
+        }
+        if let Some(page) = location.page {
+            parts.push(format!("page {page}"));
+        }
+        if let Some(offset) = location.offset {
+            parts.push(format!("offset {offset}"));
+        }
+        if !parts.is_empty() {
+            write!(f, "{}: ", parts.join(", "))?;
+        }
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::new(Kind::Io(error.kind()), error.to_string())
+    }
+}
+
+impl From<parquet::errors::ParquetError> for Error {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        use parquet::errors::ParquetError as P;
+        match error {
+            P::NYI(message) => Self::unsupported(message),
+            P::General(message) | P::EOF(message) | P::ArrowError(message) => {
+                Self::corrupt(message)
+            }
+            other => Self::corrupt(other.to_string()),
+        }
+    }
+}
+
+impl From<arrow_schema::ArrowError> for Error {
+    fn from(error: arrow_schema::ArrowError) -> Self {
+        use arrow_schema::ArrowError as A;
+        match error {
+            A::NotYetImplemented(message) => Self::unsupported(message),
+            A::ParquetError(message) => Self::corrupt(message),
+            other => Self::corrupt(other.to_string()),
+        }
+    }
+}
+
+/// Runs `work`, turning a panic into an [`Kind::Internal`] error: one bad page
+/// must never take the process down.
+pub fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_string())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "unknown panic".to_string());
+        Err(Error::new(
+            Kind::Internal,
+            format!("the page could not be read ({message}); the file is likely damaged"),
+        ))
+    })
+}

@@ -1,0 +1,241 @@
+//! Page headers.
+
+use parquet::basic::Encoding;
+
+use crate::error::{Error, Result};
+use crate::limits::{
+    MAX_COMPRESSED_PAGE_BYTES, MAX_PAGE_HEADER_BYTES, MAX_UNCOMPRESSED_PAGE_BYTES,
+};
+use crate::thrift::{Reader, Wire};
+
+/// What the header says of the bytes behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// Bytes of the header itself.
+    pub header_size: usize,
+    /// Bytes of the page as stored, without the header.
+    pub compressed_size: usize,
+    /// Bytes of the page once decompressed.
+    pub uncompressed_size: usize,
+    /// CRC-32 of the bytes as stored, if the writer computed it.
+    pub crc: Option<u32>,
+    /// What the page holds.
+    pub kind: PageKind,
+}
+
+/// The four kinds of page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// The distinct values the data pages of the chunk refer to.
+    Dictionary {
+        /// Number of distinct values.
+        num_values: usize,
+    },
+    /// Version 1: levels and values are compressed together.
+    DataV1 {
+        /// Number of levels: values, nulls and empty lists.
+        num_values: usize,
+        /// Encoding of the values.
+        encoding: Encoding,
+        /// Encoding of the definition levels.
+        definition_encoding: Encoding,
+        /// Encoding of the repetition levels.
+        repetition_encoding: Encoding,
+    },
+    /// Version 2: levels first, never compressed.
+    DataV2 {
+        /// Number of levels: values, nulls and empty lists.
+        num_values: usize,
+        /// Number of levels below the maximum. Old writers get it wrong.
+        num_nulls: usize,
+        /// Number of rows. Old writers get it wrong.
+        num_rows: usize,
+        /// Encoding of the values.
+        encoding: Encoding,
+        /// Bytes of the repetition levels.
+        repetition_size: usize,
+        /// Bytes of the definition levels.
+        definition_size: usize,
+        /// Whether the values are compressed (Arrow before 3.0 says no and
+        /// compresses them all the same).
+        is_compressed: bool,
+    },
+    /// An index page or one of an unknown kind: to be skipped.
+    Other,
+}
+
+impl PageHeader {
+    /// Bytes of header and page.
+    pub fn stored_size(&self) -> usize {
+        self.header_size + self.compressed_size
+    }
+
+    /// Number of levels of a data page, `None` for the other kinds.
+    pub fn num_levels(&self) -> Option<usize> {
+        match self.kind {
+            PageKind::DataV1 { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
+                Some(num_values)
+            }
+            PageKind::Dictionary { .. } | PageKind::Other => None,
+        }
+    }
+
+    /// Encoding of the values of a data page, `None` for the other kinds.
+    pub fn encoding(&self) -> Option<Encoding> {
+        match self.kind {
+            PageKind::DataV1 { encoding, .. } | PageKind::DataV2 { encoding, .. } => Some(encoding),
+            PageKind::Dictionary { .. } | PageKind::Other => None,
+        }
+    }
+
+    /// Parses the header at the start of `bytes`, which may go on behind it.
+    /// `None` when `bytes` is a proper prefix of a header: call again with more.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Self>> {
+        let bytes = &bytes[..bytes.len().min(MAX_PAGE_HEADER_BYTES)];
+        let mut reader = Reader::new(bytes);
+        match parse(&mut reader) {
+            Ok(header) => Ok(Some(header)),
+            Err(_) if reader.exhausted() && bytes.len() < MAX_PAGE_HEADER_BYTES => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Encoding by its number in the format; the old name of the dictionary encoding
+/// is folded into the new one.
+fn encoding(code: i32) -> Result<Encoding> {
+    Ok(match code {
+        0 => Encoding::PLAIN,
+        2 | 8 => Encoding::RLE_DICTIONARY,
+        3 => Encoding::RLE,
+        #[allow(deprecated, reason = "old files still use it for levels")]
+        4 => Encoding::BIT_PACKED,
+        5 => Encoding::DELTA_BINARY_PACKED,
+        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        7 => Encoding::DELTA_BYTE_ARRAY,
+        9 => Encoding::BYTE_STREAM_SPLIT,
+        _ => return Err(Error::corrupt(format!("unknown encoding {code}"))),
+    })
+}
+
+fn bounded(size: usize, limit: usize, what: &str) -> Result<usize> {
+    if size > limit {
+        return Err(Error::limit(format!(
+            "{what} is {size} bytes, the limit is {limit}"
+        )));
+    }
+    Ok(size)
+}
+
+fn missing(what: &str) -> Error {
+    Error::corrupt(format!("the page header lacks {what}"))
+}
+
+fn parse(reader: &mut Reader<'_>) -> Result<PageHeader> {
+    let (mut kind, mut compressed, mut uncompressed, mut crc) = (None, None, None, None);
+    let (mut data_v1, mut data_v2, mut dictionary) = (None, None, None);
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::I32) => kind = Some(reader.i32()?),
+            (2, Wire::I32) => uncompressed = Some(reader.size("the uncompressed page size")?),
+            (3, Wire::I32) => compressed = Some(reader.size("the compressed page size")?),
+            (4, Wire::I32) => crc = Some(reader.i32()?.cast_unsigned()),
+            (5, Wire::Struct) => data_v1 = Some(parse_v1(reader)?),
+            (7, Wire::Struct) => dictionary = Some(parse_dictionary(reader)?),
+            (8, Wire::Struct) => data_v2 = Some(parse_v2(reader)?),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    let kind = match kind.ok_or_else(|| missing("the page type"))? {
+        0 => data_v1.ok_or_else(|| missing("the data page fields"))?,
+        2 => dictionary.ok_or_else(|| missing("the dictionary page fields"))?,
+        3 => data_v2.ok_or_else(|| missing("the data page fields"))?,
+        _ => PageKind::Other,
+    };
+    Ok(PageHeader {
+        header_size: reader.position(),
+        compressed_size: bounded(
+            compressed.ok_or_else(|| missing("the compressed size"))?,
+            MAX_COMPRESSED_PAGE_BYTES,
+            "the page",
+        )?,
+        uncompressed_size: bounded(
+            uncompressed.ok_or_else(|| missing("the uncompressed size"))?,
+            MAX_UNCOMPRESSED_PAGE_BYTES,
+            "the decompressed page",
+        )?,
+        crc,
+        kind,
+    })
+}
+
+fn parse_v1(reader: &mut Reader<'_>) -> Result<PageKind> {
+    let (mut num_values, mut values) = (None, None);
+    let (mut definition, mut repetition) = (Encoding::RLE, Encoding::RLE);
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::I32) => num_values = Some(reader.size("the number of values")?),
+            (2, Wire::I32) => values = Some(encoding(reader.i32()?)?),
+            (3, Wire::I32) => definition = encoding(reader.i32()?)?,
+            (4, Wire::I32) => repetition = encoding(reader.i32()?)?,
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    Ok(PageKind::DataV1 {
+        num_values: num_values.ok_or_else(|| missing("the number of values"))?,
+        encoding: values.ok_or_else(|| missing("the encoding"))?,
+        definition_encoding: definition,
+        repetition_encoding: repetition,
+    })
+}
+
+fn parse_v2(reader: &mut Reader<'_>) -> Result<PageKind> {
+    let (mut num_values, mut num_nulls, mut num_rows, mut values) = (None, 0, 0, None);
+    let (mut definition_size, mut repetition_size, mut is_compressed) = (0, 0, true);
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::I32) => num_values = Some(reader.size("the number of values")?),
+            (2, Wire::I32) => num_nulls = reader.size("the number of nulls")?,
+            (3, Wire::I32) => num_rows = reader.size("the number of rows")?,
+            (4, Wire::I32) => values = Some(encoding(reader.i32()?)?),
+            (5, Wire::I32) => definition_size = reader.size("the definition level size")?,
+            (6, Wire::I32) => repetition_size = reader.size("the repetition level size")?,
+            (7, Wire::True) => is_compressed = true,
+            (7, Wire::False) => is_compressed = false,
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    Ok(PageKind::DataV2 {
+        num_values: num_values.ok_or_else(|| missing("the number of values"))?,
+        num_nulls,
+        num_rows,
+        encoding: values.ok_or_else(|| missing("the encoding"))?,
+        repetition_size,
+        definition_size,
+        is_compressed,
+    })
+}
+
+/// The dictionary's own encoding is not kept: PLAIN under one of two names.
+fn parse_dictionary(reader: &mut Reader<'_>) -> Result<PageKind> {
+    let (mut num_values, mut plain) = (None, true);
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::I32) => num_values = Some(reader.size("the dictionary's number of values")?),
+            (2, Wire::I32) => plain = matches!(reader.i32()?, 0 | 2),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    if !plain {
+        return Err(Error::unsupported(
+            "the dictionary page is not PLAIN-encoded",
+        ));
+    }
+    Ok(PageKind::Dictionary {
+        num_values: num_values.ok_or_else(|| missing("the number of values"))?,
+    })
+}

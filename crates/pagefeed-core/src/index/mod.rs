@@ -1,0 +1,188 @@
+//! The page index: where every page of one column lies, in all files.
+//!
+//! A *page* here is what can be read alone: one data page, or several where a record
+//! spans more than two of them. A record belongs to the page it begins in. Pages of
+//! one column chunk that follow each other without a gap form a *span*, the index's
+//! unit of 64-bit numbers; within a span everything is 32 bits relative to it.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::codec::Codec;
+use crate::decode::PageRun;
+use crate::error::Result;
+use crate::schema::ColumnSchema;
+use crate::store::{FileId, Store};
+
+/// How to build an index.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Use the files' own offset indexes where they have them.
+    pub use_page_index: bool,
+    /// Verify CRCs of pages read while building.
+    pub verify_checksums: bool,
+    /// Threads for reading footers.
+    pub num_threads: usize,
+}
+
+/// Where one page lies and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRecord {
+    /// Number of the file.
+    pub file: u32,
+    /// Row group in the file.
+    pub row_group: u32,
+    /// Number of the page within its column chunk.
+    pub page: u32,
+    /// First row that begins in the page, counted within the file.
+    pub first_row: u64,
+    /// The same, counted within the row group.
+    pub first_row_in_group: u64,
+    /// Rows that begin in the page.
+    pub num_rows: u64,
+    /// Values (not null) of these rows.
+    pub num_values: u64,
+    /// Offset of the page in the file.
+    pub offset: u64,
+    /// Bytes of the page with its header.
+    pub compressed_size: u64,
+    /// Bytes of following pages that hold the end of the last record, usually 0.
+    pub tail_size: u64,
+    /// Whether the page begins in the middle of a record.
+    pub starts_mid_record: bool,
+    /// Codec of the chunk.
+    pub codec: Codec,
+    /// Byte range of the dictionary page, if the page (probably) needs it.
+    pub dictionary: Option<Range<u64>>,
+}
+
+/// The page index of one column.
+pub struct Index {}
+
+impl Index {
+    /// Reads the footers of `paths` (in this order) and indexes `column`.
+    pub fn build(
+        store: &Store,
+        paths: &[String],
+        column: &str,
+        options: &BuildOptions,
+    ) -> Result<Self> {
+        let _ = (store, paths, column, options);
+        todo!()
+    }
+
+    /// Writes the index to one file, atomically.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let _ = path;
+        todo!()
+    }
+
+    /// Maps an index written by [`Index::save`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let _ = path;
+        todo!()
+    }
+
+    /// Refuses, by name, the first file that is not in the state it was indexed in.
+    pub fn check_files(&self, store: &Store) -> Result<()> {
+        let _ = store;
+        todo!()
+    }
+
+    /// Column as it was asked for.
+    pub fn column(&self) -> &str {
+        todo!()
+    }
+
+    /// Number of pages.
+    pub fn num_pages(&self) -> u64 {
+        todo!()
+    }
+
+    /// Number of rows.
+    pub fn num_rows(&self) -> u64 {
+        todo!()
+    }
+
+    /// Number of values that are not null.
+    pub fn num_values(&self) -> u64 {
+        todo!()
+    }
+
+    /// Files in the order they were given.
+    pub fn files(&self) -> &[FileId] {
+        todo!()
+    }
+
+    /// Digest of the contents: schema, row groups, sizes and offsets of every file,
+    /// not their names or times.
+    pub fn fingerprint(&self) -> String {
+        todo!()
+    }
+
+    /// First page of each file and one past the last: `[files + 1]`.
+    pub fn file_first_page(&self) -> Vec<u64> {
+        todo!()
+    }
+
+    /// Rows before each file and in all: `[files + 1]`.
+    pub fn file_first_row(&self) -> Vec<u64> {
+        todo!()
+    }
+
+    /// Values before each file and in all: `[files + 1]`.
+    pub fn file_first_value(&self) -> Vec<u64> {
+        todo!()
+    }
+
+    /// Rows before each of `pages` in the whole index (`num_pages` gives the total).
+    pub fn first_rows(&self, pages: &[i64], rows: &mut [i64]) -> Result<()> {
+        let _ = (pages, rows);
+        todo!()
+    }
+
+    /// Values before each of `pages` in the whole index.
+    pub fn first_values(&self, pages: &[i64], values: &mut [i64]) -> Result<()> {
+        let _ = (pages, values);
+        todo!()
+    }
+
+    /// Page in which each of `rows` begins.
+    pub fn pages_of_rows(&self, rows: &[i64], pages: &mut [i64]) -> Result<()> {
+        let _ = (rows, pages);
+        todo!()
+    }
+
+    /// Page that holds each of `values` (numbers of values in the whole index);
+    /// a page without values is never the answer.
+    pub fn pages_of_values(&self, values: &[i64], pages: &mut [i64]) -> Result<()> {
+        let _ = (values, pages);
+        todo!()
+    }
+
+    /// Where `page` lies.
+    pub fn page(&self, page: u64) -> Result<PageRecord> {
+        let _ = page;
+        todo!()
+    }
+
+    /// The column in the schema of `page`'s file.
+    pub fn schema(&self, file: u32) -> &Arc<ColumnSchema> {
+        let _ = file;
+        todo!()
+    }
+
+    /// Reads the stored bytes of `page`, one run per leaf of its schema.
+    /// `with_dictionary` false leaves the dictionary page of the first leaf out (the
+    /// caller has it already).
+    pub fn read_runs(
+        &self,
+        store: &Store,
+        page: u64,
+        with_dictionary: bool,
+    ) -> Result<Vec<PageRun>> {
+        let _ = (store, page, with_dictionary);
+        todo!()
+    }
+}

@@ -1,0 +1,26 @@
+//! The data plane of pagefeed: it touches bytes and never decides.
+//!
+//! ```text
+//! index -> store -> page -> decode -> gather -> engine
+//! ```
+//!
+//! [`index`] knows where every page of a column lies, [`store`] reads bytes,
+//! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
+//! turns pages into tokens or Arrow arrays, [`engine`] executes plans on its own
+//! threads. Nothing here knows about Python.
+
+pub mod codec;
+pub mod decode;
+pub mod engine;
+pub mod error;
+pub mod footer;
+pub mod header;
+pub mod index;
+pub mod levels;
+pub mod limits;
+pub mod page;
+pub mod schema;
+pub mod store;
+pub mod thrift;
+
+pub use error::{Error, Kind, Result};

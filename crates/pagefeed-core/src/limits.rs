@@ -1,0 +1,20 @@
+//! Limits checked before every allocation. They are far above what writers
+//! produce and far below what would hurt.
+
+/// Largest footer read, in bytes.
+pub const MAX_FOOTER_BYTES: u64 = 256 << 20;
+/// Deepest nesting of thrift structures.
+pub const MAX_THRIFT_DEPTH: usize = 64;
+/// Most elements of a schema.
+pub const MAX_SCHEMA_ELEMENTS: usize = 100_000;
+/// Deepest nesting of a schema.
+pub const MAX_SCHEMA_DEPTH: usize = 100;
+/// Largest page header, in bytes (statistics of long texts live in it).
+pub const MAX_PAGE_HEADER_BYTES: usize = 16 << 20;
+/// Largest page as stored, in bytes.
+pub const MAX_COMPRESSED_PAGE_BYTES: usize = 1 << 30;
+/// Largest page once decompressed, in bytes.
+pub const MAX_UNCOMPRESSED_PAGE_BYTES: usize = 1 << 30;
+/// Most values one page may decode to, in bytes of output: a dictionary page can
+/// make a few bytes stand for a great many values.
+pub const MAX_DECODED_PAGE_BYTES: usize = 4 << 30;

@@ -1,0 +1,134 @@
+"""The exceptions of pagefeed.
+
+Every failure pagefeed reports is a :class:`PagefeedError`, and at the same time the
+builtin that fits, so that existing ``except`` clauses keep working::
+
+    PagefeedError
+    +-- InvalidArgumentError        ValueError   an argument cannot be right
+    +-- MissingDependencyError      ImportError  an extra is not installed
+    +-- FileAccessError             OSError      the system refused to read a file
+    |   +-- MissingFileError        FileNotFoundError
+    +-- DataError                   ValueError   something in the data is wrong
+    |   +-- CorruptFileError        bytes are not what the format promises
+    |   |   +-- ChecksumError       a stored checksum does not match
+    |   +-- LimitExceededError      a size or count is over a safety limit
+    |   +-- UnsupportedError        valid Parquet that pagefeed does not read
+    |   |   +-- EncryptedError      the file is encrypted
+    |   +-- TokenRangeError         a token does not fit the type asked for
+    +-- ColumnNotFoundError         KeyError     the file has no such column
+    +-- StaleFileError              RuntimeError a file changed since it was indexed
+    +-- StateMismatchError          ValueError   a state belongs to another run
+    +-- CancelledError              RuntimeError the engine was closed
+    +-- InternalError               RuntimeError a defect of pagefeed
+
+Errors about data carry where it happened, as far as it is known, in the attributes
+``file``, ``row_group``, ``column``, ``page`` and ``offset``.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CancelledError",
+    "ChecksumError",
+    "ColumnNotFoundError",
+    "CorruptFileError",
+    "DataError",
+    "EncryptedError",
+    "FileAccessError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LimitExceededError",
+    "MissingDependencyError",
+    "MissingFileError",
+    "PagefeedError",
+    "StaleFileError",
+    "StateMismatchError",
+    "TokenRangeError",
+    "UnsupportedError",
+]
+
+
+class PagefeedError(Exception):
+    """Base of all exceptions of pagefeed.
+
+    Attributes:
+        file: Path of the file, if known.
+        row_group: Row group in the file, if known.
+        column: Column as a dotted path, if known.
+        page: Page within its column chunk, if known.
+        offset: Byte offset in the file, if known.
+    """
+
+    file: str | None = None
+    row_group: int | None = None
+    column: str | None = None
+    page: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        # KeyError and OSError would print the repr or the errno of their arguments.
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class InvalidArgumentError(PagefeedError, ValueError):
+    """An argument cannot be right; the message says what is accepted."""
+
+
+class MissingDependencyError(PagefeedError, ImportError):
+    """An optional dependency is missing; the message names the extra to install."""
+
+
+class FileAccessError(PagefeedError, OSError):
+    """The operating system refused to read a file."""
+
+
+class MissingFileError(FileAccessError, FileNotFoundError):
+    """A file does not exist, or a pattern matches none."""
+
+
+class DataError(PagefeedError, ValueError):
+    """Something in the data is wrong or cannot be read."""
+
+
+class CorruptFileError(DataError):
+    """The bytes are not what the Parquet format promises."""
+
+
+class ChecksumError(CorruptFileError):
+    """A stored checksum does not match the bytes read."""
+
+
+class LimitExceededError(DataError):
+    """A size or count is over a limit that protects memory or time."""
+
+
+class UnsupportedError(DataError):
+    """Valid Parquet that pagefeed does not read."""
+
+
+class EncryptedError(UnsupportedError):
+    """The file or the column is encrypted."""
+
+
+class TokenRangeError(DataError, OverflowError):
+    """A token does not fit the type asked for."""
+
+
+class ColumnNotFoundError(PagefeedError, KeyError):
+    """A file has no such column; the message lists those it has."""
+
+
+class StaleFileError(PagefeedError, RuntimeError):
+    """A file is not in the state it was indexed in."""
+
+
+class StateMismatchError(PagefeedError, ValueError):
+    """A saved state belongs to another dataset or plan; both sides are shown."""
+
+
+class CancelledError(PagefeedError, RuntimeError):
+    """The work was cancelled: the engine was closed."""
+
+
+class InternalError(PagefeedError, RuntimeError):
+    """A defect of pagefeed itself; please report it."""
