@@ -1,15 +1,47 @@
-//! The module `pagefeed._core`.
+//! The module `pagefeed._core`: a thin layer between Python and the data plane.
+//!
+//! Every call that may block goes through [`run::detached`] or
+//! [`run::interruptible`]; every error through [`error::to_python`].
+
+// The pymodule macro expands to items that carry no documentation.
+#![allow(missing_docs)]
+
+mod arrow;
+mod buffer;
+mod engine;
+mod error;
+mod index;
+mod run;
 
 use pyo3::prelude::*;
 
 /// The data plane of pagefeed.
-#[pymodule]
+#[pymodule(gil_used = false)]
 mod _core {
-    use super::*;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::arrow::ArrowArray;
+    #[pymodule_export]
+    use crate::buffer::Buffer;
+    #[pymodule_export]
+    use crate::engine::Engine;
+    #[pymodule_export]
+    use crate::index::Index;
 
     /// Version of the compiled module.
     #[pyfunction]
     fn version() -> &'static str {
         env!("CARGO_PKG_VERSION")
+    }
+
+    /// How the module was built: "release" or "debug".
+    #[pyfunction]
+    fn build_profile() -> &'static str {
+        if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        }
     }
 }

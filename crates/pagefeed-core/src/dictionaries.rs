@@ -1,0 +1,124 @@
+//! Decoded dictionaries, kept inside a byte budget.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::decode::IntegerDictionary;
+use crate::error::Result;
+
+/// What identifies a dictionary: index, file, offset.
+pub type Key = (usize, u32, u64);
+
+/// Least recently used dictionaries are dropped first.
+pub struct DictionaryCache {
+    capacity: usize,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_key: HashMap<Key, Entry>,
+    bytes: usize,
+    clock: u64,
+}
+
+struct Entry {
+    dictionary: Arc<IntegerDictionary>,
+    last_use: u64,
+}
+
+impl Entries {
+    fn get(&mut self, key: &Key) -> Option<Arc<IntegerDictionary>> {
+        self.clock += 1;
+        let entry = self.by_key.get_mut(key)?;
+        entry.last_use = self.clock;
+        Some(entry.dictionary.clone())
+    }
+
+    fn insert(&mut self, key: Key, dictionary: Arc<IntegerDictionary>) {
+        let bytes = dictionary.num_bytes();
+        let entry = Entry {
+            dictionary,
+            last_use: self.clock,
+        };
+        self.bytes += bytes;
+        if let Some(twin) = self.by_key.insert(key, entry) {
+            // Two threads decoded the same dictionary at the same time.
+            self.bytes -= twin.dictionary.num_bytes();
+        }
+    }
+
+    /// Drops the least recently used eighth, so that the search for it pays.
+    fn shrink(&mut self, capacity: usize) {
+        while self.bytes > capacity && self.by_key.len() > 1 {
+            let mut uses: Vec<u64> = self.by_key.values().map(|e| e.last_use).collect();
+            let victims = uses.len().div_ceil(8);
+            let (_, threshold, _) = uses.select_nth_unstable(victims - 1);
+            let threshold = *threshold;
+            self.by_key.retain(|_, entry| entry.last_use > threshold);
+            let held = self.by_key.values();
+            self.bytes = held.map(|entry| entry.dictionary.num_bytes()).sum();
+        }
+    }
+}
+
+impl DictionaryCache {
+    /// An empty cache of at most `capacity` bytes (always at least one entry).
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Bytes it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The dictionary for `key`, decoded by `load` if it is not there.
+    pub fn get_or_load(
+        &self,
+        key: Key,
+        load: impl FnOnce() -> Result<IntegerDictionary>,
+    ) -> Result<Arc<IntegerDictionary>> {
+        if let Some(dictionary) = self.lock().get(&key) {
+            return Ok(dictionary);
+        }
+        // Loaded without the lock: other threads go on with other dictionaries.
+        let dictionary = Arc::new(load()?);
+        let mut entries = self.lock();
+        entries.insert(key, dictionary.clone());
+        entries.shrink(self.capacity);
+        Ok(dictionary)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_go_first_and_the_budget_holds() {
+        let cache = DictionaryCache::new(100);
+        let load = || Ok(IntegerDictionary::U16(vec![7; 10]));
+        for offset in 0..5 {
+            cache.get_or_load((0, 0, offset), load).unwrap();
+        }
+        cache.get_or_load((0, 0, 0), || panic!("still held")).unwrap();
+        cache.get_or_load((0, 0, 5), load).unwrap();
+        assert!(cache.lock().bytes <= 100);
+        cache.get_or_load((0, 0, 0), || panic!("used recently")).unwrap();
+        let mut loaded = false;
+        let again = || {
+            loaded = true;
+            load()
+        };
+        cache.get_or_load((0, 0, 1), again).unwrap();
+        assert!(loaded, "the oldest was dropped");
+    }
+}

@@ -1,0 +1,145 @@
+//! Pages of one or several indexes, as the engine loads them.
+
+use std::sync::Arc;
+
+use crate::decode::{IntegerDictionary, TokenPage, decode_dictionary, decode_tokens};
+use crate::dictionaries::DictionaryCache;
+use crate::engine::PageSource;
+use crate::error::{Error, Result};
+use crate::index::{Index, PageRecord};
+use crate::page::PageOpener;
+use crate::store::Store;
+
+/// One index among those numbered through.
+struct Part {
+    index: Arc<Index>,
+    store: Arc<Store>,
+    /// Number of its first page.
+    first_page: u64,
+}
+
+/// Pages of several indexes, numbered through in the order of the indexes.
+pub struct IndexSource {
+    parts: Vec<Part>,
+    num_pages: u64,
+    dictionaries: DictionaryCache,
+}
+
+impl IndexSource {
+    /// Numbers the pages of `indexes`; of `memory` bytes at most a quarter is for
+    /// decoded dictionaries.
+    pub fn new(indexes: Vec<(Arc<Index>, Arc<Store>)>, memory: usize) -> Result<Self> {
+        let mut parts = Vec::with_capacity(indexes.len());
+        let mut num_pages = 0;
+        for (index, store) in indexes {
+            for file in 0..index.files().len() {
+                let schema = index.schema(u32::try_from(file).unwrap_or(u32::MAX));
+                if schema.leaves.len() != 1 {
+                    return Err(Error::invalid(format!(
+                        "a token column is one list of integers, but {:?} is {}",
+                        index.column(),
+                        schema.field.data_type()
+                    ))
+                    .in_file(&index.files()[file].path));
+                }
+            }
+            let first_page = num_pages;
+            num_pages += index.num_pages();
+            parts.push(Part {
+                index,
+                store,
+                first_page,
+            });
+        }
+        Ok(Self {
+            parts,
+            num_pages,
+            dictionaries: DictionaryCache::new(memory / 4),
+        })
+    }
+
+    /// Bytes kept for decoded dictionaries.
+    pub fn dictionary_budget(&self) -> usize {
+        self.dictionaries.capacity()
+    }
+
+    fn find(&self, page: u64) -> Result<(&Part, u64)> {
+        if page >= self.num_pages {
+            return Err(Error::invalid(format!(
+                "page {page} is out of range: there are {} pages",
+                self.num_pages
+            )));
+        }
+        let part = self.parts.partition_point(|part| part.first_page <= page) - 1;
+        let part = &self.parts[part];
+        Ok((part, page - part.first_page))
+    }
+
+    fn load_from(
+        &self,
+        opener: &mut PageOpener,
+        part: &Part,
+        page: u64,
+        record: &PageRecord,
+    ) -> Result<TokenPage> {
+        let leaf = &part.index.schema(record.file).leaves[0];
+        let file = &part.index.files()[record.file as usize];
+        let dictionary = match &record.dictionary {
+            None => None,
+            Some(range) => {
+                let key = (Arc::as_ptr(&part.index) as usize, record.file, range.start);
+                Some(self.dictionaries.get_or_load(key, || {
+                    let bytes = part.store.read(file, range.clone())?;
+                    decode_dictionary(opener, &bytes, record.codec, leaf)
+                })?)
+            }
+        };
+        let mut runs = part
+            .index
+            .read_runs(&part.store, page, dictionary.is_none())?;
+        let run = runs
+            .pop()
+            .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
+        decode_tokens(opener, &run, dictionary.as_ref(), leaf)
+    }
+}
+
+impl PageSource for IndexSource {
+    fn load(&self, opener: &mut PageOpener, page: u64) -> Result<TokenPage> {
+        let (part, page) = self.find(page)?;
+        let record = part.index.page(page)?;
+        self.load_from(opener, part, page, &record).map_err(|error| {
+            error
+                .in_file(&part.index.files()[record.file as usize].path)
+                .in_chunk(record.row_group, part.index.column())
+                .at_page(u64::from(record.page))
+                .at_offset(record.offset)
+        })
+    }
+
+    fn decoded_size(&self, page: u64) -> usize {
+        // Four bytes a token is an upper bound for all but 64-bit columns, whose
+        // true size the engine learns when the page is there.
+        const BYTES_PER_TOKEN: u64 = 4;
+        const BYTES_PER_ROW: u64 = 4;
+        let record = self
+            .find(page)
+            .and_then(|(part, page)| part.index.page(page));
+        record.map_or(0, |record| {
+            let bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        })
+    }
+
+    fn will_need(&self, page: u64) {
+        let Ok((part, page)) = self.find(page) else {
+            return;
+        };
+        if let Ok(record) = part.index.page(page) {
+            let file = &part.index.files()[record.file as usize];
+            let end = record.offset + record.compressed_size + record.tail_size;
+            part.store.will_need(file, record.offset..end);
+        }
+    }
+}
+

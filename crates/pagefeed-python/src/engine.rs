@@ -1,0 +1,133 @@
+//! The engine in Python.
+
+use std::sync::Arc;
+
+use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, Plan, TokenType};
+use pagefeed_core::source::IndexSource;
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::buffer::Buffer;
+use crate::index::Index;
+use crate::run::{detached, interruptible};
+
+/// Executes plans on its own threads; see `pagefeed.loader` for the plans.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct Engine {
+    engine: CoreEngine,
+}
+
+/// The elements of a contiguous array of exactly this type.
+fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+    PyBuffer::<T>::get(array)?.to_vec(py)
+}
+
+fn token_type(name: &str) -> PyResult<TokenType> {
+    match name {
+        "int64" => Ok(TokenType::I64),
+        "int32" => Ok(TokenType::I32),
+        "uint16" => Ok(TokenType::U16),
+        _ => Err(PyValueError::new_err(format!(
+            "dtype is one of int64, int32, uint16, not {name}"
+        ))),
+    }
+}
+
+#[pymethods]
+impl Engine {
+    /// Starts the threads. Pages of several indexes are numbered through, in order.
+    #[new]
+    #[pyo3(signature = (
+        indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
+        verify_checksums
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        py: Python<'_>,
+        indexes: Vec<Bound<'_, Index>>,
+        num_threads: usize,
+        memory: usize,
+        dtype: &str,
+        batch_rows: usize,
+        row_length: usize,
+        padding: i64,
+        verify_checksums: bool,
+    ) -> PyResult<Self> {
+        let token_type = token_type(dtype)?;
+        let parts = indexes
+            .iter()
+            .map(|index| (index.get().index.clone(), index.get().store.clone()))
+            .collect();
+        detached(py, || {
+            let source = IndexSource::new(parts, memory)?;
+            let config = EngineConfig {
+                num_threads,
+                budget: memory - source.dictionary_budget(),
+                token_type,
+                batch_rows,
+                row_length,
+                padding,
+                verify_checksums,
+            };
+            let engine = CoreEngine::new(Arc::new(source), config)?;
+            Ok(Self { engine })
+        })
+    }
+
+    /// Appends batches to the work; the arrays are those of the core's `Plan`:
+    /// `batch_offsets` and the rest uint32, `page` uint64.
+    #[expect(clippy::too_many_arguments, reason = "one array per column of the plan")]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        batch_offsets: &Bound<'_, PyAny>,
+        page: &Bound<'_, PyAny>,
+        row: &Bound<'_, PyAny>,
+        first_token: &Bound<'_, PyAny>,
+        num_tokens: &Bound<'_, PyAny>,
+        destination_row: &Bound<'_, PyAny>,
+        destination_offset: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let plan = Plan {
+            batch_offsets: elements(py, batch_offsets)?,
+            page: elements(py, page)?,
+            row: elements(py, row)?,
+            first_token: elements(py, first_token)?,
+            num_tokens: elements(py, num_tokens)?,
+            destination_row: elements(py, destination_row)?,
+            destination_offset: elements(py, destination_offset)?,
+        };
+        detached(py, || self.engine.submit(plan))
+    }
+
+    /// The next batch in plan order; waits for it, serving Ctrl-C.
+    fn next_batch(&self, py: Python<'_>) -> PyResult<Buffer> {
+        interruptible(py, |timeout| self.engine.next_batch(timeout)).map(Buffer::new)
+    }
+
+    /// Forgets all batches that were submitted and not taken.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.engine.clear())
+    }
+
+    /// Batches submitted and not yet taken.
+    #[getter]
+    fn num_pending(&self) -> usize {
+        self.engine.num_pending()
+    }
+
+    /// Counters since the start.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.engine.stats();
+        let dict = PyDict::new(py);
+        dict.set_item("pages_loaded", stats.pages_loaded)?;
+        dict.set_item("pages_reloaded", stats.pages_reloaded)?;
+        dict.set_item("batches", stats.batches)?;
+        dict.set_item("tokens", stats.tokens)?;
+        dict.set_item("wait_seconds", stats.wait_seconds)?;
+        dict.set_item("peak_bytes", stats.peak_bytes)?;
+        Ok(dict)
+    }
+}

@@ -1,0 +1,268 @@
+//! The page index in Python.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use pagefeed_core::decode::decode_array;
+use pagefeed_core::engine::PageSource;
+use pagefeed_core::error::Result;
+use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
+use pagefeed_core::page::PageOpener;
+use pagefeed_core::source::IndexSource;
+use pagefeed_core::store::Store;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrow::ArrowArray;
+use crate::run::detached;
+
+/// Where every page of one column lies. Wrapped by `pagefeed.PageIndex`.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct Index {
+    pub(crate) index: Arc<CoreIndex>,
+    pub(crate) store: Arc<Store>,
+}
+
+/// Runs a vectorised lookup from one int64 array into another of the same length.
+fn lookup(
+    py: Python<'_>,
+    input: &PyBuffer<i64>,
+    output: &PyBuffer<i64>,
+    find: impl FnOnce(&[i64], &mut [i64]) -> Result<()> + Send,
+) -> PyResult<()> {
+    let whole = input.is_c_contiguous() && output.is_c_contiguous() && !output.readonly();
+    if !whole || input.item_count() != output.item_count() {
+        return Err(PyValueError::new_err(
+            "input and output must be contiguous int64 arrays of one length",
+        ));
+    }
+    // SAFETY: both buffers are contiguous int64 memory that the PyBuffers keep alive;
+    // the caller (pagefeed.index) passes a fresh array as output.
+    let (from, into) = unsafe {
+        (
+            std::slice::from_raw_parts(input.buf_ptr().cast::<i64>(), input.item_count()),
+            std::slice::from_raw_parts_mut(output.buf_ptr().cast::<i64>(), output.item_count()),
+        )
+    };
+    detached(py, || find(from, into))
+}
+
+/// Bytes of the numbers a column or its lists hold.
+fn width_of(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            width_of(item.data_type())
+        }
+        other => other.primitive_width().unwrap_or(0),
+    }
+}
+
+#[pymethods]
+impl Index {
+    /// Reads the footers of `paths` and indexes `column`.
+    #[staticmethod]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads))]
+    fn build(
+        py: Python<'_>,
+        paths: Vec<String>,
+        column: String,
+        page_index: bool,
+        verify_checksums: bool,
+        num_threads: usize,
+    ) -> PyResult<Self> {
+        let options = BuildOptions {
+            use_page_index: page_index,
+            verify_checksums,
+            num_threads,
+        };
+        detached(py, || {
+            let store = Arc::new(Store::default());
+            let index = CoreIndex::build(&store, &paths, &column, &options)?;
+            let index = Arc::new(index);
+            Ok(Self { index, store })
+        })
+    }
+
+    /// Maps an index written by `save`.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        detached(py, || {
+            let index = Arc::new(CoreIndex::open(&path)?);
+            let store = Arc::new(Store::default());
+            Ok(Self { index, store })
+        })
+    }
+
+    /// Writes the index to one file, atomically.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        detached(py, || self.index.save(&path))
+    }
+
+    /// Raises StaleFileError for the first file that changed since it was indexed.
+    fn check_files(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.index.check_files(&self.store))
+    }
+
+    /// Column as it was asked for.
+    #[getter]
+    fn column(&self) -> &str {
+        self.index.column()
+    }
+
+    /// Number of pages.
+    #[getter]
+    fn num_pages(&self) -> u64 {
+        self.index.num_pages()
+    }
+
+    /// Number of rows.
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.index.num_rows()
+    }
+
+    /// Number of values that are not null.
+    #[getter]
+    fn num_values(&self) -> u64 {
+        self.index.num_values()
+    }
+
+    /// Bytes of one value in the column's own type; 0 if it is not a number.
+    #[getter]
+    fn value_bytes(&self) -> usize {
+        match self.index.files().len() {
+            0 => 0,
+            _ => width_of(self.index.schema(0).field.data_type()),
+        }
+    }
+
+    /// Digest of the contents.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.index.fingerprint()
+    }
+
+    /// Paths of the files.
+    #[getter]
+    fn files(&self) -> Vec<&str> {
+        let files = self.index.files().iter();
+        files.map(|file| file.path.as_ref()).collect()
+    }
+
+    /// First page of each file, and the number of pages.
+    fn file_first_page(&self) -> Vec<u64> {
+        self.index.file_first_page()
+    }
+
+    /// First row of each file, and the number of rows.
+    fn file_first_row(&self) -> Vec<u64> {
+        self.index.file_first_row()
+    }
+
+    /// First value of each file, and the number of values.
+    fn file_first_value(&self) -> Vec<u64> {
+        self.index.file_first_value()
+    }
+
+    /// Rows before each of `pages`.
+    fn first_rows(
+        &self,
+        py: Python<'_>,
+        pages: PyBuffer<i64>,
+        rows: PyBuffer<i64>,
+    ) -> PyResult<()> {
+        lookup(py, &pages, &rows, |from, into| self.index.first_rows(from, into))
+    }
+
+    /// Values before each of `pages`.
+    fn first_values(
+        &self,
+        py: Python<'_>,
+        pages: PyBuffer<i64>,
+        values: PyBuffer<i64>,
+    ) -> PyResult<()> {
+        lookup(py, &pages, &values, |from, into| {
+            self.index.first_values(from, into)
+        })
+    }
+
+    /// Page in which each of `rows` begins.
+    fn pages_of_rows(
+        &self,
+        py: Python<'_>,
+        rows: PyBuffer<i64>,
+        pages: PyBuffer<i64>,
+    ) -> PyResult<()> {
+        lookup(py, &rows, &pages, |from, into| {
+            self.index.pages_of_rows(from, into)
+        })
+    }
+
+    /// Page that holds each of `values`.
+    fn pages_of_values(
+        &self,
+        py: Python<'_>,
+        values: PyBuffer<i64>,
+        pages: PyBuffer<i64>,
+    ) -> PyResult<()> {
+        lookup(py, &values, &pages, |from, into| {
+            self.index.pages_of_values(from, into)
+        })
+    }
+
+    /// (file, row_group, page, first_row, num_rows, offset, compressed_size).
+    fn locate(&self, py: Python<'_>, page: u64) -> PyResult<(u32, u32, u32, u64, u64, u64, u64)> {
+        let record = detached(py, || self.index.page(page))?;
+        Ok((
+            record.file,
+            record.row_group,
+            record.page,
+            record.first_row,
+            record.num_rows,
+            record.offset,
+            record.compressed_size,
+        ))
+    }
+
+    /// Where the rows of a page of a token column begin in the page's tokens.
+    fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
+        detached(py, || {
+            let source = IndexSource::new(vec![(self.index.clone(), self.store.clone())], 0)?;
+            let page = source.load(&mut PageOpener::new(false), page)?;
+            Ok(page.row_offsets)
+        })
+    }
+
+    /// Reads and decodes one page.
+    #[pyo3(signature = (page, *, verify_checksums))]
+    fn read_page(
+        &self,
+        py: Python<'_>,
+        page: u64,
+        verify_checksums: bool,
+    ) -> PyResult<ArrowArray> {
+        detached(py, || {
+            let record = self.index.page(page)?;
+            let schema = self.index.schema(record.file);
+            let mut opener = PageOpener::new(verify_checksums);
+            let array = self
+                .index
+                .read_runs(&self.store, page, true)
+                .and_then(|runs| {
+                    let (first, count) = (record.first_row_in_group, record.num_rows);
+                    decode_array(&mut opener, schema, &runs, first, count)
+                })
+                .map_err(|error| {
+                    let file = &self.index.files()[record.file as usize];
+                    error
+                        .in_file(&file.path)
+                        .in_chunk(record.row_group, self.index.column())
+                        .at_page(u64::from(record.page))
+                        .at_offset(record.offset)
+                })?;
+            Ok(ArrowArray::new(array, schema.field.as_ref().clone()))
+        })
+    }
+}

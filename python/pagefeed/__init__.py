@@ -1,0 +1,31 @@
+"""pagefeed: LLM training batches straight from Parquet.
+
+Any page of any file at random, globally shuffled, cut into sequences, on every rank,
+resumable to the exact sample. Nothing is converted, copied or cached first.
+"""
+
+from pagefeed._core import version as _version
+from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.errors import PagefeedError
+from pagefeed.index import Page, PageIndex
+from pagefeed.loader import Loader
+from pagefeed.order import Permutation, Shuffle
+from pagefeed.sequences import Windows
+
+__all__ = [
+    "Loader",
+    "Page",
+    "PageIndex",
+    "PagefeedError",
+    "ParquetDataset",
+    "Permutation",
+    "Shuffle",
+    "Windows",
+    "parquet",
+]
+
+__version__ = _version()
+
+for _name in __all__:
+    # Reprs and tracebacks name things as users import them.
+    globals()[_name].__module__ = "pagefeed"

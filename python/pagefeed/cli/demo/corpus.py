@@ -1,0 +1,103 @@
+"""A small real corpus: the standard library's sources and documentation, tokenized."""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pagefeed.extras import require
+
+__all__ = ["make_corpus"]
+
+NUM_FILES = 4
+VOCABULARY = 8192
+EXCLUDED = {"site-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}
+PURPOSE = "the demo"
+
+
+def make_corpus(folder: Path) -> list[Path]:
+    """Write text and tokens as Parquet and return the token files.
+
+    ``text-*.parquet`` hold a document per row, ``tokens-*.parquet`` its tokens
+    (``input_ids``: list<int32>), both with pyarrow's defaults. Files of an earlier run
+    are used again.
+    """
+    tokens = [folder / f"tokens-{number}.parquet" for number in range(NUM_FILES)]
+    if all(path.exists() for path in tokens):
+        return tokens
+    folder.mkdir(parents=True, exist_ok=True)
+    documents = list(standard_library())
+    texts = [text for _, text in documents]
+    print(f"  {len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters")
+    tokenizer = _train(texts)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for number, path in enumerate(tokens):
+        part = documents[number::NUM_FILES]
+        _write(part, tokenizer, folder / f"text-{number}.parquet", path)
+    return tokens
+
+
+def standard_library() -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of every source file and of every documented object."""
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        if EXCLUDED.intersection(relative.parts):
+            continue
+        source = path.read_text(encoding="utf-8", errors="replace")
+        yield str(relative), source
+        yield from _docstrings(str(relative), source)
+
+
+def _docstrings(name: str, source: str) -> Iterator[tuple[str, str]]:
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:
+            return
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        text = ast.get_docstring(node) if isinstance(node, documented) else None
+        if text:
+            yield f"{name}:{getattr(node, 'name', '')}", text
+
+
+def _train(texts: list[str]) -> Any:  # noqa: ANN401 - tokenizers.Tokenizer
+    """Train a byte-level BPE on a sample of the texts."""
+    tokenizers = require("tokenizers", extra="demo", purpose=PURPOSE)
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = byte_level(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<|eos|>"],
+        initial_alphabet=byte_level.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts[::4], trainer)
+    return tokenizer
+
+
+def _write(
+    documents: list[tuple[str, str]],
+    tokenizer: Any,  # noqa: ANN401
+    text_path: Path,
+    token_path: Path,
+) -> None:
+    pyarrow = require("pyarrow", extra="demo", purpose=PURPOSE)
+    parquet = require("pyarrow.parquet", extra="demo", purpose=PURPOSE)
+    names = [name for name, _ in documents]
+    texts = [text for _, text in documents]
+    parquet.write_table(pyarrow.table({"id": names, "text": texts}), text_path)
+    end = tokenizer.token_to_id("<|eos|>")
+    ids = [[*encoded.ids, end] for encoded in tokenizer.encode_batch_fast(texts)]
+    tokens = pyarrow.array(ids, pyarrow.list_(pyarrow.int32()))
+    # Written aside and renamed: a run that was stopped leaves no half file.
+    partial = token_path.with_suffix(".partial")
+    parquet.write_table(pyarrow.table({"id": names, "input_ids": tokens}), partial)
+    partial.rename(token_path)

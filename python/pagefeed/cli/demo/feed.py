@@ -1,0 +1,104 @@
+"""Feed the demo's corpus, stop in the middle, resume, and prove it exact."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pagefeed.cli.demo.corpus import make_corpus
+from pagefeed.dataset import parquet
+from pagefeed.extras import require
+from pagefeed.loader import Batch, Loader
+from pagefeed.sequences import Windows
+from pagefeed.sizes import format_bytes
+
+__all__ = ["run_demo"]
+
+
+def run_demo(
+    *, folder: Path, length: int, batch_size: int, memory: str, seed: int
+) -> int:
+    """Run the demonstration and return 0 if the resumed run continued exactly."""
+    print("1. The standard library as Parquet, tokenized")
+    files = make_corpus(folder)
+    dataset = parquet(files, column="input_ids")
+    index = dataset.index
+    print(
+        f"  {len(files)} files, {index.num_rows:,} documents, "
+        f"{index.num_values:,} tokens in {len(index):,} pages"
+    )
+
+    def new_loader() -> Loader:
+        return Loader(
+            dataset,
+            sequences=Windows(length),
+            batch_size=batch_size,
+            seed=seed,
+            memory=memory,
+        )
+
+    print(f"\n2. One epoch of shuffled batches [{batch_size}, {length}]")
+    loader = new_loader()
+    whole = _feed(loader)
+    _show_origin(new_loader(), folder / "tokenizer.json")
+
+    stop = len(whole) // 2
+    print(f"\n3. The same run, stopped after step {stop:,} and resumed in a new loader")
+    loader = new_loader()
+    before = [_digest(batch) for batch, _ in zip(loader, range(stop), strict=False)]
+    state = json.dumps(loader.state_dict())
+    print(f"  state ({len(state)} bytes): {state[:76]}...")
+    resumed = new_loader()
+    resumed.load_state_dict(json.loads(state))
+    after = [_digest(batch) for batch in resumed]
+    exact = before + after == whole
+    print(f"  {len(before):,} + {len(after):,} batches, {len(whole):,} in one run")
+    print("  the resumed run continued exactly" if exact else "  THE RUNS DIFFER")
+    return 0 if exact else 1
+
+
+def _feed(loader: Loader) -> list[str]:
+    """Run one epoch with progress and return a digest of every batch."""
+    started = time.perf_counter()
+    digests = [_digest(batch) for batch in _with_progress(loader, len(loader))]
+    seconds = time.perf_counter() - started
+    stats = loader.stats()
+    rate = stats["tokens"] / seconds / 1e6
+    print(f"  {len(digests):,} steps in {seconds:.2f} s: {rate:.0f} M tokens/s")
+    print(
+        f"  {stats['pages_loaded']:,} pages loaded, {stats['pages_reloaded']:,} again; "
+        f"at most {format_bytes(stats['peak_bytes'])} held"
+    )
+    return digests
+
+
+def _with_progress(batches: Iterable[Batch], total: int) -> Iterator[Batch]:
+    tqdm = require("tqdm", extra="demo", purpose="the demo")
+    # disable=None: silent where nobody watches.
+    yield from tqdm.tqdm(batches, total=total, unit=" steps", disable=None)
+
+
+def _show_origin(loader: Loader, tokenizer_path: Path) -> None:
+    """Show where the first sequence comes from, and its text."""
+    tokenizers = require("tokenizers", extra="demo", purpose="the demo")
+    tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_path))
+    sequence = next(iter(loader))["input_ids"][0]
+    print("  the first sequence of the first batch comes from")
+    for source in loader.locate(step=0, row=0)[:4]:
+        tokens = sequence[source.offset : source.offset + min(16, source.num_tokens)]
+        text = tokenizer.decode(tokens.tolist())
+        print(
+            f"    {Path(source.file).name}, row group {source.row_group}, page "
+            f"{source.page}, row {source.row}, tokens {source.first_token}.."
+            f"{source.first_token + source.num_tokens}: {text!r}"
+        )
+
+
+def _digest(batch: Batch) -> str:
+    tokens = np.ascontiguousarray(batch["input_ids"])
+    return hashlib.blake2b(tokens.data, digest_size=16).hexdigest()

@@ -1,0 +1,75 @@
+"""Build the page index of a column, or open it, and report what it holds.
+
+For example:
+  pagefeed index corpus/ --column input_ids
+  pagefeed index 'corpus/*.parquet' --column text --cache-dir ~/.cache/pagefeed --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import numpy as np
+
+from pagefeed.index import PageIndex
+from pagefeed.sizes import format_bytes
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("--column", required=True, help="name or dotted path")
+    parser.add_argument("--cache-dir", help="folder to keep the index in")
+    parser.add_argument(
+        "--no-page-index",
+        action="store_true",
+        help="read page headers instead of the files' own offset indexes",
+    )
+    parser.add_argument(
+        "--refresh", action="store_true", help="build anew even if it is cached"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build and report."""
+    started = time.perf_counter()
+    index = PageIndex.build(
+        options.paths,
+        options.column,
+        options.cache_dir,
+        page_index=not options.no_page_index,
+        refresh=options.refresh,
+    )
+    report = _report(index, time.perf_counter() - started)
+    if options.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    for name, value in report.items():
+        shown = value
+        if name.endswith("_bytes") and value is not None:
+            shown = format_bytes(value)
+        elif isinstance(value, int):
+            shown = f"{value:,}"
+        print(f"{name.replace('_', ' '):24}{shown}")
+    return 0
+
+
+def _report(index: PageIndex, seconds: float) -> dict[str, Any]:
+    rows, values = index.page_rows, index.page_values
+    pages = len(index)
+    return {
+        "column": index.column,
+        "files": len(index.files),
+        "pages": pages,
+        "rows": index.num_rows,
+        "values": index.num_values,
+        "median_page_rows": int(np.median(rows)) if pages else None,
+        "median_page_values": int(np.median(values)) if pages else None,
+        "value_bytes": index.value_bytes or None,
+        "fingerprint": index.fingerprint,
+        "seconds": round(seconds, 4),
+    }

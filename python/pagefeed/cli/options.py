@@ -1,0 +1,52 @@
+"""Arguments that describe a run, shared by the verbs that need one."""
+
+from __future__ import annotations
+
+import argparse
+
+from pagefeed.dataset import parquet
+from pagefeed.loader import Loader
+from pagefeed.order import Shuffle
+from pagefeed.sequences import Windows
+
+__all__ = ["configure_run", "make_loader"]
+
+
+def configure_run(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of a run."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("--column", required=True, help="the token column")
+    parser.add_argument("--length", type=int, required=True, help="sequence length")
+    parser.add_argument("--batch-size", type=int, default=8, help="per rank (8)")
+    parser.add_argument("--world-size", type=int, default=1, help="ranks (1)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epoch", type=int, default=0)
+    parser.add_argument(
+        "--shuffle",
+        default="page",
+        choices=["page", "row_group", "row", "buffer", "none"],
+    )
+    parser.add_argument("--window", default="auto", help='units or bytes, "auto"')
+    parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--memory", default="1GiB")
+    parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
+    parser.add_argument("--cache-dir", help="folder to keep the index in")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def make_loader(options: argparse.Namespace) -> Loader:
+    """Make the loader of rank 0 of the run."""
+    block = None if options.shuffle == "none" else options.shuffle
+    window = int(options.window) if options.window.isdecimal() else options.window
+    loader = Loader(
+        parquet(options.paths, column=options.column, cache_dir=options.cache_dir),
+        sequences=Windows(options.length, tail=options.tail),
+        batch_size=options.batch_size,
+        seed=options.seed,
+        shuffle=Shuffle(block=block, window=window, passes=options.passes),
+        memory=options.memory,
+        rank=0,
+        world_size=options.world_size,
+    )
+    loader.set_epoch(options.epoch)
+    return loader

@@ -1,0 +1,62 @@
+"""Prove from the index alone that an epoch delivers every sequence exactly once.
+
+--resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on another
+number of ranks; it may be given several times.
+
+For example:
+  pagefeed verify corpus/ --column input_ids --length 2048 --world-size 8
+  pagefeed verify corpus/ --column input_ids --length 2048 --resume 100:6
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from pagefeed.cli.options import configure_run, make_loader
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.verify import Leg, verify
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser)
+    parser.add_argument(
+        "--resume", action="append", default=[], metavar="STEPS:WORLD_SIZE[:BATCH]"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify and report; 1 if anything is wrong."""
+    result = verify(make_loader(options), _legs(options), epoch=options.epoch)
+    if options.json:
+        print(json.dumps(asdict(result) | {"ok": result.ok}, indent=2))
+        return 0 if result.ok else 1
+    print(
+        f"epoch {result.epoch}: {result.num_delivered:,} of {result.num_units:,} "
+        f"sequences in {result.num_steps:,} steps, {result.num_dropped:,} dropped by "
+        "the last, incomplete step"
+    )
+    for problem in result.problems:
+        print(f"WRONG: {problem}")
+    if result.ok:
+        print("every other sequence is delivered exactly once, on equal steps per rank")
+    return 0 if result.ok else 1
+
+
+def _legs(options: argparse.Namespace) -> list[Leg]:
+    world_size, batch_size = options.world_size, options.batch_size
+    legs = []
+    for resume in options.resume:
+        try:
+            steps, *sizes = [int(part) for part in resume.split(":")]
+            next_world_size, next_batch_size = (*sizes, batch_size)[:2]
+        except ValueError:
+            raise InvalidArgumentError(
+                f"--resume {resume} is not STEPS:WORLD_SIZE or "
+                "STEPS:WORLD_SIZE:BATCH_SIZE, such as 100:6"
+            ) from None
+        legs.append(Leg(world_size=world_size, batch_size=batch_size, steps=steps))
+        world_size, batch_size = next_world_size, next_batch_size
+    return [*legs, Leg(world_size=world_size, batch_size=batch_size)]

@@ -1,0 +1,331 @@
+"""The page index: where every page of a column lies, in all files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, StaleFileError
+from pagefeed.paths import PathLike, Paths, expand_paths
+
+__all__ = ["Page", "PageIndex"]
+
+Int64Array = npt.NDArray[np.int64]
+
+CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """Where one page lies."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Number of the data page within its column chunk."""
+    first_row: int
+    """First row that begins in the page, counted within the file."""
+    num_rows: int
+    """Rows that begin in the page."""
+    offset: int
+    """Offset of the page header in the file, in bytes."""
+    compressed_size: int
+    """Header and data as stored, in bytes; without the dictionary page."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Recipe:
+    """All it takes to build the same index again."""
+
+    files: tuple[str, ...]
+    column: str
+    cache_dir: str | None
+    page_index: bool
+    verify_checksums: bool
+
+    def cache_file(self) -> Path | None:
+        if self.cache_dir is None:
+            return None
+        parts = [self.column, str(self.page_index), *self.files]
+        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+
+
+class PageIndex:
+    """The pages of one column in a list of files, numbered through.
+
+    Rows belong to the page they begin in. The index holds about 13 bytes a page; with
+    a cache folder it is written there once, and every process of the machine maps the
+    same file.
+
+    Example:
+        >>> index = PageIndex.build("corpus/", column="input_ids")  # doctest: +SKIP
+        >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
+    """
+
+    def __init__(self, core: _core.Index, recipe: _Recipe) -> None:
+        self.core = core
+        """The index as the data plane holds it."""
+        self._recipe = recipe
+
+    @classmethod
+    def build(
+        cls,
+        paths: Paths,
+        column: str,
+        cache_dir: PathLike | None = None,
+        *,
+        page_index: bool = True,
+        verify_checksums: bool = True,
+        num_threads: int | None = None,
+        refresh: bool = False,
+    ) -> PageIndex:
+        """Index a column, or open the index of an earlier build.
+
+        Args:
+            paths: Files, folders and patterns, see ``pagefeed.parquet``.
+            column: A top-level column, or the dotted path of a leaf or inner node.
+            cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
+                set, else the index stays in memory.
+            page_index: Use the files' own offset indexes where they have them. With
+                False the page headers are read instead.
+            verify_checksums: Verify checksums of pages where the writer stored them.
+            num_threads: Threads that read footers; by default 4 per CPU, since they
+                mostly wait.
+            refresh: Build anew even if the cache folder has the index.
+
+        Raises:
+            MissingFileError: If there is nothing at a path.
+            ColumnNotFoundError: If a file lacks the column.
+            StaleFileError: If a cached index belongs to other states of the files.
+            CorruptFileError: If a file is not what the format promises.
+            UnsupportedError: If a file is encrypted or not supported otherwise.
+        """
+        if not isinstance(column, str) or not column:
+            raise InvalidArgumentError(
+                f"column={column!r} must be a name or a dotted path, such as "
+                "'input_ids' or 'meta.url'"
+            )
+        if cache_dir is None:
+            cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
+        recipe = _Recipe(
+            files=tuple(expand_paths(paths)),
+            column=column,
+            cache_dir=None if cache_dir is None else os.fspath(cache_dir),
+            page_index=page_index,
+            verify_checksums=verify_checksums,
+        )
+        if num_threads is None:
+            num_threads = 4 * len(os.sched_getaffinity(0))
+        return cls(_build_or_open(recipe, num_threads, refresh=refresh), recipe)
+
+    def __len__(self) -> int:
+        """Return the number of pages."""
+        return self.core.num_pages
+
+    def __repr__(self) -> str:
+        return (
+            f"PageIndex(column={self.column!r}, files={len(self._recipe.files)}, "
+            f"pages={len(self)}, rows={self.num_rows}, values={self.num_values})"
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
+        """Pickle as the recipe: the other process maps or builds its own index."""
+        return _rebuild, (self._recipe, self.fingerprint)
+
+    @property
+    def column(self) -> str:
+        """The column as it was asked for."""
+        return self._recipe.column
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all files."""
+        return self.core.num_rows
+
+    @property
+    def num_values(self) -> int:
+        """Number of leaf values that are not null: the tokens of a token column."""
+        return self.core.num_values
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of one value in the column's own type; 0 if it is not a number."""
+        return self.core.value_bytes
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that identify the contents, wherever they lie.
+
+        Digest of every file's footer and size in their order, and of the column; not
+        of names, folders or times.
+        """
+        return self.core.fingerprint
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files, in order."""
+        return list(self._recipe.files)
+
+    @property
+    def page_rows(self) -> Int64Array:
+        """Rows that begin in each page: int64 [pages]."""
+        return np.diff(self.first_rows(np.arange(len(self) + 1)))
+
+    @property
+    def page_values(self) -> Int64Array:
+        """Values of the rows that begin in each page: int64 [pages]."""
+        return np.diff(self.first_values(np.arange(len(self) + 1)))
+
+    @cached_property
+    def file_first_page(self) -> Int64Array:
+        """First page of each file, and the number of pages: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_page(), dtype=np.int64)
+
+    @cached_property
+    def file_first_row(self) -> Int64Array:
+        """First row of each file, and the number of rows: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_row(), dtype=np.int64)
+
+    @cached_property
+    def file_first_value(self) -> Int64Array:
+        """First value of each file, and the number of values: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_value(), dtype=np.int64)
+
+    def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
+        return _lookup(self.core.first_rows, pages)
+
+    def first_values(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``pages``, likewise."""
+        return _lookup(self.core.first_values, pages)
+
+    def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins."""
+        return _lookup(self.core.pages_of_rows, rows)
+
+    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the page that holds each of ``values``, numbered through."""
+        return _lookup(self.core.pages_of_values, values)
+
+    def locate(self, page: int) -> Page:
+        """Return where a page lies.
+
+        Raises:
+            InvalidArgumentError: If there is no such page.
+        """
+        file, row_group, number, first_row, num_rows, offset, size = self.core.locate(
+            self._check_page(page)
+        )
+        return Page(
+            file=self._recipe.files[file],
+            row_group=row_group,
+            page=number,
+            first_row=first_row,
+            num_rows=num_rows,
+            offset=offset,
+            compressed_size=size,
+        )
+
+    def read_page(self, page: int) -> _core.ArrowArray:
+        """Read and decode one page.
+
+        Returns:
+            An Arrow array of ``page_rows[page]`` rows, for any library that knows the
+            Arrow PyCapsule interface: ``pyarrow.array(index.read_page(0))``. A path
+            into a nested column gives the top-level column with these leaves only.
+
+        Raises:
+            StaleFileError: If the file changed since it was indexed.
+            CorruptFileError: If the page is not what index and format promise.
+        """
+        return self.core.read_page(
+            self._check_page(page), verify_checksums=self._recipe.verify_checksums
+        )
+
+    def row_offsets(self, page: int) -> Int64Array:
+        """Return where the rows of a page of a token column begin in the page's tokens.
+
+        Returns:
+            int64 [rows + 1]: row r holds the tokens ``[offsets[r], offsets[r + 1])``.
+
+        Raises:
+            UnsupportedError: If the column is not a list of integers.
+        """
+        return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
+
+    def _check_page(self, page: int) -> int:
+        if not 0 <= page < len(self):
+            raise InvalidArgumentError(
+                f"page {page} is out of range: the index has {len(self)} pages"
+            )
+        return int(page)
+
+
+def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
+    cache_file = recipe.cache_file()
+    if cache_file is not None and not refresh and cache_file.exists():
+        try:
+            core = _core.Index.open(cache_file)
+        except CorruptFileError:
+            pass  # Derived data: a damaged or older one is simply built again.
+        else:
+            _check_fresh(core, cache_file)
+            return core
+    core = _core.Index.build(
+        list(recipe.files),
+        recipe.column,
+        page_index=recipe.page_index,
+        verify_checksums=recipe.verify_checksums,
+        num_threads=num_threads,
+    )
+    if cache_file is None:
+        return core
+    cache_file.parent.mkdir(parents=True, exist_ok=True)
+    core.save(cache_file)
+    # From here on the mapped file, which all processes of the machine share.
+    return _core.Index.open(cache_file)
+
+
+def _check_fresh(core: _core.Index, cache_file: Path) -> None:
+    try:
+        core.check_files()
+    except StaleFileError as error:
+        error.add_note(
+            f"the index is {cache_file}; to index the files as they are now, pass "
+            "refresh=True (pagefeed index --refresh)"
+        )
+        raise
+
+
+def _rebuild(recipe: _Recipe, fingerprint: str) -> PageIndex:
+    index = PageIndex(
+        _build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
+    )
+    if index.fingerprint != fingerprint:
+        raise StaleFileError(
+            "the files changed while the index travelled to another process: "
+            f"expected fingerprint {fingerprint}, found {index.fingerprint}"
+        )
+    return index
+
+
+def _lookup(
+    find: Callable[[Int64Array, Int64Array], None], keys: npt.ArrayLike
+) -> Int64Array:
+    wanted = np.ascontiguousarray(keys, dtype=np.int64)
+    found = np.empty_like(wanted)
+    if wanted.size:
+        find(wanted.reshape(-1), found.reshape(-1))
+    return found

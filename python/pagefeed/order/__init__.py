@@ -1,0 +1,30 @@
+"""The order of an epoch: which unit is delivered at which position, and back.
+
+Pure functions of seed, epoch, dataset name and settings, vectorised, in memory that
+does not grow with the dataset:
+
+- :class:`Permutation`: a keyed permutation of [0, n), any n up to 2**63 - 1.
+- :class:`Shuffle`: the settings; :func:`choose_num_lanes` and :meth:`Shuffle.delay` fit
+  them to a dataset.
+- :class:`Order`: blocks permuted, cut into lanes, mixed in a window.
+"""
+
+from pagefeed.order.blocks import Blocks, ExplicitBlocks, UniformBlocks
+from pagefeed.order.keys import ORDER_VERSION, derive_key
+from pagefeed.order.lanes import Lanes, choose_num_lanes
+from pagefeed.order.order import Order
+from pagefeed.order.permutation import Permutation
+from pagefeed.order.shuffle import Shuffle
+
+__all__ = [
+    "ORDER_VERSION",
+    "Blocks",
+    "ExplicitBlocks",
+    "Lanes",
+    "Order",
+    "Permutation",
+    "Shuffle",
+    "UniformBlocks",
+    "choose_num_lanes",
+    "derive_key",
+]

@@ -1,0 +1,267 @@
+"""The order of an epoch: position -> unit, and back."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.order.blocks import Blocks
+from pagefeed.order.keys import Int64Array, KeyPart, derive_key
+from pagefeed.order.lanes import Lanes
+from pagefeed.order.permutation import checked_indices
+from pagefeed.order.sequence import FileSequence, RowSequence, make_sequence
+from pagefeed.order.shuffle import MAX_DELAY, Shuffle
+from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow, Stretch
+
+CACHED_UNITS = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
+READ_AHEAD = 1 << 13  # units of one lane
+
+
+class Order:
+    """The order in which the units of one epoch are delivered, over all ranks.
+
+    It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
+    r + 2N and so on, whatever N is. What it holds does not grow with the dataset, save
+    a sum for every 1024 blocks if blocks differ in size. Reading on where a lane was
+    read before is fast; elsewhere costs about ``window`` units of work.
+
+    Args:
+        blocks: The units and the blocks they lie in.
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+        name: Name of the dataset, which sets it apart from others in a mixture.
+        shuffle: The settings; ``shuffle.window`` is not looked at here.
+        num_lanes: V, see :func:`~pagefeed.order.choose_num_lanes`.
+        window: D, the longest delay inside a lane in units, see :meth:`Shuffle.delay`;
+            0 or 1 delays nothing, as do shuffles without a window.
+        fingerprint: Fingerprint of the dataset and of how it is cut into units.
+        cache_dir: Folder shared by the processes of a node, for the sums over blocks;
+            needs ``fingerprint``. None: every process makes its own.
+
+    Raises:
+        InvalidArgumentError: An argument is out of range.
+
+    Example:
+        >>> from pagefeed.order import Order, Shuffle, UniformBlocks
+        >>> order = Order(UniformBlocks(1000, 50), seed=1, epoch=0, name="web",
+        ...               shuffle=Shuffle(), num_lanes=4, window=60)
+        >>> units = order.units(range(1000))
+        >>> sorted(units.tolist()) == list(range(1000))
+        True
+        >>> order.positions(units[[3, 7]]).tolist()
+        [3, 7]
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        *,
+        seed: KeyPart,
+        epoch: int,
+        name: str,
+        shuffle: Shuffle,
+        num_lanes: int,
+        window: int,
+        fingerprint: str = "",
+        cache_dir: str | Path | None = None,
+    ) -> None:
+        if not 0 <= window <= MAX_DELAY:
+            raise InvalidArgumentError(
+                f"window is the delay in units of a lane, 0 to {MAX_DELAY}, "
+                f"found {window}"
+            )
+        if blocks.num_units * shuffle.passes >= 1 << 62:
+            raise InvalidArgumentError(
+                f"{blocks.num_units} units in {shuffle.passes} passes are too many: "
+                "their product must be below 2**62"
+            )
+        if cache_dir is not None and not fingerprint:
+            raise InvalidArgumentError(
+                "cache_dir needs the fingerprint of the dataset: without it two "
+                "datasets could take each other's sums"
+            )
+        key = derive_key(seed, epoch, name)
+        self._sequence = make_sequence(
+            blocks,
+            shuffle,
+            derive_key(key, "sequence"),
+            fingerprint=fingerprint,
+            folder=None if cache_dir is None else Path(cache_dir),
+        )
+        self.lanes = Lanes(num_units=blocks.num_units, num_lanes=num_lanes)
+        delay = max(window, 1) if shuffle.delayed else 1
+        self._delayed = delay > 1
+        self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
+        self._read_ahead = max(delay, min(READ_AHEAD, MAX_STRETCH // num_lanes))
+        # The last stretch of each lane that was read: a memory, never a state.
+        self._stretches: OrderedDict[int, Stretch] = OrderedDict()
+        self._held_units = 0
+
+    @property
+    def num_units(self) -> int:
+        """Units, and so positions, of the epoch."""
+        return self.lanes.num_units
+
+    def lane_of(self, positions: ArrayLike) -> Int64Array:
+        """Lane of each position, int64."""
+        checked = checked_indices(positions, self.num_units, "position")
+        return checked % self.lanes.num_lanes
+
+    def units(self, positions: ArrayLike) -> Int64Array:
+        """Units delivered at positions of the epoch.
+
+        Fastest for a range, such as a rank's ``range(first, last, world_size)``, or an
+        array of the same numbers.
+
+        Args:
+            positions: Positions in [0, num_units), in any order, repeats allowed.
+
+        Returns:
+            int64 [len(positions)].
+
+        Raises:
+            IndexError: A position is outside [0, num_units).
+        """
+        if not self._delayed and isinstance(self._sequence, FileSequence | RowSequence):
+            checked = checked_indices(positions, self.num_units, "position").ravel()
+            return self._sequence.at(self.lanes.join(checked))
+        span = positions if isinstance(positions, range) else None
+        if span is not None and len(span):
+            checked_indices([span[0], span[-1]], self.num_units, "position")
+        if span is None:
+            checked = checked_indices(positions, self.num_units, "position").ravel()
+            span = _as_range(checked)
+        if span is None or span.step < 1:
+            return self._scattered(np.asarray(positions, dtype=np.int64).ravel())
+        return self._progression(span)
+
+    def lane_units(self, lane: int, start: int, stop: int, step: int = 1) -> Int64Array:
+        """Units at the places ``range(start, stop, step)`` of one lane, int64.
+
+        Place y of lane v is position ``y * num_lanes + v``.
+
+        Raises:
+            IndexError: The lane has no such places.
+        """
+        places = range(start, stop, step)
+        units = np.empty(len(places), dtype=np.int64)
+        if places:
+            checked_indices([lane], self.lanes.num_lanes, "lane")
+            length = self.lanes.length(lane)
+            checked_indices([places[0], places[-1]], length, f"place of lane {lane}")
+            self._read(lane, places, units)
+        return units
+
+    def positions(self, units: ArrayLike) -> Int64Array:
+        """Positions at which units are delivered: the inverse of :meth:`units`.
+
+        Returns:
+            int64 [len(units)].
+
+        Raises:
+            IndexError: A unit is outside [0, num_units).
+        """
+        checked = checked_indices(units, self.num_units, "unit").ravel()
+        lane, place = self.lanes.split(self._sequence.indices(checked))
+        order = np.argsort(lane, kind="stable")
+        borders = np.flatnonzero(np.diff(lane[order])) + 1
+        for group in np.split(order, borders):
+            if len(group):
+                place[group] = self._window.places(int(lane[group[0]]), place[group])
+        return place * self.lanes.num_lanes + lane
+
+    def _progression(self, positions: range) -> Int64Array:
+        """Read positions at one distance: they visit lanes in turn, each at one."""
+        units = np.empty(len(positions), dtype=np.int64)
+        num_lanes = self.lanes.num_lanes
+        turns = num_lanes // math.gcd(positions.step, num_lanes)
+        stride = turns * positions.step // num_lanes
+        for turn in range(min(turns, len(positions))):
+            place, lane = divmod(positions[turn], num_lanes)
+            mine = units[turn::turns]
+            places = range(place, place + len(mine) * stride, stride)
+            self._read(lane, places, mine)
+        return units
+
+    def _scattered(self, positions: Int64Array) -> Int64Array:
+        """Any positions, lane by lane and from front to back in each."""
+        units = np.empty(len(positions), dtype=np.int64)
+        place, lane = np.divmod(positions, self.lanes.num_lanes)
+        order = np.lexsort((place, lane))
+        lane, place = lane[order], place[order]
+        borders = np.searchsorted(lane, np.arange(self.lanes.num_lanes + 1))
+        for index in np.unique(lane).tolist():
+            done, end = borders[index], borders[index + 1]
+            while done < end:
+                first, held, _ = self._holding(index, int(place[done]))
+                stop = done + np.searchsorted(place[done:end], first + len(held))
+                units[order[done:stop]] = held[place[done:stop] - first]
+                done = stop
+        return units
+
+    def _read(self, lane: int, places: range, into: Int64Array) -> None:
+        """Read places of one lane, in steps of at least 1, stretch by stretch."""
+        done = 0
+        while done < len(places):
+            first, held, _ = self._holding(lane, places[done])
+            taken = held[places[done] - first :: places.step][: len(places) - done]
+            into[done : done + len(taken)] = taken
+            done += len(taken)
+
+    def _holding(self, lane: int, place: int) -> Stretch:
+        """A stretch of the lane that holds a place, read through to its units.
+
+        A lane read on continues where its last stretch ended, twice as far each time;
+        a place met out of the blue costs as little as it can.
+        """
+        last = self._stretches.get(lane)
+        if last is not None and 0 <= place - last.first_place < len(last.units):
+            return last
+        delay = self._window.delay
+        if last is not None and place == last.first_place + len(last.units):
+            begin = last.end_time
+            ahead = min(2 * len(last.units) + 1, self._read_ahead)
+            end = begin + max(ahead, delay + 1)
+        else:
+            begin = place
+            end = begin + delay + min(MIN_STRETCH, self._read_ahead)
+        found = self._resolved(lane, begin, end)
+        self._keep(lane, found)
+        return found
+
+    def _keep(self, lane: int, stretch: Stretch) -> None:
+        """Remember a lane's stretch, and forget those of lanes read longest ago."""
+        before = self._stretches.pop(lane, None)
+        self._held_units += len(stretch.units) - (len(before.units) if before else 0)
+        self._stretches[lane] = stretch
+        while self._held_units > CACHED_UNITS and len(self._stretches) > 1:
+            _, oldest = self._stretches.popitem(last=False)
+            self._held_units -= len(oldest.units)
+
+    def _resolved(self, lane: int, begin: int, end: int) -> Stretch:
+        """The window's stretch with the units themselves."""
+        leaving = self._window.stretch(lane, begin, end)
+        places = leaving.units
+        if len(places) == 0:
+            return leaving
+        start = self.lanes.start(lane)
+        low, high = int(places.min()), int(places.max()) + 1
+        units = self._sequence.run(start + low, start + high)[places - low]
+        return leaving._replace(units=units)
+
+
+def _as_range(positions: Int64Array) -> range | None:
+    """The range that holds just these positions, if there is one."""
+    if len(positions) < 2:
+        return (
+            range(int(positions[0]), int(positions[0]) + 1) if len(positions) else None
+        )
+    step = int(positions[1]) - int(positions[0])
+    if step < 1 or np.any(np.diff(positions) != step):
+        return None
+    return range(int(positions[0]), int(positions[-1]) + 1, step)

@@ -1,0 +1,235 @@
+"""Keyed permutations of [0, n): any element on its own, forward and backward, O(1)."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.order.keys import (
+    HALF,
+    MULTIPLIERS,
+    Int64Array,
+    KeyPart,
+    UInt64Array,
+    derive_key,
+    expand_key,
+)
+
+NUM_ROUNDS = 8
+SMALL = 64  # below, 8 rounds do not make all permutations equally likely
+SMALL_ROUNDS = 16
+CHUNK = 8192  # values at a time: the four arrays of a chunk stay in the L2 cache
+Sizes: TypeAlias = int | Int64Array
+
+
+class Permutation:
+    """A keyed permutation of the integers [0, n).
+
+    A Feistel network over a grid of about sqrt(n) x sqrt(n) cells, just large enough to
+    hold n: its few spare cells are left by walking on until a number below n is met.
+    It takes no memory, and any element costs the same.
+
+    Args:
+        n: Size of the domain, 0 to 2**63 - 1.
+        seed: An int of any size, a str or bytes; another seed is another permutation.
+
+    Raises:
+        InvalidArgumentError: ``n`` is not an integer in that range.
+
+    Example:
+        >>> permutation = Permutation(10, seed=7)
+        >>> sorted(permutation[range(10)].tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        >>> permutation.inverse(permutation[3])
+        3
+    """
+
+    def __init__(self, n: int, seed: KeyPart) -> None:
+        self._n = operator.index(n)
+        if not 0 <= self._n < 1 << 63:
+            raise InvalidArgumentError(
+                f"a permutation has 0 to 2**63 - 1 elements, found n={n}"
+            )
+        self._family = PermutationFamily(
+            derive_key(seed, "permutation"), num_rounds(self._n)
+        )
+
+    def __len__(self) -> int:
+        """Return the size of the domain."""
+        return self._n
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> int: ...
+    @overload
+    def __getitem__(self, index: ArrayLike) -> Int64Array: ...
+    def __getitem__(self, index: ArrayLike) -> int | Int64Array:
+        """Where ``index`` goes: an int for an int, int64 of the same shape for others.
+
+        Raises:
+            IndexError: An index is outside [0, n); negative ones do not count from the
+                end.
+            InvalidArgumentError: The indices are not integers.
+        """
+        return self._map(index, self._family.forward)
+
+    @overload
+    def inverse(self, value: int | np.integer[Any]) -> int: ...
+    @overload
+    def inverse(self, value: ArrayLike) -> Int64Array: ...
+    def inverse(self, value: ArrayLike) -> int | Int64Array:
+        """The index that goes to ``value``: ``p.inverse(p[i]) == i``.
+
+        Raises:
+            IndexError: A value is outside [0, n).
+            InvalidArgumentError: The values are not integers.
+        """
+        return self._map(value, self._family.inverse)
+
+    def _map(
+        self, index: ArrayLike, function: Callable[[Int64Array, int], Int64Array]
+    ) -> int | Int64Array:
+        array = checked_indices(index, self._n, "index")
+        mapped = function(array.ravel(), self._n).reshape(array.shape)
+        return int(mapped) if array.ndim == 0 else mapped
+
+    def __repr__(self) -> str:
+        """Return the domain; the key stays out of logs."""
+        return f"Permutation(n={self._n})"
+
+
+class PermutationFamily:
+    """Permutations of one key: one for every size and every tweak, all vectorised.
+
+    Sizes and tweaks may differ from element to element, so that the units of thousands
+    of blocks are permuted inside their blocks in one call.
+    """
+
+    def __init__(self, key: bytes, rounds: int = NUM_ROUNDS) -> None:
+        self._keys = expand_key(key, rounds)
+
+    def forward(
+        self, x: Int64Array, n: Sizes, tweak: UInt64Array | None = None
+    ) -> Int64Array:
+        """Map ``x`` in [0, n); ``n`` and ``tweak`` are scalars or as long as ``x``."""
+        return self._chunked(x, n, tweak, inverse=False)
+
+    def inverse(
+        self, x: Int64Array, n: Sizes, tweak: UInt64Array | None = None
+    ) -> Int64Array:
+        """Undo :meth:`forward`."""
+        return self._chunked(x, n, tweak, inverse=True)
+
+    def _chunked(
+        self, x: Int64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
+    ) -> Int64Array:
+        mapped = np.empty(len(x), dtype=np.uint64)
+        for begin in range(0, len(x), CHUNK):
+            chunk = slice(begin, begin + CHUNK)
+            sizes = n if isinstance(n, int) else n[chunk]
+            tweaks = None if tweak is None else tweak[chunk]
+            values = x[chunk].astype(np.uint64)
+            mapped[chunk] = self._walk(values, sizes, tweaks, inverse=inverse)
+        return mapped.view(np.int64)
+
+    def _walk(
+        self, x: UInt64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
+    ) -> UInt64Array:
+        """Step until every value is below its n: as a cycle returns, it must get there.
+
+        The grid has fewer than sqrt(n) spare cells, so almost nothing steps twice.
+        """
+        x = self._rounds(x, n, tweak, inverse=inverse)
+        limit = np.asarray(n).astype(np.uint64)
+        outside = np.flatnonzero(x >= limit)
+        if len(outside):
+            n = n if isinstance(n, int) else n[outside]
+            tweak = None if tweak is None else tweak[outside]
+            x[outside] = self._walk(x[outside], n, tweak, inverse=inverse)
+        return x
+
+    def _rounds(
+        self, x: UInt64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
+    ) -> UInt64Array:
+        """One pass of the network over a grid of rows x columns.
+
+        A round adds a hash of one coordinate to the other, modulo its extent. Sums stay
+        below twice the extent, where min(x, x - extent) in unsigned arithmetic is the
+        remainder.
+        """
+        rows, columns = _grid(n)
+        left: UInt64Array = x // columns
+        right = x - left * columns
+        mixed = np.empty_like(x)
+        upper = np.empty_like(x)
+        rounds = list(enumerate(self._keys))
+        for index, key in reversed(rounds) if inverse else rounds:
+            to_left = index % 2 == 0
+            source, target = (right, left) if to_left else (left, right)
+            extent = rows if to_left else columns
+            np.add(source, key, out=mixed)
+            if tweak is not None:
+                mixed += tweak
+            mixed *= MULTIPLIERS[0]
+            np.right_shift(mixed, HALF, out=upper)
+            mixed ^= upper
+            mixed *= MULTIPLIERS[1]
+            mixed >>= HALF
+            mixed *= extent  # 32 random bits times the extent: the upper bits are
+            mixed >>= HALF  # uniform in [0, extent)
+            if inverse:
+                np.subtract(extent, mixed, out=mixed)
+            target += mixed
+            np.subtract(target, extent, out=mixed)
+            np.minimum(target, mixed, out=target)
+        left *= columns
+        left += right
+        return left
+
+
+def num_rounds(n: int) -> int:
+    """Rounds that make a permutation of n elements look random."""
+    return SMALL_ROUNDS if n < SMALL else NUM_ROUNDS
+
+
+def _grid(n: Sizes) -> tuple[Any, Any]:
+    """Rows and columns, nearly square, of a grid with at least n cells.
+
+    An even number of rows lets odd permutations come up as often as even ones.
+    """
+    if isinstance(n, int):
+        rows = (math.isqrt(max(n - 1, 0)) + 2) // 2 * 2
+        return np.uint64(rows), np.uint64(-(-n // rows) or 1)
+    many_rows = np.ceil(np.sqrt(n) / 2).astype(np.int64) * 2
+    return many_rows.astype(np.uint64), (-(-n // many_rows)).astype(np.uint64)
+
+
+def checked_indices(index: ArrayLike, size: int, what: str) -> Int64Array:
+    """Take indices of any integer kind as int64, all within [0, size).
+
+    Raises:
+        IndexError: One is outside.
+        InvalidArgumentError: They are not integers.
+    """
+    if isinstance(index, range):
+        array: NDArray[Any] = np.arange(index.start, index.stop, index.step)
+    else:
+        array = np.asarray(index)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidArgumentError(
+            f"{what}: expected integers, found {array.dtype} in {index!r:.60}"
+        )
+    lowest, highest = int(array.min()), int(array.max())
+    if lowest < 0 or highest >= size:
+        found = lowest if lowest < 0 else highest
+        raise IndexError(
+            f"{what} {found} is outside [0, {size}); negative ones are not supported"
+        )
+    return array.astype(np.int64, copy=False)

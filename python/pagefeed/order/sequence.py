@@ -1,0 +1,152 @@
+"""The permuted units of an epoch as one row, before lanes and windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pagefeed.order.blocks import Blocks
+from pagefeed.order.items import ItemOrder, Items
+from pagefeed.order.keys import Int64Array, UInt64Array, derive_key, expand_key, mix
+from pagefeed.order.permutation import Permutation, PermutationFamily
+from pagefeed.order.shuffle import Shuffle
+from pagefeed.order.starts import ComputedStarts, Starts, shared_starts
+
+
+class UnitSequence(Protocol):
+    """A permutation of the units, read in runs."""
+
+    def run(self, start: int, stop: int) -> Int64Array:
+        """Units, int64, at the indices [start, stop)."""
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+
+
+class FileSequence:
+    """File order: every unit at its own number."""
+
+    def run(self, start: int, stop: int) -> Int64Array:
+        """Units, int64, at the indices [start, stop)."""
+        return np.arange(start, stop)
+
+    def at(self, indices: Int64Array) -> Int64Array:
+        """Units, int64, at any indices."""
+        return indices
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        return units
+
+
+class RowSequence:
+    """Every unit on its own, anywhere."""
+
+    def __init__(self, num_units: int, key: bytes) -> None:
+        self._permutation = Permutation(num_units, key)
+
+    def run(self, start: int, stop: int) -> Int64Array:
+        """Units, int64, at the indices [start, stop)."""
+        return self._permutation[np.arange(start, stop)]
+
+    def at(self, indices: Int64Array) -> Int64Array:
+        """Units, int64, at any indices."""
+        return self._permutation[indices]
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        return self._permutation.inverse(units)
+
+
+class BlockSequence:
+    """Blocks in permuted order, or, in several passes, shares of them.
+
+    Args:
+        blocks: The blocks.
+        passes: How many shares a block gives its units in.
+        key: Key of this epoch's order.
+        fingerprint: What the blocks are, where sums over them are shared.
+        folder: Where sums over blocks are shared with other processes, or None.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        passes: int,
+        key: bytes,
+        *,
+        fingerprint: str = "",
+        folder: Path | None = None,
+    ) -> None:
+        self._blocks = blocks
+        self._passes = passes
+        self._order = ItemOrder(blocks, passes, key)
+        self._starts: Starts
+        if blocks.uniform is not None:
+            self._starts = ComputedStarts(self._order, blocks.uniform)
+        else:
+            self._starts = shared_starts(
+                self._order, key=key, fingerprint=fingerprint, folder=folder
+            )
+        self._inside = PermutationFamily(derive_key(key, "inside"))
+        inside_key = expand_key(derive_key(key, "inside blocks"), 2)
+        self._inside_key = (inside_key[0], inside_key[1])
+
+    def run(self, start: int, stop: int) -> Int64Array:
+        """Units, int64, at the indices [start, stop)."""
+        if start >= stop:
+            return np.empty(0, dtype=np.int64)
+        items, starts = self._starts.cover(start, stop)
+        counts = np.diff(np.clip(np.append(starts, stop), start, stop))
+        if self._passes == 1:
+            units = np.repeat(items.first_unit - starts, counts)
+            units += np.arange(start, stop)
+            return units
+        ranks = np.repeat(items.skipped(self._passes) - starts, counts)
+        ranks += np.arange(start, stop)
+        return np.repeat(items.first_unit, counts) + self._inside.forward(
+            ranks, *self._domains(items.block, items.block_units, counts)
+        )
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        block = self._blocks.block_of(units)
+        first = self._blocks.first_unit(block)
+        block_units = self._blocks.first_unit(block + 1) - first
+        rank = units - first
+        share = np.zeros_like(rank)
+        if self._passes > 1:
+            rank = self._inside.inverse(rank, block_units, mix(block, self._inside_key))
+            share = ((rank + 1) * self._passes - 1) // block_units
+        item = Items(block, share, first, block_units)
+        numbers = self._order.numbers(block, share)
+        return self._starts.of(numbers) + rank - item.skipped(self._passes)
+
+    def _domains(
+        self, block: Int64Array, block_units: Int64Array, counts: Int64Array
+    ) -> tuple[int | Int64Array, UInt64Array]:
+        """Size and tweak of the permutation inside the block, for every unit."""
+        tweaks = np.repeat(mix(block, self._inside_key), counts)
+        if block_units.min() == block_units.max():
+            return int(block_units[0]), tweaks
+        return np.repeat(block_units, counts), tweaks
+
+
+def make_sequence(
+    blocks: Blocks,
+    shuffle: Shuffle,
+    key: bytes,
+    *,
+    fingerprint: str,
+    folder: Path | None,
+) -> UnitSequence:
+    """Build the sequence a shuffle asks for."""
+    if not shuffle.permuted or blocks.num_units == 0:
+        return FileSequence()
+    if not shuffle.in_blocks:
+        return RowSequence(blocks.num_units, key)
+    return BlockSequence(
+        blocks, shuffle.passes, key, fingerprint=fingerprint, folder=folder
+    )

@@ -1,0 +1,194 @@
+"""Where the items of a block shuffle start: sums of the sizes of all items before."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pagefeed.errors import InternalError
+from pagefeed.order.items import ItemOrder, Items
+from pagefeed.order.keys import Int64Array, derive_key
+
+STEP = 1024  # items between two kept sums
+PIECE = 1 << 16  # items at a time
+
+_MAGIC = b"pagefeed starts\n"
+_logger = logging.getLogger("pagefeed")
+
+
+class Starts(Protocol):
+    """Start of each item among the units, in permuted order, without holding them."""
+
+    def cover(self, start: int, stop: int) -> tuple[Items, Int64Array]:
+        """The items that hold the places [start, stop), and where each starts."""
+
+    def of(self, numbers: Int64Array) -> Int64Array:
+        """Start, int64, of each item."""
+
+
+class ComputedStarts:
+    """Starts of the items of equal blocks, in closed form.
+
+    Were all blocks of ``size`` units, item j would start at ``j * size // passes``.
+    Only the items of the last block differ; what they lack is subtracted behind them.
+    """
+
+    def __init__(self, order: ItemOrder, size: int) -> None:
+        self._order = order
+        self._size = size
+        passes = order.passes
+        share = np.arange(passes)
+        last = np.full(passes, len(order.blocks) - 1)
+        numbers = order.numbers(last, share)
+        by_number = np.argsort(numbers)
+        self._numbers = numbers[by_number]
+        nominal = self._nominal(numbers + 1) - self._nominal(numbers)
+        actual = order.items(numbers).sizes(passes)
+        missing = (nominal - actual)[by_number]
+        self._missing = np.concatenate([[0], np.cumsum(missing)])
+        self._begins = self.of(self._numbers)
+        self._ends = self._begins + actual[by_number]
+
+    def _nominal(self, numbers: Int64Array) -> Int64Array:
+        starts: Int64Array = numbers * self._size // self._order.passes
+        return starts
+
+    def of(self, numbers: Int64Array) -> Int64Array:
+        """Start, int64, of each item."""
+        before = np.searchsorted(self._numbers, numbers, side="left")
+        starts: Int64Array = self._nominal(numbers) - self._missing[before]
+        return starts
+
+    def _holding(self, place: int) -> int:
+        before = int(np.searchsorted(self._begins, place, side="right"))
+        if before and place < self._ends[before - 1]:
+            return int(self._numbers[before - 1])
+        nominal = place + int(self._missing[before])
+        return ((nominal + 1) * self._order.passes - 1) // self._size
+
+    def cover(self, start: int, stop: int) -> tuple[Items, Int64Array]:
+        """The items that hold the places [start, stop), and where each starts."""
+        numbers = np.arange(self._holding(start), self._holding(stop - 1) + 1)
+        return self._order.items(numbers), self.of(numbers)
+
+
+class SampledStarts:
+    """Starts of the items of any blocks: every 1024th is kept, the rest added up anew.
+
+    Args:
+        order: The items.
+        kept: int64, start of every 1024th item, and the number of units.
+    """
+
+    def __init__(self, order: ItemOrder, kept: Int64Array) -> None:
+        self._order = order
+        self._kept = kept
+
+    def of(self, numbers: Int64Array) -> Int64Array:
+        """Start, int64, of each item; a pass over 1024 items for each run of them."""
+        runs, which = np.unique(numbers // STEP, return_inverse=True)
+        starts = np.empty(len(numbers), dtype=np.int64)
+        by_run = np.argsort(which, kind="stable")
+        borders = np.searchsorted(which[by_run], np.arange(len(runs) + 1))
+        for index, run in enumerate(runs.tolist()):
+            asked = by_run[borders[index] : borders[index + 1]]
+            _, run_starts = self._runs(run, run + 1)
+            starts[asked] = run_starts[numbers[asked] - run * STEP]
+        return starts
+
+    def cover(self, start: int, stop: int) -> tuple[Items, Int64Array]:
+        """The items that hold the places [start, stop), and where each starts."""
+        runs = np.searchsorted(self._kept, [start, stop - 1], side="right")
+        items, starts = self._runs(int(runs[0]) - 1, int(runs[1]))
+        first = int(np.searchsorted(starts, start, side="right")) - 1
+        last = int(np.searchsorted(starts, stop - 1, side="right"))
+        return Items(*(column[first:last] for column in items)), starts[first:last]
+
+    def _runs(self, first: int, last: int) -> tuple[Items, Int64Array]:
+        """Items of whole runs, and their starts."""
+        end = min(last * STEP, len(self._order))
+        items = self._order.items(np.arange(first * STEP, end))
+        sizes = items.sizes(self._order.passes)
+        ends = self._kept[first] + np.cumsum(sizes)
+        if ends[-1] != self._kept[last]:
+            raise InternalError(
+                f"items {first * STEP} to {end} end at unit {ends[-1]}, the sums kept "
+                f"say {self._kept[last]}: the blocks changed, or another order's sums "
+                "were taken; delete the order-*.starts files of the cache folder"
+            )
+        return items, ends - sizes
+
+
+def sum_sizes(order: ItemOrder) -> Int64Array:
+    """Add up the sizes of all items, in permuted order, keeping every 1024th sum.
+
+    Returns:
+        int64 [runs + 1], from 0 to the number of units.
+    """
+    runs = -(-len(order) // STEP)
+    sums = np.zeros(runs + 1, dtype=np.int64)
+    for begin in range(0, len(order), PIECE):
+        numbers = np.arange(begin, min(begin + PIECE, len(order)))
+        sizes = order.items(numbers).sizes(order.passes)
+        by_run = np.add.reduceat(sizes, np.arange(0, len(sizes), STEP))
+        sums[begin // STEP + 1 :][: len(by_run)] = by_run
+    return np.cumsum(sums)
+
+
+def shared_starts(
+    order: ItemOrder, *, key: bytes, fingerprint: str, folder: Path | None
+) -> SampledStarts:
+    """Take the sums another process of the node has left, or make and leave them.
+
+    Args:
+        order: The items.
+        key: Key of this epoch's order.
+        fingerprint: What the blocks are: it tells equal keys of two datasets apart.
+        folder: Where the sums are left; None keeps them to this process.
+    """
+    if folder is None:
+        return SampledStarts(order, sum_sizes(order))
+    shape = f"{order.blocks.num_units}/{len(order.blocks)}/{order.passes}/{STEP}"
+    name = derive_key(key, "starts", fingerprint, shape)
+    path = folder / f"order-{name.hex()[:32]}.starts"
+    sums = _read(path, name, order)
+    if sums is None:
+        sums = sum_sizes(order)
+        _write(path, name, sums)
+    return SampledStarts(order, sums)
+
+
+def _read(path: Path, name: bytes, order: ItemOrder) -> Int64Array | None:
+    """The sums in a file, or None: a file that does not fit is made anew."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    runs = -(-len(order) // STEP)
+    head = len(_MAGIC) + 32
+    if len(content) != head + 8 * (runs + 1):
+        return None
+    body = content[head:]
+    if content[:head] != _MAGIC + derive_key(name, body):
+        return None
+    sums = np.frombuffer(body, dtype="<i8").astype(np.int64, copy=False)
+    return sums if sums[-1] == order.blocks.num_units else None
+
+
+def _write(path: Path, name: bytes, sums: Int64Array) -> None:
+    """Leave the sums in a file, whole or not at all; doing without is no failure."""
+    body = sums.astype("<i8").tobytes()
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.write_bytes(_MAGIC + derive_key(name, body) + body)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        _logger.warning("the sums of an epoch are not shared: %s", error)

@@ -1,0 +1,89 @@
+"""From what a caller names - files, folders, patterns - to a list of files."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+
+__all__ = ["PathLike", "Paths", "expand_paths"]
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Iterable[PathLike]
+
+_SUFFIXES = (".parquet", ".parq")
+
+
+def expand_paths(paths: Paths) -> list[str]:
+    """Return the absolute paths of all files meant by ``paths``.
+
+    A file is taken as it is, whatever its name. A folder stands for the ``.parquet``
+    and ``.parq`` files in it and below, a pattern (``*``, ``?``, ``[]``, ``**``) for
+    what it matches; both sorted by name, and without the names that writers hide
+    (``_SUCCESS``, ``_metadata``, ``.part``). The order given is kept between the
+    elements of a list, since the order of the files is part of a dataset's identity.
+
+    Raises:
+        MissingFileError: If a path does not exist or a pattern matches nothing.
+        InvalidArgumentError: If nothing is given, or a file is given twice.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files = [file for path in given for file in _expand(os.fspath(path))]
+    if not files:
+        raise InvalidArgumentError("no paths given: name at least one Parquet file")
+    seen: set[str] = set()
+    for file in files:
+        if file in seen:
+            raise InvalidArgumentError(
+                f"{file} is given twice: its rows would be delivered twice per epoch"
+            )
+        seen.add(file)
+    return files
+
+
+def _expand(path: str) -> Iterator[str]:
+    scheme, separator, rest = path.partition("://")
+    if separator and scheme != "file":
+        raise UnsupportedError(
+            f"{scheme}:// paths are not read yet: {path}; only local files are"
+        )
+    if separator:
+        path = rest
+    if os.path.isfile(path):
+        yield os.path.abspath(path)
+    elif Path(path).is_dir():
+        yield from _listed(path, _folder(Path(path)))
+    elif glob.has_magic(path):
+        yield from _listed(path, glob.iglob(path, recursive=True))
+    else:
+        raise MissingFileError(f"{path} does not exist")
+
+
+def _folder(folder: Path) -> Iterator[str]:
+    for directory, names, files in os.walk(folder, followlinks=True):
+        names[:] = [name for name in names if not _hidden(name)]
+        for file in files:
+            if file.endswith(_SUFFIXES):
+                yield os.path.join(directory, file)
+
+
+def _listed(path: str, found: Iterable[str]) -> list[str]:
+    files = sorted(
+        os.path.abspath(file)
+        for file in found
+        if not _hidden(os.path.basename(file)) and os.path.isfile(file)
+    )
+    if not files:
+        raise MissingFileError(
+            f"{path} holds no Parquet files: expected names ending in "
+            f"{' or '.join(_SUFFIXES)} that do not begin with _ or ."
+        )
+    return files
+
+
+def _hidden(name: str) -> bool:
+    # Hive's partition folders (_date=...) are data, all other _names are not.
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)

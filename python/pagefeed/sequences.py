@@ -1,0 +1,219 @@
+"""Units: what the loader counts and shuffles, cut from a dataset by its index alone.
+
+A sequence setting such as :class:`Windows` is bound to a dataset's index and becomes
+:class:`Units`: numbered in file order, grouped in blocks, each a few token ranges. No
+seed, no epoch and no data enter here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.index import PageIndex
+
+__all__ = ["Blocks", "Segments", "Sequences", "Units", "WindowUnits", "Windows"]
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class Segments(NamedTuple):
+    """Token ranges of some units, in the order of the units; int64 [segments] each."""
+
+    unit: Int64Array
+    """Which of the units asked for: an index into that array."""
+    page: Int64Array
+    """Page of the dataset's index."""
+    row: Int64Array
+    """Row of the page."""
+    first_token: Int64Array
+    """First token, counted from the start of that row; later rows follow on."""
+    num_tokens: Int64Array
+    """Number of tokens."""
+    offset: Int64Array
+    """Place of the first token in the unit."""
+
+
+class Blocks(Protocol):
+    """Contiguous runs of units, in file order."""
+
+    @property
+    def num_units(self) -> int:
+        """Units of all blocks."""
+
+    @property
+    def uniform(self) -> int | None:
+        """Units of every block but the last, if they are equal."""
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+
+    def first_unit(self, blocks: Int64Array) -> Int64Array:
+        """Return the units before each block; ``len(self)`` gives them all."""
+
+    def block_of(self, units: Int64Array) -> Int64Array:
+        """Return the block of each unit."""
+
+
+class Units(Protocol):
+    """A dataset, cut."""
+
+    @property
+    def num_units(self) -> int:
+        """Number of units."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of a unit, padding included."""
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no unit."""
+
+    def blocks(self, kind: str) -> Blocks:
+        """Return the blocks of ``kind`` ("page" or "row_group")."""
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return the token ranges of ``units``."""
+
+
+class Sequences(Protocol):
+    """How to cut a dataset into units."""
+
+    def bind(self, index: PageIndex) -> Units:
+        """Cut the dataset of ``index``."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Each file's tokens joined end to end and cut every ``length`` tokens.
+
+    Args:
+        length: Tokens of a window.
+        tail: What becomes of the last, shorter piece of a file: ``"pad"`` fills it up
+            with the loader's padding token, ``"drop"`` leaves it out.
+
+    Example:
+        >>> Windows(2048)
+        Windows(length=2048, tail='pad')
+    """
+
+    length: int
+    tail: Literal["pad", "drop"] = "pad"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.length, int) or self.length < 1:
+            raise InvalidArgumentError(
+                f"length={self.length!r} must be a whole number of tokens, at least 1"
+            )
+        if self.tail not in ("pad", "drop"):
+            raise InvalidArgumentError(f"tail={self.tail!r} must be 'pad' or 'drop'")
+
+    def bind(self, index: PageIndex) -> WindowUnits:
+        """Cut the dataset of ``index``."""
+        return WindowUnits(index, self)
+
+
+class WindowUnits:
+    """The windows of a dataset. Window i of a file is its tokens [i*L, (i+1)*L)."""
+
+    def __init__(self, index: PageIndex, windows: Windows) -> None:
+        self.index = index
+        self.windows = windows
+        file_tokens = np.diff(index.file_first_value)
+        whole = file_tokens // windows.length
+        rest = file_tokens % windows.length
+        if windows.tail == "pad":
+            units, dropped = whole + (rest > 0), 0
+        else:
+            units, dropped = whole, int(rest.sum())
+        self.num_dropped_tokens = dropped
+        self.file_first_unit = np.concatenate([[0], np.cumsum(units)])
+
+    @property
+    def num_units(self) -> int:
+        """Number of windows."""
+        return int(self.file_first_unit[-1])
+
+    @property
+    def length(self) -> int:
+        """Tokens of a window."""
+        return self.windows.length
+
+    def blocks(self, kind: str) -> Blocks:
+        """Return the blocks of ``kind``: the windows that start in one page."""
+        if kind != "page":
+            raise InvalidArgumentError(f"there are no blocks of kind {kind!r}")
+        return _PageBlocks(self)
+
+    def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return where each window begins and ends among all tokens: int64 each."""
+        first_token = self.index.file_first_value
+        file = np.searchsorted(self.file_first_unit, units, side="right") - 1
+        number = units - self.file_first_unit[file]
+        start = first_token[file] + number * self.length
+        return start, np.minimum(start + self.length, first_token[file + 1])
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return the token ranges of ``units``: one for each page a window touches."""
+        start, end = self.token_ranges(units)
+        first_page = self.index.pages_of_values(start)
+        last_page = self.index.pages_of_values(end - 1)
+        num_pages = last_page - first_page + 1
+        unit = np.repeat(np.arange(len(units)), num_pages)
+        before = np.cumsum(num_pages) - num_pages
+        page = first_page[unit] + np.arange(len(unit)) - before[unit]
+        page_start = self.index.first_values(page)
+        page_end = self.index.first_values(page + 1)
+        segment_start = np.maximum(start[unit], page_start)
+        segment_end = np.minimum(end[unit], page_end)
+        segments = Segments(
+            unit=unit,
+            page=page,
+            row=np.zeros_like(page),
+            first_token=segment_start - page_start,
+            num_tokens=segment_end - segment_start,
+            offset=segment_start - start[unit],
+        )
+        return _without_empty(segments)
+
+
+def _without_empty(segments: Segments) -> Segments:
+    """Leave out the pages without tokens that lie between pages with tokens."""
+    filled = segments.num_tokens > 0
+    if filled.all():
+        return segments
+    return Segments(*(part[filled] for part in segments))
+
+
+class _PageBlocks:
+    """The windows that start in one page."""
+
+    uniform = None
+
+    def __init__(self, units: WindowUnits) -> None:
+        self._units = units
+        self.num_units = units.num_units
+
+    def __len__(self) -> int:
+        return len(self._units.index)
+
+    def first_unit(self, blocks: Int64Array) -> Int64Array:
+        """Return the windows that start before each page."""
+        units, index = self._units, self._units.index
+        # The end of the last page belongs to the last file that has pages.
+        file = np.searchsorted(index.file_first_page, blocks, side="right") - 1
+        file = np.minimum(file, len(index.files) - 1)
+        tokens = index.first_values(blocks) - index.file_first_value[file]
+        number = -(-tokens // units.length)
+        first: Int64Array = units.file_first_unit[file] + number
+        return np.minimum(first, units.file_first_unit[file + 1])
+
+    def block_of(self, units: Int64Array) -> Int64Array:
+        """Return the page in which each window starts."""
+        start, _ = self._units.token_ranges(units)
+        return self._units.index.pages_of_values(start)

@@ -1,0 +1,152 @@
+"""Proof, from the index alone, that an epoch delivers every sequence exactly once.
+
+Nothing is read but the index: what ranks deliver is arithmetic, so a run of any number
+of ranks, with stops and resumes, can be followed to the end in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+from pagefeed.planner import NO_UNIT, Route
+
+__all__ = ["Leg", "Verification", "verify"]
+
+CHUNK_UNITS = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """A part of a run between two resumes."""
+
+    world_size: int
+    """Number of ranks."""
+    batch_size: int
+    """Sequences per step on one rank."""
+    steps: int | None = None
+    """Steps until the run is stopped; None: to the end of the epoch."""
+
+
+@dataclass(kw_only=True)
+class Verification:
+    """What a verified epoch came to."""
+
+    epoch: int
+    """The epoch followed."""
+    num_units: int
+    """Sequences of the epoch."""
+    num_steps: int
+    """Steps, all legs together."""
+    num_delivered: int
+    """Sequences delivered."""
+    num_dropped: int
+    """Sequences left out by the last, incomplete step."""
+    problems: list[str] = field(default_factory=list)
+    """What is wrong; empty if all is well."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every sequence but the dropped ones is delivered exactly once."""
+        return not self.problems
+
+
+def verify(
+    loader: Loader, legs: Sequence[Leg] | None = None, *, epoch: int = 0
+) -> Verification:
+    """Follow an epoch through stops and resumes on changing numbers of ranks.
+
+    Args:
+        loader: The run; its own rank does not matter.
+        legs: What happens, in order; the last leg runs to the end. By default the
+            loader's own world size and batch size, without a stop.
+        epoch: Epoch to follow.
+
+    Returns:
+        The result; look at ``ok`` and ``problems``.
+
+    Raises:
+        InvalidArgumentError: If a leg other than the last has no number of steps.
+
+    Example:
+        >>> verify(loader, [  # doctest: +SKIP
+        ...     Leg(world_size=8, batch_size=4, steps=1000),
+        ...     Leg(world_size=6, batch_size=4),
+        ... ]).ok
+        True
+    """
+    if not legs:
+        legs = [Leg(world_size=loader.world_size, batch_size=loader.batch_size)]
+    if any(leg.steps is None for leg in legs[:-1]):
+        raise InvalidArgumentError(
+            "only the last leg may run to the end: give the others their steps"
+        )
+    seen = np.zeros(loader.num_units, dtype=np.uint8)
+    result = Verification(
+        epoch=epoch,
+        num_units=loader.num_units,
+        num_steps=0,
+        num_delivered=0,
+        num_dropped=0,
+    )
+    position = epoch * loader.num_units
+    for leg in legs:
+        position = _follow(loader, leg, position, epoch, seen, result)
+    result.num_delivered = int(np.count_nonzero(seen))
+    result.num_dropped = (epoch + 1) * loader.num_units - position
+    _judge(seen, result, finished=legs[-1].steps is None)
+    return result
+
+
+def _follow(
+    loader: Loader,
+    leg: Leg,
+    position: int,
+    epoch: int,
+    seen: np.ndarray,
+    result: Verification,
+) -> int:
+    """Mark what a leg delivers and return the position after it."""
+    taken = []
+    for rank in range(leg.world_size):
+        route = Route(
+            start=position,
+            end=(epoch + 1) * loader.num_units,
+            batch_size=leg.batch_size,
+            rank=rank,
+            world_size=leg.world_size,
+            drop_last=loader.drop_last,
+        )
+        steps = route.num_steps or 0
+        steps = steps if leg.steps is None else min(steps, leg.steps)
+        planner = loader.planner(route)
+        chunk = max(1, CHUNK_UNITS // leg.batch_size)
+        for first in range(0, steps, chunk):
+            units = planner.units(first, min(chunk, steps - first))
+            units = units[units != NO_UNIT]
+            unique, counts = np.unique(units, return_counts=True)
+            seen[unique] = np.minimum(seen[unique] + counts, 255)
+        taken.append((steps, route.position_after(steps)))
+    if len(set(taken)) != 1:
+        result.problems.append(f"ranks disagree on steps and position: {taken}")
+    result.num_steps += taken[0][0]
+    return taken[0][1]
+
+
+def _judge(seen: np.ndarray, result: Verification, *, finished: bool) -> None:
+    repeated = np.flatnonzero(seen > 1)
+    if len(repeated):
+        result.problems.append(
+            f"{len(repeated)} sequences are delivered more than once, such as "
+            f"{repeated[:5].tolist()}"
+        )
+    missing = int(np.count_nonzero(seen == 0))
+    if finished and missing != result.num_dropped:
+        result.problems.append(
+            f"{missing} sequences are never delivered, {result.num_dropped} were "
+            "to be dropped"
+        )

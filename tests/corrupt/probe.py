@@ -1,0 +1,69 @@
+"""Read columns of broken files under a memory limit; one line of JSON for each.
+
+Usage: probe.py MEMORY < jobs, the bytes it may allocate. A job is {"path", "column",
+"expected", "options"}; `expected` is a sound file whose column pyarrow reads, or null.
+"""
+
+import functools
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import golden
+import pagefeed
+
+
+@functools.lru_cache(maxsize=16)
+def expected_column(path: str, column: str) -> pa.ChunkedArray:
+    return golden.plain(golden.whole_column(Path(path), column))
+
+
+def read(job: dict[str, Any]) -> str:
+    """What came of it: "same", "different", "wrong length" or "invalid array"."""
+    index = pagefeed.PageIndex.build(
+        job["path"], column=job["column"], **job["options"]
+    )
+    pages = golden.read_pages(index)
+    for page in pages:
+        try:
+            page.validate(full=True)
+        except pa.ArrowInvalid as error:
+            return f"invalid array: {error}"
+    if [len(page) for page in pages] != index.page_rows.tolist():
+        return "wrong length"
+    if job["expected"] is None:
+        return "values"
+    whole = expected_column(job["expected"], job["column"])
+    if sum(map(len, pages)) != len(whole):
+        return "wrong length"
+    pages = [golden.plain(page) for page in pages]
+    if any(page.type != whole.type for page in pages):
+        return "different"
+    joined = pa.chunked_array(pages, whole.type)
+    return "same" if golden.same(joined, whole) else "different"
+
+
+def attempt(job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"outcome": read(job), "message": ""}
+    except pagefeed.errors.PagefeedError as error:
+        named = error.file == job["path"] and job["path"] in str(error)
+        kind = type(error).__name__
+        return {"outcome": kind, "message": str(error), "names_file": named}
+    except BaseException as error:  # noqa: BLE001  a panic is not an Exception
+        return {"outcome": f"untyped {type(error).__name__}", "message": str(error)}
+
+
+def main() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for line in sys.stdin:
+        print(json.dumps(attempt(json.loads(line))), flush=True)
+
+
+main()

@@ -1,0 +1,68 @@
+"""What reads a page: anything that knows the Arrow C data interface, without a copy."""
+
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed
+
+COLUMNS = {
+    "tokens": pa.array([[1, 2], [], [3]] * 40, pa.list_(pa.int32())),
+    "text": pa.array(["a", None, "caf\u00e9"] * 40),
+    "number": pa.array([1, None, 3] * 40, pa.int64()),
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("consumers") / "a.parquet"
+    pq.write_table(pa.table(COLUMNS), path)
+    return path
+
+
+@pytest.fixture(params=sorted(COLUMNS))
+def column(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_polars_takes_a_page(path: Path, column: str):
+    page = pagefeed.PageIndex.build(path, column=column).read_page(0)
+    assert pl.Series(page).to_list() == COLUMNS[column].to_pylist()
+
+
+def test_pandas_takes_a_page(path: Path, column: str):
+    page = pagefeed.PageIndex.build(path, column=column).read_page(0)
+    series = pd.Series.from_arrow(page)
+    assert len(series) == 120
+    if column == "text":
+        assert [None if pd.isna(one) else one for one in series] == COLUMNS[
+            column
+        ].to_pylist()
+
+
+def test_pyarrow_takes_a_page_without_a_copy(path: Path, column: str):
+    page = pagefeed.PageIndex.build(path, column=column).read_page(0)
+    once, twice = pa.array(page), pa.array(page)
+    assert once.equals(twice)
+    addresses = [[b and b.address for b in a.buffers()] for a in (once, twice)]
+    assert addresses[0] == addresses[1]
+
+
+def test_arrays_outlive_the_index(path: Path, column: str):
+    array = pa.array(pagefeed.PageIndex.build(path, column=column).read_page(0))
+    array.validate(full=True)
+    assert array.to_pylist() == COLUMNS[column].to_pylist()
+
+
+@pytest.mark.parametrize("page", [-1, 1, 1 << 40])
+def test_pages_that_do_not_exist(path: Path, page: int):
+    index = pagefeed.PageIndex.build(path, column="tokens")
+    assert len(index) == 1
+    with pytest.raises((IndexError, ValueError, OverflowError)):
+        index.read_page(page)
+    with pytest.raises((IndexError, ValueError, OverflowError)):
+        index.locate(page)

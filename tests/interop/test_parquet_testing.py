@@ -1,0 +1,115 @@
+"""The Parquet project's own files: whatever pyarrow reads, pagefeed reads the same."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import golden
+import pagefeed
+from pagefeed import errors
+from shared_data import shared
+
+# Their checksums are wrong on purpose; large_string_map is read on its own below.
+CORRUPT = {
+    "datapage_v1-corrupt-checksum.parquet": ("a", "b"),
+    "rle-dict-uncompressed-corrupt-checksum.parquet": ("long_field", "binary_field"),
+}
+LARGE = "large_string_map.brotli.parquet"
+UNREADABLE = {"incorrect_map_schema.parquet"}
+
+
+def found(pattern: str) -> dict[str, Path]:
+    """Files below the data folder by name; none where the shared data is absent."""
+    try:
+        folder = shared("data", "parquet-testing", "data")
+    except pytest.skip.Exception:
+        return {}
+    return {str(p.relative_to(folder)): p for p in sorted(folder.rglob(pattern))}
+
+
+def all_but(left_out: set[str]) -> list[str]:
+    return [name for name in found("*.parquet") if name not in left_out]
+
+
+def data(name: str) -> Path:
+    return shared("data", "parquet-testing", "data", name)
+
+
+@pytest.mark.parametrize("name", all_but({LARGE, *CORRUPT, *UNREADABLE}))
+def test_every_column_and_leaf(subtests: pytest.Subtests, name: str):
+    path = data(name)
+    for column in golden.columns_of(path):
+        with subtests.test(column=column):
+            golden.check_pages(path, column)
+
+
+@pytest.mark.parametrize(
+    "name", ["alltypes_tiny_pages.parquet", "alltypes_tiny_pages_plain.parquet"]
+)
+def test_pages_are_found_without_the_page_index(subtests: pytest.Subtests, name: str):
+    for column in golden.columns_of(data(name)):
+        with subtests.test(column=column):
+            walked = golden.check_pages(data(name), column, page_index=False)
+            looked_up = pagefeed.PageIndex.build(data(name), column=column)
+            assert len(walked) == len(looked_up) > 100
+            assert walked.page_rows.tolist() == looked_up.page_rows.tolist()
+
+
+@pytest.mark.parametrize("name", sorted(UNREADABLE))
+def test_what_pyarrow_refuses_is_read_or_refused(name: str):
+    try:
+        golden.read_pages(pagefeed.PageIndex.build(data(name), column="my_map"))
+    except errors.PagefeedError as error:
+        named = error.file
+    else:
+        named = str(data(name))
+    assert named == str(data(name))
+
+
+@pytest.mark.parametrize("name", sorted(found("*.encrypted")))
+def test_encrypted_files_are_refused_as_such(name: str):
+    with pytest.raises(errors.EncryptedError, match="encrypt") as refused:
+        golden.read_pages(pagefeed.PageIndex.build(data(name), column="double_field"))
+    assert refused.value.file == str(data(name))
+
+
+@pytest.mark.parametrize("name", sorted(CORRUPT))
+def test_wrong_checksums_are_refused(name: str):
+    for column in CORRUPT[name]:
+        with pytest.raises(errors.ChecksumError) as refused:
+            golden.read_pages(pagefeed.PageIndex.build(data(name), column=column))
+        where = (refused.value.file, refused.value.row_group, refused.value.column)
+        assert where == (str(data(name)), 0, column)
+
+
+@pytest.mark.parametrize("name", sorted(CORRUPT))
+def test_wrong_checksums_can_be_passed_over(name: str):
+    for column in CORRUPT[name]:
+        golden.check_pages(data(name), column, verify_checksums=False)
+
+
+READ_LARGE = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+import pyarrow
+import pagefeed
+try:
+    index = pagefeed.PageIndex.build(sys.argv[1], column="arr")
+    for at in range(len(index)):
+        page = pyarrow.array(index.read_page(at))
+        assert len(page) == index.page_rows[at]
+        (key, value), = page[0].as_py()
+        assert len(key) == 2**30 and set(key[:99]) == {"a"} and value == 1
+except pagefeed.errors.PagefeedError as error:
+    assert sys.argv[1] in str(error)
+"""
+
+
+def test_a_text_column_of_over_two_gigabytes():
+    command = [sys.executable, "-c", READ_LARGE, str(data(LARGE))]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr

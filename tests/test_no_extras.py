@@ -1,0 +1,55 @@
+"""NumPy alone is enough to import the package and to ask for help."""
+
+import json
+
+import pytest
+
+BLOCK = """
+import sys
+
+ALLOWED = {*sys.stdlib_module_names, "numpy", "pagefeed"}
+
+class OnlyNumPy:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in ALLOWED:
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
+sys.meta_path.insert(0, OnlyNumPy())
+"""
+
+LOADED = """
+import json
+import sys
+before = {name.partition(".")[0] for name in sys.modules}
+import pagefeed
+after = {name.partition(".")[0] for name in sys.modules}
+print(json.dumps(sorted(after - before - sys.stdlib_module_names)))
+"""
+
+
+@pytest.mark.parametrize("name", ["torch", "pyarrow", "tokenizers", "pandas", "polars"])
+def test_the_block_blocks(run_python, name):
+    run_python(f"import importlib.util as util; assert util.find_spec({name!r})")
+    with pytest.raises(AssertionError, match=f"{name} is blocked"):
+        run_python(f"{BLOCK}\nimport {name}")
+
+
+def test_import_without_extras(run_python):
+    program = f"{BLOCK}\nimport pagefeed\nprint(pagefeed.__version__)"
+    assert run_python(program).strip()
+
+
+def test_help_without_extras(run_python):
+    program = f"""{BLOCK}
+from pagefeed.cli import main
+sys.argv = ["pagefeed", "--help"]
+try:
+    main()
+except SystemExit as exit:
+    assert not exit.code
+"""
+    assert "usage: pagefeed" in run_python(program)
+
+
+def test_import_leaves_installed_extras_alone(run_python):
+    assert json.loads(run_python(LOADED)) == ["numpy", "pagefeed"]

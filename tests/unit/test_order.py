@@ -1,0 +1,357 @@
+"""The order's faces: settings, lanes, windows, blocks, errors, shared sums."""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pagefeed.errors import InternalError, InvalidArgumentError
+from pagefeed.order import (
+    ExplicitBlocks,
+    Order,
+    Permutation,
+    Shuffle,
+    UniformBlocks,
+    choose_num_lanes,
+    derive_key,
+)
+from pagefeed.order import order as order_module
+from pagefeed.order import starts as starts_module
+from pagefeed.order.starts import ComputedStarts
+
+MIB = 1 << 20
+
+
+def make_order(blocks, **options):
+    settings: dict[str, Any] = {
+        "seed": 1,
+        "epoch": 0,
+        "name": "web",
+        "shuffle": Shuffle(),
+        "num_lanes": 3,
+        "window": 20,
+    }
+    return Order(blocks, **(settings | options))
+
+
+def random_blocks(num_blocks, seed=0):
+    sizes = np.random.default_rng(seed).integers(0, 6, num_blocks)
+    return ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes)]))
+
+
+# The order must not change under running trainings: whoever changes these numbers
+# changes ORDER_VERSION.
+PERMUTATION_OF_10 = [3, 1, 7, 4, 8, 0, 9, 5, 6, 2]
+PERMUTATION_OF_10_18 = [741252355177391922, 676974887095360120, 519105132879641335]
+KEY = "3b788ba55832147de22e58291b78c67f32ada67561131ea99eab77ef85b0b1f7"
+UNITS = {
+    "page": [812, 833, 936, 915, 839, 941, 813, 144],
+    "passes": [420, 284, 897, 446, 599, 659, 689, 519],
+    "row": [228, 880, 790, 617, 118, 999, 77, 731],
+    "buffer": [844, 169, 504, 835, 175, 509, 845, 160],
+    "explicit": [369, 404, 796, 1053, 924, 795, 283, 986],
+}
+
+
+def test_permutation_is_the_one_released():
+    assert Permutation(10, 7)[range(10)].tolist() == PERMUTATION_OF_10
+    assert Permutation(10**18, "web")[range(3)].tolist() == PERMUTATION_OF_10_18
+
+
+@pytest.mark.parametrize("name", ["page", "passes", "row", "buffer", "explicit"])
+def test_order_is_the_one_released(name):
+    shuffles = {"passes": Shuffle(passes=3), "explicit": Shuffle()}
+    shuffle = shuffles.get(name) or Shuffle.parse(name)
+    blocks = random_blocks(400) if name == "explicit" else UniformBlocks(1000, 8)
+    order = make_order(blocks, shuffle=shuffle)
+    assert order.units(range(500, 508)).tolist() == UNITS[name]
+
+
+def test_key_is_the_one_released():
+    assert derive_key(1, "web", -3, b"x").hex() == KEY
+
+
+def test_permutation_takes_what_a_list_takes():
+    permutation = Permutation(100, 1)
+    assert len(permutation) == 100
+    assert isinstance(permutation[5], int)
+    assert isinstance(permutation[np.int32(5)], int)
+    assert permutation[[[1, 2], [3, 4]]].shape == (2, 2)
+    assert permutation[np.array([5], dtype=np.uint8)] == permutation[5]
+    assert permutation[[]].dtype == np.int64
+    assert len({permutation[index] for index in range(100)}) == 100
+    assert permutation.inverse(permutation[5]) == 5
+
+
+@pytest.mark.parametrize("index", [100, -1, [0, 100], np.array([-1, 5])])
+def test_permutation_refuses_indices_outside(index):
+    with pytest.raises(IndexError, match=r"index (100|-1) is outside \[0, 100\)"):
+        Permutation(100, 1)[index]
+    with pytest.raises(IndexError):
+        Permutation(100, 1).inverse(index)
+
+
+def test_permutation_refuses_what_is_no_index():
+    with pytest.raises(InvalidArgumentError, match="expected integers, found float64"):
+        Permutation(100, 1)[[0.5]]
+    with pytest.raises(InvalidArgumentError, match="expected integers, found bool"):
+        Permutation(100, 1)[[True]]
+    with pytest.raises(InvalidArgumentError, match="found n=-1"):
+        Permutation(-1, 1)
+    with pytest.raises(InvalidArgumentError, match="2\\*\\*63"):
+        Permutation(1 << 63, 1)
+    with pytest.raises(InvalidArgumentError, match="float"):
+        Permutation(5, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        Permutation(0, 1)[0]
+
+
+def test_shuffle_takes_names():
+    assert Shuffle.parse("page") == Shuffle()
+    assert Shuffle.parse(None) == Shuffle(block=None)
+    assert Shuffle.parse(Shuffle(passes=2)) == Shuffle(passes=2)
+    permuted = {
+        name: (Shuffle.parse(name).permuted, Shuffle.parse(name).delayed)
+        for name in ("page", "row_group", "row", "buffer", None)
+    }
+    assert permuted == {
+        "page": (True, True),
+        "row_group": (True, True),
+        "row": (True, False),
+        "buffer": (False, True),
+        None: (False, False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block": "pages"}, "unknown shuffle 'pages': expected one of 'page'"),
+        ({"window": -1}, "window=-1"),
+        ({"window": "many"}, "window='many'"),
+        ({"window": 0.5}, "window=0.5"),
+        ({"window": True}, "window=True"),
+        ({"block": "row", "window": 5}, "'row' has no window, found window=5"),
+        ({"block": None, "window": "1MiB"}, "None has no window"),
+        ({"passes": 0}, "found passes=0"),
+        ({"passes": 1.5}, "passes is an int, found float"),
+        ({"block": "row", "passes": 2}, "found passes=2 with 'row'"),
+    ],
+)
+def test_shuffle_refuses(options, message):
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)):
+        Shuffle(**options)
+
+
+def test_shuffle_refuses_what_is_no_name():
+    with pytest.raises(InvalidArgumentError, match="found 3"):
+        Shuffle.parse(3)  # type: ignore[arg-type]
+
+
+def delay(shuffle, num_lanes=48, num_units=10**9, num_blocks=10**7, unit_bytes=8192):
+    return shuffle.delay(
+        num_units=num_units,
+        num_blocks=num_blocks,
+        unit_bytes=unit_bytes,
+        num_lanes=num_lanes,
+    )
+
+
+def test_window_is_shared_by_the_lanes():
+    assert delay(Shuffle()) == 256 * MIB // 8192 // 48
+    assert delay(Shuffle(window="64MiB")) == 64 * MIB // 8192 // 48
+    assert delay(Shuffle(window=4800)) == 100
+    assert delay(Shuffle(window=4800, block="buffer"), num_lanes=1) == 4800
+
+
+def test_window_holds_a_block_and_leaves_the_lane_longer():
+    assert delay(Shuffle(), num_blocks=10**6, unit_bytes=MIB) == 1000
+    assert delay(Shuffle(), num_units=48 * 40, num_blocks=48) == 10
+    assert delay(Shuffle(window=10**6), num_units=480) == 10
+    assert delay(Shuffle(window=0)) == 1
+    assert delay(Shuffle.parse("row")) == 1
+    assert delay(Shuffle.parse(None)) == 1
+    assert delay(Shuffle(), num_units=0) == 1
+
+
+def test_window_too_long_to_sort_is_refused():
+    with pytest.raises(InvalidArgumentError, match="choose a smaller window"):
+        delay(Shuffle(window=1 << 40), num_lanes=1, num_units=1 << 40)
+    assert delay(Shuffle(), num_lanes=1, num_units=1 << 40, unit_bytes=0) == 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("num_blocks", "block_bytes", "world_size", "lanes"),
+    [
+        (10_000, MIB, 1, 48),
+        (10_000, MIB, 8, 48),
+        (10_000, MIB, 64, 192),
+        (10_000, MIB, 5, 240),
+        (10_000, 8 * MIB, 1, 24),  # 48 blocks are over 256 MiB
+        (10_000, 300 * MIB, 1, 1),
+        (10_000, 300 * MIB, 8, 8),
+        (20, MIB, 1, 16),
+        (20, MIB, 8, 16),
+        (20, MIB, 5, 16),  # 80 lanes are more than the blocks
+        (0, 0.0, 4, 1),
+    ],
+)
+def test_number_of_lanes(num_blocks, block_bytes, world_size, lanes):
+    chosen = choose_num_lanes(
+        num_blocks=num_blocks, block_bytes=block_bytes, world_size=world_size
+    )
+    assert chosen == lanes
+
+
+def test_file_order_has_one_lane():
+    lanes = choose_num_lanes(
+        num_blocks=100, block_bytes=1.0, world_size=4, file_order=True
+    )
+    assert lanes == 1
+    order = make_order(UniformBlocks(50, 7), shuffle=Shuffle.parse(None), num_lanes=1)
+    assert order.units(range(50)).tolist() == list(range(50))
+    assert order.positions(range(50)).tolist() == list(range(50))
+
+
+def test_lanes_refuse():
+    with pytest.raises(InvalidArgumentError, match=r"found 5, 1\.0 and 0"):
+        choose_num_lanes(num_blocks=5, block_bytes=1.0, world_size=0)
+    with pytest.raises(InvalidArgumentError, match="found 5, nan and 1"):
+        choose_num_lanes(num_blocks=5, block_bytes=float("nan"), world_size=1)
+    with pytest.raises(InvalidArgumentError, match="num_lanes is at least 1, found 0"):
+        make_order(UniformBlocks(5, 1), num_lanes=0)
+
+
+@pytest.mark.parametrize(
+    "blocks", [UniformBlocks(10, 4), ExplicitBlocks([0, 4, 8, 10])]
+)
+def test_blocks_know_their_units(blocks):
+    assert (len(blocks), blocks.num_units) == (3, 10)
+    assert blocks.first_unit(np.arange(4)).tolist() == [0, 4, 8, 10]
+    assert blocks.block_of(np.arange(10)).tolist() == [0] * 4 + [1] * 4 + [2] * 2
+
+
+def test_blocks_refuse():
+    with pytest.raises(InvalidArgumentError, match="units_per_block=0"):
+        UniformBlocks(10, 0)
+    with pytest.raises(InvalidArgumentError, match="starts at 0"):
+        ExplicitBlocks([1, 2])
+    with pytest.raises(InvalidArgumentError, match="starts at 0"):
+        ExplicitBlocks([])
+    with pytest.raises(InvalidArgumentError, match="found 5 for block 1 and 4 for the"):
+        ExplicitBlocks([0, 5, 4])
+
+
+@pytest.mark.parametrize("blocks", [UniformBlocks(0, 4), ExplicitBlocks([0, 0, 0])])
+@pytest.mark.parametrize("name", ["page", "row", "buffer", None])
+def test_no_units_make_an_empty_epoch(blocks, name):
+    order = make_order(blocks, shuffle=Shuffle.parse(name))
+    assert order.num_units == 0
+    assert order.units([]).tolist() == []
+    assert order.positions([]).tolist() == []
+    with pytest.raises(IndexError, match=r"position 0 is outside \[0, 0\)"):
+        order.units([0])
+
+
+def test_order_refuses_what_is_outside():
+    order = make_order(UniformBlocks(100, 7))
+    for positions in ([100], [-1], range(90, 101), np.array([3, 100, 5])):
+        with pytest.raises(IndexError, match=r"position (100|-1) is outside"):
+            order.units(positions)
+    with pytest.raises(IndexError, match="unit 100 is outside"):
+        order.positions([100])
+    with pytest.raises(IndexError, match="lane 3 is outside"):
+        order.lane_units(3, 0, 1)
+    with pytest.raises(IndexError, match="place of lane 1 33 is outside"):
+        order.lane_units(1, 30, 34)
+    with pytest.raises(InvalidArgumentError, match="found float64"):
+        order.units(np.array([1.0]))
+
+
+def test_order_refuses_settings():
+    blocks = UniformBlocks(100, 7)
+    with pytest.raises(InvalidArgumentError, match="found -1"):
+        make_order(blocks, window=-1)
+    with pytest.raises(InvalidArgumentError, match="below 2\\*\\*62"):
+        make_order(UniformBlocks(1 << 61, 7), shuffle=Shuffle(passes=2))
+    with pytest.raises(InvalidArgumentError, match="needs the fingerprint"):
+        make_order(blocks, cache_dir="sums")
+
+
+def test_uniform_orders_make_no_pass_over_their_blocks(monkeypatch):
+    monkeypatch.setattr(starts_module, "sum_sizes", None)
+    order = make_order(UniformBlocks(10**15 + 17, 1000), num_lanes=48, window=600)
+    assert isinstance(order._sequence._starts, ComputedStarts)
+    positions = [0, 10**14, 10**15 + 16]
+    units = order.units(positions)
+    assert order.positions(units).tolist() == positions
+
+
+def test_reading_ahead_forgets_lanes_read_long_ago(monkeypatch):
+    monkeypatch.setattr(order_module, "CACHED_UNITS", 500)
+    order = make_order(UniformBlocks(6000, 10), num_lanes=10, window=100)
+    units = [order.units(range(first, first + 40)) for first in range(0, 6000, 40)]
+    held = [len(stretch.units) for stretch in order._stretches.values()]
+    assert order._held_units == sum(held) <= 500
+    assert len(held) < 10
+    assert np.array_equal(np.sort(np.concatenate(units)), np.arange(6000))
+
+
+def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
+    blocks = random_blocks(5000)
+    options = {"cache_dir": tmp_path / "new", "fingerprint": "corpus"}
+    units = make_order(blocks).units(range(blocks.num_units))
+    first = make_order(blocks, **options)
+    [path] = (tmp_path / "new").iterdir()
+    assert re.fullmatch(r"order-[0-9a-f]{32}\.starts", path.name)
+    monkeypatch.setattr(starts_module, "sum_sizes", None)  # no second pass
+    second = make_order(blocks, **options)
+    for order in (first, second):
+        assert np.array_equal(order.units(range(blocks.num_units)), units)
+    for other in ({"epoch": 1}, {"seed": 2}, {"name": "code"}, {"fingerprint": "x"}):
+        with pytest.raises(TypeError):
+            make_order(blocks, **(options | other))
+
+
+@pytest.mark.parametrize("place", [3, 20, 60, -1])
+def test_broken_sums_are_made_anew(tmp_path, place):
+    blocks = random_blocks(5000)
+    options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
+    make_order(blocks, **options)
+    [path] = tmp_path.iterdir()
+    good = path.read_bytes()
+    broken = bytearray(good)
+    broken[place] ^= 1
+    for content in (bytes(broken), good[:place], b""):
+        path.write_bytes(content)
+        units = make_order(blocks, **options).units(range(blocks.num_units))
+        assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
+        assert path.read_bytes() == good
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_sums_of_other_blocks_are_found_out(tmp_path):
+    options = {"cache_dir": tmp_path, "fingerprint": "the same, wrongly"}
+    sizes = np.random.default_rng(0).permutation(np.arange(5000) % 7)
+    make_order(ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes)])), **options)
+    other = ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes[::-1])]))
+    order = make_order(other, **options)
+    with pytest.raises(InternalError, match="delete the order-\\*"):
+        order.units(range(other.num_units))
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
+    blocks = random_blocks(5000)
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "folder"
+    order = make_order(blocks, cache_dir=folder, fingerprint="corpus")
+    units = order.units(range(blocks.num_units))
+    assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
+    assert "sums of an epoch are not shared" in caplog.text
+
+
+def test_settings_name_themselves():
+    assert json.dumps(repr(Shuffle(passes=2)))
+    assert repr(Permutation(5, "secret")) == "Permutation(n=5)"
