@@ -82,10 +82,7 @@ impl Decompressor {
             Codec::Uncompressed => copy(stored, output),
             Codec::Snappy => self.snappy(stored, output),
             Codec::Zstd => self.zstd(stored, output),
-            Codec::Gzip => self
-                .gzip
-                .get_or_insert_default()
-                .decompress(stored, output),
+            Codec::Gzip => self.gzip.get_or_insert_default().decompress(stored, output),
             Codec::Brotli => brotli(stored, output),
             Codec::Lz4Raw => lz4::raw(stored, output),
             Codec::Lz4Hadoop => lz4::hadoop(stored, output),

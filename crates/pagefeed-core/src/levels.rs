@@ -81,8 +81,9 @@ pub(crate) fn for_each_record(
 fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
     let exceeds = match run {
         Run::Repeated { value, .. } => *value > max,
-        Run::Packed(packed) => (max + 1..1 << packed.width)
-            .any(|level| packed.count_equal(level, 0, packed.count) > 0),
+        Run::Packed(packed) => {
+            (max + 1..1 << packed.width).any(|level| packed.count_equal(level, 0, packed.count) > 0)
+        }
     };
     if exceeds {
         return Err(Error::corrupt(format!(
@@ -251,7 +252,13 @@ mod tests {
             let mut levels = |max: i16| -> Vec<u32> {
                 let max = max as u64;
                 (0..n)
-                    .map(|_| if random.below(bias) == 0 { random.below(max + 1) } else { max })
+                    .map(|_| {
+                        if random.below(bias) == 0 {
+                            random.below(max + 1)
+                        } else {
+                            max
+                        }
+                    })
                     .map(|level| level as u32)
                     .collect()
             };

@@ -50,9 +50,9 @@ impl PageOpener {
         match header.kind {
             PageKind::DataV1 { .. } => self.data_page_v1(header, stored, codec, leaf),
             PageKind::DataV2 { .. } => self.data_page_v2(header, stored, codec, leaf),
-            PageKind::Dictionary { .. } | PageKind::Other => {
-                Err(Error::corrupt("a data page was expected, found another kind"))
-            }
+            PageKind::Dictionary { .. } | PageKind::Other => Err(Error::corrupt(
+                "a data page was expected, found another kind",
+            )),
         }
     }
 
@@ -228,9 +228,9 @@ fn scratch(buffer: &mut Vec<u8>, size: usize) -> Result<&mut [u8]> {
     if buffer.len() < size {
         // Nothing of the old contents is needed, so nothing is copied.
         *buffer = Vec::new();
-        buffer.try_reserve_exact(size).map_err(|_| {
-            Error::limit(format!("no memory for a page of {size} bytes"))
-        })?;
+        buffer
+            .try_reserve_exact(size)
+            .map_err(|_| Error::limit(format!("no memory for a page of {size} bytes")))?;
         buffer.resize(size, 0);
     }
     Ok(&mut buffer[..size])

@@ -19,7 +19,11 @@ fn sample(size: usize) -> Vec<u8> {
     (0..size)
         .map(|i| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if i % 7 == 0 { (state >> 24) as u8 } else { b'a' + (i % 5) as u8 }
+            if i % 7 == 0 {
+                (state >> 24) as u8
+            } else {
+                b'a' + (i % 5) as u8
+            }
         })
         .collect()
 }
@@ -109,7 +113,9 @@ fn every_codec_gives_back_what_was_stored_with_one_context() {
             let bytes = sample(size);
             let mut output = vec![0; size];
             let stored = compress(codec, &bytes);
-            decompressor.decompress(codec, &stored, &mut output).unwrap();
+            decompressor
+                .decompress(codec, &stored, &mut output)
+                .unwrap();
             assert_eq!(output, bytes, "{codec:?}, {size} bytes");
             assert!(codec.max_decompressed_size(stored.len()) >= size);
         }
@@ -132,7 +138,10 @@ fn truncated_and_flipped_bytes_never_panic() {
     for codec in CODECS {
         let stored = compress(codec, &sample(300));
         for end in 0..stored.len() {
-            assert!(open(codec, &stored[..end], 300).is_err(), "{codec:?}, {end}");
+            assert!(
+                open(codec, &stored[..end], 300).is_err(),
+                "{codec:?}, {end}"
+            );
         }
         for position in 0..stored.len() {
             for bit in 0..8 {

@@ -211,7 +211,11 @@ mod tests {
                 let mut values = vec![0; n];
                 for i in 0..n {
                     let repeat = i > 0 && random.below(4) > 0;
-                    values[i] = if repeat { values[i - 1] } else { random.next() as u32 & mask };
+                    values[i] = if repeat {
+                        values[i - 1]
+                    } else {
+                        random.next() as u32 & mask
+                    };
                 }
                 let bytes = encode_hybrid(&values, width, &mut random);
                 let mut decoded = Vec::new();
@@ -232,11 +236,14 @@ mod tests {
 
     #[test]
     fn missing_values_are_an_error() {
-        let bytes = encode_hybrid(&[5; 100], 3, &mut Random(0));
+        // A run of 100 fives, then one group of eight values in three bytes.
+        let bytes = [100 << 1 & 0x7f | 0x80, 1, 5, 1 << 1 | 1, 7, 7, 7];
         let covered = |bytes, n| Runs::new(bytes, 3, n).collect::<Result<Vec<_>>>().is_ok();
-        assert!(covered(&bytes, 100));
-        assert!(!covered(&bytes, 101 + 8));
-        assert!(!covered(&bytes[..bytes.len() - 1], 100));
+        assert!(covered(&bytes, 108));
+        assert!(!covered(&bytes, 109));
+        assert!(!covered(&bytes[..6], 108));
+        assert!(covered(&bytes[..6], 105)); // The cut byte is not needed.
+        assert!(!covered(&bytes[..2], 100));
         assert!(!covered(&[0xff; 9], 1));
     }
 
@@ -248,7 +255,11 @@ mod tests {
                 .map(|_| random.below(1 << width.min(2)) as u32)
                 .collect();
             let bytes = pack(&values, width);
-            let packed = Packed { bytes: &bytes, width, count: values.len() };
+            let packed = Packed {
+                bytes: &bytes,
+                width,
+                count: values.len(),
+            };
             for _ in 0..50 {
                 let from = random.below(203) as usize;
                 let to = from + random.below(204 - from as u64) as usize;

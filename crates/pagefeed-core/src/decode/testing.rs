@@ -83,7 +83,8 @@ pub(crate) fn encode_hybrid(values: &[u32], width: u32, random: &mut Random) -> 
             out.extend(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
             rest = &rest[count..];
         } else {
-            let groups = 1 + random.below(if random.below(4) == 0 { 40 } else { 4 }) as usize;
+            let most = if random.below(4) == 0 { 40 } else { 4 };
+            let groups = 1 + random.below(most) as usize;
             // Only the last run may be padded.
             let groups = groups.min(rest.len() / 8).max(1);
             let count = (groups * 8).min(rest.len());

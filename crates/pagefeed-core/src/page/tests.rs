@@ -36,7 +36,10 @@ fn a_version_1_page_is_split_into_its_parts() {
         .data_page(&header, &stored, Codec::Snappy, &list_leaf())
         .unwrap();
     assert_eq!(page.values, [7; 8]);
-    assert_eq!(page.repetition.len() + page.definition.len() + 16, body.len());
+    assert_eq!(
+        page.repetition.len() + page.definition.len() + 16,
+        body.len()
+    );
 }
 
 #[test]
@@ -107,7 +110,10 @@ fn version_2_levels_are_not_compressed_and_their_sizes_are_checked() {
         let page = opener
             .data_page(&header, &stored, Codec::Snappy, &leaf)
             .unwrap();
-        assert_eq!((page.repetition, page.definition), (&[1, 2][..], &[3, 4, 5][..]));
+        assert_eq!(
+            (page.repetition, page.definition),
+            (&[1, 2][..], &[3, 4, 5][..])
+        );
         assert_eq!(page.values, values);
     }
     let plain = [&[1, 2, 3, 4, 5][..], &values].concat();
@@ -141,7 +147,12 @@ fn sizes_that_cannot_be_are_refused_before_memory_is_taken() {
     let mut header = header_v1(3, 10, Encoding::PLAIN);
     header.uncompressed_size = 1 << 30;
     let mut opener = opener();
-    for codec in [Codec::Snappy, Codec::Gzip, Codec::Lz4Raw, Codec::Uncompressed] {
+    for codec in [
+        Codec::Snappy,
+        Codec::Gzip,
+        Codec::Lz4Raw,
+        Codec::Uncompressed,
+    ] {
         let error = opener
             .data_page(&header, &[0; 10], codec, &list_leaf())
             .map(drop)
