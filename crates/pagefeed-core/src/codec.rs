@@ -1,6 +1,12 @@
 //! Decompression into buffers of exactly the promised size.
 
-use crate::error::Result;
+mod gzip;
+mod lz4;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use zstd_safe::DCtx;
+
+use crate::error::{Error, Result};
 
 /// Compression codecs of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,20 +30,124 @@ pub enum Codec {
 impl Codec {
     /// Codec by its number in the format.
     pub fn from_thrift(code: i32) -> Result<Self> {
-        let _ = code;
-        todo!()
+        Ok(match code {
+            0 => Self::Uncompressed,
+            1 => Self::Snappy,
+            2 => Self::Gzip,
+            3 => return Err(Error::unsupported("LZO compression is not supported")),
+            4 => Self::Brotli,
+            5 => Self::Lz4Hadoop,
+            6 => Self::Zstd,
+            7 => Self::Lz4Raw,
+            _ => return Err(Error::corrupt(format!("unknown compression codec {code}"))),
+        })
+    }
+
+    /// Most bytes that `stored` compressed bytes can stand for: what a header claims
+    /// beyond that is a lie, found out before anything is allocated.
+    pub fn max_decompressed_size(self, stored: usize) -> usize {
+        let (ratio, constant) = match self {
+            Self::Uncompressed => (1, 0),
+            // A copy of 64 bytes takes two bytes and an offset.
+            Self::Snappy => (32, 64),
+            // Match lengths grow by 255 a byte.
+            Self::Lz4Raw | Self::Lz4Hadoop => (256, 64),
+            // A match of 258 bytes takes two bits at least.
+            Self::Gzip => (1032, 1032),
+            // Blocks that repeat one byte, of 128 KiB and 16 MiB.
+            Self::Zstd => (128 << 10, 128 << 10),
+            Self::Brotli => (16 << 20, 16 << 20),
+        };
+        stored.saturating_mul(ratio).saturating_add(constant)
     }
 }
 
 /// Decompresses with contexts that are kept between pages; one per thread.
 #[derive(Default)]
-pub struct Decompressor {}
+pub struct Decompressor {
+    snappy: snap::raw::Decoder,
+    zstd: Option<DCtx<'static>>,
+    gzip: Option<gzip::Inflater>,
+}
 
 impl Decompressor {
     /// Decompresses `stored` into `output`, which has exactly the size the page
     /// header promised; more or fewer bytes are an error.
     pub fn decompress(&mut self, codec: Codec, stored: &[u8], output: &mut [u8]) -> Result<()> {
-        let _ = (codec, stored, output);
-        todo!()
+        if stored.is_empty() && output.is_empty() {
+            return Ok(()); // Writers store nothing where there is nothing.
+        }
+        let expected = output.len();
+        let written = match codec {
+            Codec::Uncompressed => copy(stored, output),
+            Codec::Snappy => self.snappy(stored, output),
+            Codec::Zstd => self.zstd(stored, output),
+            Codec::Gzip => self.gzip.get_or_insert_default().decompress(stored, output),
+            Codec::Brotli => brotli(stored, output),
+            Codec::Lz4Raw => lz4::raw(stored, output),
+            Codec::Lz4Hadoop => lz4::hadoop(stored, output),
+        }
+        .map_err(|message| Error::corrupt(format!("{codec:?} data is damaged: {message}")))?;
+        if written != expected {
+            return Err(Error::corrupt(format!(
+                "the page header promises {expected} bytes, {codec:?} gave {written}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn snappy(&mut self, stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+        self.snappy
+            .decompress(stored, output)
+            .map_err(|error| error.to_string())
+    }
+
+    fn zstd(&mut self, stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+        if self.zstd.is_none() {
+            self.zstd = DCtx::try_create();
+        }
+        let context = self.zstd.as_mut().ok_or("no memory for a context")?;
+        context
+            .decompress(output, stored)
+            .map_err(|code| zstd_safe::get_error_name(code).to_string())
     }
 }
+
+fn copy(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    if stored.len() == output.len() {
+        output.copy_from_slice(stored);
+    }
+    Ok(stored.len())
+}
+
+/// Brotli keeps no context: its state is built per stream by design.
+fn brotli(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    let allocator = StandardAlloc::default;
+    // Strict: windows of at most 16 MiB, as in RFC 7932.
+    let mut state = BrotliState::new_strict(allocator(), allocator(), allocator());
+    let (mut input_left, mut input_offset) = (stored.len(), 0);
+    let (mut output_left, mut output_offset, mut total) = (output.len(), 0, 0);
+    let result = BrotliDecompressStream(
+        &mut input_left,
+        &mut input_offset,
+        stored,
+        &mut output_left,
+        &mut output_offset,
+        output,
+        &mut total,
+        &mut state,
+    );
+    match result {
+        BrotliResult::ResultSuccess if input_left == 0 => Ok(output_offset),
+        BrotliResult::ResultSuccess => Err(format!("{input_left} bytes follow the stream")),
+        BrotliResult::NeedsMoreInput => Err("the stream ends early".to_string()),
+        BrotliResult::NeedsMoreOutput => Err(MORE.to_string()),
+        BrotliResult::ResultFailure => Err("not a brotli stream".to_string()),
+    }
+}
+
+/// What is said of streams that do not end where the output does.
+const MORE: &str = "it holds more bytes than the page header promises";
+
+#[cfg(test)]
+mod tests;

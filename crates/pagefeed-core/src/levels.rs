@@ -1,7 +1,8 @@
 //! Repetition and definition levels, read run by run.
 
-use crate::error::Result;
-use crate::page::DataPage;
+use crate::decode::hybrid::{Run, Runs};
+use crate::error::{Error, Result};
+use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
 
 /// What the levels of one data page say about its rows.
@@ -18,7 +19,292 @@ pub struct LevelCounts {
 }
 
 /// Counts the rows and values of a page without decoding its values.
+///
+/// Errors if the levels do not cover the page's values exactly, or go beyond their
+/// maximum.
 pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
-    let _ = (page, leaf);
-    todo!()
+    let num_levels = num_levels(page)?;
+    let mut definitions = Definitions::new(page, leaf)?;
+    let (mut num_rows, mut first_row) = (0, None);
+    for_each_record(page, leaf, |position| {
+        num_rows += 1;
+        first_row.get_or_insert(position);
+        Ok(())
+    })?;
+    let leading = first_row.unwrap_or(num_levels);
+    let leading_values = definitions.advance(leading)?.present as u64;
+    let rest = definitions.advance(num_levels - leading)?.present as u64;
+    Ok(LevelCounts {
+        num_rows,
+        num_values: leading_values + rest,
+        starts_mid_record: leading > 0,
+        leading_values,
+    })
+}
+
+/// Number of levels of a data page.
+pub(crate) fn num_levels(page: &DataPage<'_>) -> Result<usize> {
+    page.header
+        .num_levels()
+        .ok_or_else(|| Error::corrupt("a data page was expected, found another kind"))
+}
+
+/// Calls `found` with the position, among the levels of the page, of each one at
+/// which a record begins: those with repetition level 0.
+pub(crate) fn for_each_record(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    mut found: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let num_levels = num_levels(page)?;
+    if leaf.max_repetition == 0 {
+        return (0..num_levels).try_for_each(found);
+    }
+    let mut start = 0;
+    let max = leaf.max_repetition;
+    for run in Runs::new(page.repetition, level_width(max), num_levels) {
+        let run = run?;
+        check_run(&run, u32::from(max.unsigned_abs()))?;
+        match run {
+            Run::Repeated { value: 0, count } => (start..start + count).try_for_each(&mut found)?,
+            Run::Repeated { .. } => {}
+            Run::Packed(packed) => {
+                packed.for_each_match(0, 0, packed.count, |i| found(start + i))?;
+            }
+        }
+        start += run.count();
+    }
+    Ok(())
+}
+
+/// Refuses a run that goes beyond the maximum level.
+fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
+    let exceeds = match run {
+        Run::Repeated { value, .. } => *value > max,
+        Run::Packed(packed) => {
+            (max + 1..1 << packed.width).any(|level| packed.count_equal(level, 0, packed.count) > 0)
+        }
+    };
+    if exceeds {
+        return Err(Error::corrupt(format!(
+            "a level is above its maximum of {max}"
+        )));
+    }
+    Ok(())
+}
+
+/// How many levels of a stretch are of which kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Values.
+    pub(crate) present: usize,
+    /// Nulls that are elements of the innermost list (without lists: all nulls).
+    pub(crate) null_elements: usize,
+    /// Levels that stand for no element: an empty list, or a null around it.
+    pub(crate) no_elements: usize,
+}
+
+/// Walks the definition levels of a page once, stretch by stretch.
+pub(crate) struct Definitions<'a> {
+    runs: Runs<'a>,
+    run: Run<'a>,
+    /// Levels of `run` already counted.
+    used: usize,
+    max: u32,
+    /// Level from which on there is an element.
+    element: u32,
+}
+
+impl<'a> Definitions<'a> {
+    pub(crate) fn new(page: &DataPage<'a>, leaf: &Leaf) -> Result<Self> {
+        let num_levels = num_levels(page)?;
+        let width = level_width(leaf.max_definition);
+        let max = u32::from(leaf.max_definition.unsigned_abs());
+        let element = leaf.descriptor.repeated_ancestor_def_level();
+        // Without definition levels, all values are there: one run of zeros.
+        let (runs, count) = match max {
+            0 => (Runs::new(&[], 0, 0), num_levels),
+            _ => (Runs::new(page.definition, width, num_levels), 0),
+        };
+        Ok(Self {
+            runs,
+            run: Run::Repeated { value: 0, count },
+            used: 0,
+            max,
+            element: u32::from(element.unsigned_abs()),
+        })
+    }
+
+    /// Counts the next `count` levels.
+    pub(crate) fn advance(&mut self, mut count: usize) -> Result<Counts> {
+        let mut counts = Counts::default();
+        while count > 0 {
+            if self.used == self.run.count() {
+                self.next_run()?;
+            }
+            let taken = count.min(self.run.count() - self.used);
+            self.count(self.used, self.used + taken, &mut counts);
+            self.used += taken;
+            count -= taken;
+        }
+        Ok(counts)
+    }
+
+    /// Calls `each` for every remaining level with whether its value is there.
+    pub(crate) fn for_each(mut self, mut each: impl FnMut(bool)) -> Result<()> {
+        let mut left = self.runs.remaining() + self.run.count() - self.used;
+        while left > 0 {
+            if self.used == self.run.count() {
+                self.next_run()?;
+            }
+            left -= self.run.count() - self.used;
+            match self.run {
+                Run::Repeated { value, count } => {
+                    (self.used..count).for_each(|_| each(value == self.max));
+                }
+                Run::Packed(packed) => {
+                    (self.used..packed.count).for_each(|i| each(packed.get(i) == self.max));
+                }
+            }
+            self.used = self.run.count();
+        }
+        Ok(())
+    }
+
+    fn next_run(&mut self) -> Result<()> {
+        let run = self
+            .runs
+            .next()
+            .ok_or_else(|| Error::corrupt("definition levels are missing"))??;
+        check_run(&run, self.max)?;
+        (self.run, self.used) = (run, 0);
+        Ok(())
+    }
+
+    fn count(&self, from: usize, to: usize, counts: &mut Counts) {
+        let packed = match self.run {
+            Run::Repeated { value, .. } => {
+                let kind = match value {
+                    value if value == self.max => &mut counts.present,
+                    value if value >= self.element => &mut counts.null_elements,
+                    _ => &mut counts.no_elements,
+                };
+                *kind += to - from;
+                return;
+            }
+            Run::Packed(packed) => packed,
+        };
+        let present = packed.count_equal(self.max, from, to);
+        counts.present += present;
+        if present == to - from {
+            return;
+        }
+        let nulls = (self.element..self.max)
+            .map(|level| packed.count_equal(level, from, to))
+            .sum::<usize>();
+        counts.null_elements += nulls;
+        counts.no_elements += to - from - present - nulls;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::testing::{Random, encode_hybrid, header_v1, leaf, list_leaf};
+    use parquet::basic::Encoding;
+
+    /// Counts level by level.
+    fn naive(repetition: &[u32], definition: &[u32], max: u32) -> LevelCounts {
+        let mut counts = LevelCounts::default();
+        for (r, d) in repetition.iter().zip(definition) {
+            counts.num_rows += u64::from(*r == 0);
+            let present = u64::from(*d == max);
+            counts.num_values += present;
+            if counts.num_rows == 0 {
+                counts.leading_values += present;
+            }
+        }
+        counts.starts_mid_record = repetition.first().is_some_and(|level| *level > 0);
+        counts
+    }
+
+    fn count(repetition: &[u8], definition: &[u8], n: usize, leaf: &Leaf) -> Result<LevelCounts> {
+        let page = DataPage {
+            header: &header_v1(n, 0, Encoding::PLAIN),
+            repetition,
+            definition,
+            values: &[],
+        };
+        count_levels(&page, leaf)
+    }
+
+    #[test]
+    fn counts_agree_with_counting_one_by_one() {
+        let nested = "repeated group a { repeated group b { optional group c {
+            repeated int32 d; } } }";
+        let (list, deep) = (list_leaf(), leaf(nested, 0));
+        assert_eq!((deep.max_repetition, deep.max_definition), (3, 4));
+        let mut random = Random(3);
+        for round in 0..300 {
+            let leaf = if round % 2 == 0 { &list } else { &deep };
+            let n = random.below(500) as usize;
+            let bias = 1 + random.below(50);
+            let mut levels = |max: i16| -> Vec<u32> {
+                let max = max as u64;
+                (0..n)
+                    .map(|_| {
+                        if random.below(bias) == 0 {
+                            random.below(max + 1)
+                        } else {
+                            max
+                        }
+                    })
+                    .map(|level| level as u32)
+                    .collect()
+            };
+            let (r, d) = (levels(leaf.max_repetition), levels(leaf.max_definition));
+            let widths = [leaf.max_repetition, leaf.max_definition].map(level_width);
+            let repetition = encode_hybrid(&r, widths[0], &mut random);
+            let definition = encode_hybrid(&d, widths[1], &mut random);
+            assert_eq!(
+                count(&repetition, &definition, n, leaf).unwrap(),
+                naive(&r, &d, leaf.max_definition as u32)
+            );
+            if n > 0 {
+                assert!(count(&repetition, &[], n, leaf).is_err());
+                assert!(count(&[], &definition, n, leaf).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn levels_above_the_maximum_are_refused() {
+        let leaf = leaf("optional group a { optional int32 b; }", 0);
+        assert_eq!(leaf.max_definition, 2);
+        for levels in [vec![3; 20], vec![2, 1, 0, 3, 2, 2, 2, 2]] {
+            let bytes = encode_hybrid(&levels, 2, &mut Random(0));
+            assert!(count(&[], &bytes, levels.len(), &leaf).is_err());
+        }
+    }
+
+    #[test]
+    fn flat_required_columns_have_no_levels() {
+        let counts = count(&[], &[], 9, &leaf("required int32 x;", 0)).unwrap();
+        assert_eq!((counts.num_rows, counts.num_values), (9, 9));
+        assert!(!counts.starts_mid_record);
+    }
+
+    #[test]
+    fn random_bytes_never_panic() {
+        let leaf = list_leaf();
+        let mut random = Random(9);
+        for _ in 0..20_000 {
+            let mut bytes = || -> Vec<u8> {
+                let n = random.below(20);
+                (0..n).map(|_| random.next() as u8).collect()
+            };
+            let (repetition, definition) = (bytes(), bytes());
+            let _ = count(&repetition, &definition, 1000, &leaf);
+        }
+    }
 }

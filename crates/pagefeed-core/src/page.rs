@@ -1,9 +1,15 @@
 //! One stored page: checksum, decompression, and where its levels and values lie.
 
+use parquet::basic::Encoding;
+
 use crate::codec::{Codec, Decompressor};
-use crate::error::Result;
-use crate::header::PageHeader;
+use crate::error::{Error, Kind, Result};
+use crate::header::{PageHeader, PageKind};
+use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
 use crate::schema::Leaf;
+
+/// A scratch buffer larger than this is kept only from one giant page to the next.
+const KEEP_BYTES: usize = 8 << 20;
 
 /// Decompresses pages into a buffer that is kept between pages; one per thread.
 #[derive(Default)]
@@ -13,6 +19,8 @@ pub struct PageOpener {
     /// Verify CRCs where they are present.
     pub verify_checksums: bool,
     buffer: Vec<u8>,
+    /// Levels of old files, converted to the encoding of new ones.
+    levels: [Vec<u8>; 2],
 }
 
 /// A data page, decompressed.
@@ -38,8 +46,14 @@ impl PageOpener {
         codec: Codec,
         leaf: &Leaf,
     ) -> Result<DataPage<'a>> {
-        let _ = (header, stored, codec, leaf, &self.buffer);
-        todo!()
+        self.check(header, stored)?;
+        match header.kind {
+            PageKind::DataV1 { .. } => self.data_page_v1(header, stored, codec, leaf),
+            PageKind::DataV2 { .. } => self.data_page_v2(header, stored, codec, leaf),
+            PageKind::Dictionary { .. } | PageKind::Other => Err(Error::corrupt(
+                "a data page was expected, found another kind",
+            )),
+        }
     }
 
     /// Decompresses a dictionary page (`page` begins with its header) and returns
@@ -49,7 +63,236 @@ impl PageOpener {
         page: &'a [u8],
         codec: Codec,
     ) -> Result<(usize, &'a [u8])> {
-        let _ = (page, codec);
-        todo!()
+        let header = PageHeader::parse(page)?
+            .ok_or_else(|| Error::corrupt("the dictionary page ends inside its header"))?;
+        let PageKind::Dictionary { num_values } = header.kind else {
+            return Err(Error::corrupt(
+                "a dictionary page was expected, found another kind",
+            ));
+        };
+        let stored = page
+            .get(header.header_size..header.stored_size())
+            .ok_or_else(|| Error::corrupt("the dictionary page ends early"))?;
+        self.check(&header, stored)?;
+        let values = decompress(
+            &mut self.decompressor,
+            &mut self.buffer,
+            codec,
+            stored,
+            header.uncompressed_size,
+        )?;
+        Ok((num_values, values))
+    }
+
+    fn check(&self, header: &PageHeader, stored: &[u8]) -> Result<()> {
+        if stored.len() != header.compressed_size {
+            return Err(Error::corrupt(format!(
+                "the page header promises {} stored bytes, {} are there",
+                header.compressed_size,
+                stored.len()
+            )));
+        }
+        if let Some(expected) = header.crc
+            && self.verify_checksums
+        {
+            let found = crc32fast::hash(stored);
+            if found != expected {
+                return Err(Error::new(
+                    Kind::Checksum,
+                    format!("the page's CRC-32 is {found:08x}, its header says {expected:08x}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Version 1: levels and values in one compressed area, levels length-prefixed.
+    fn data_page_v1<'a>(
+        &'a mut self,
+        header: &'a PageHeader,
+        stored: &'a [u8],
+        codec: Codec,
+        leaf: &Leaf,
+    ) -> Result<DataPage<'a>> {
+        let PageKind::DataV1 {
+            num_values,
+            definition_encoding,
+            repetition_encoding,
+            ..
+        } = header.kind
+        else {
+            return Err(Error::invalid("not a version 1 page"));
+        };
+        let [repetition_buffer, definition_buffer] = &mut self.levels;
+        let bytes = decompress(
+            &mut self.decompressor,
+            &mut self.buffer,
+            codec,
+            stored,
+            header.uncompressed_size,
+        )?;
+        let (repetition, bytes) = split_levels(
+            bytes,
+            repetition_encoding,
+            leaf.max_repetition,
+            num_values,
+            repetition_buffer,
+        )?;
+        let (definition, values) = split_levels(
+            bytes,
+            definition_encoding,
+            leaf.max_definition,
+            num_values,
+            definition_buffer,
+        )?;
+        Ok(DataPage {
+            header,
+            repetition,
+            definition,
+            values,
+        })
+    }
+
+    /// Version 2: levels first and never compressed, their sizes in the header.
+    fn data_page_v2<'a>(
+        &'a mut self,
+        header: &'a PageHeader,
+        stored: &'a [u8],
+        codec: Codec,
+        leaf: &Leaf,
+    ) -> Result<DataPage<'a>> {
+        let PageKind::DataV2 {
+            repetition_size,
+            definition_size,
+            is_compressed,
+            ..
+        } = header.kind
+        else {
+            return Err(Error::invalid("not a version 2 page"));
+        };
+        let levels_size = repetition_size + definition_size;
+        let (levels, area) = stored
+            .split_at_checked(levels_size)
+            .ok_or_else(|| Error::corrupt("the page is shorter than its levels"))?;
+        let (repetition, definition) = levels.split_at(repetition_size);
+        let size = header
+            .uncompressed_size
+            .checked_sub(levels_size)
+            .ok_or_else(|| Error::corrupt("the page's size is smaller than that of its levels"))?;
+        // Old Arrow writers compress and say that they did not: believe it only if
+        // the sizes agree.
+        let as_stored = !is_compressed && area.len() == size;
+        let values: &[u8] = match () {
+            () if size == 0 => &[], // Nothing may be stored for nothing.
+            () if as_stored => area,
+            () => decompress(&mut self.decompressor, &mut self.buffer, codec, area, size)?,
+        };
+        let of = |max, levels: &'a [u8]| if max > 0 { levels } else { &[] };
+        Ok(DataPage {
+            header,
+            repetition: of(leaf.max_repetition, repetition),
+            definition: of(leaf.max_definition, definition),
+            values,
+        })
     }
 }
+
+/// Decompresses `stored` into `buffer`, or borrows it if it is not compressed.
+fn decompress<'a>(
+    decompressor: &mut Decompressor,
+    buffer: &'a mut Vec<u8>,
+    codec: Codec,
+    stored: &'a [u8],
+    size: usize,
+) -> Result<&'a [u8]> {
+    if codec == Codec::Uncompressed && stored.len() == size {
+        return Ok(stored);
+    }
+    if size > MAX_UNCOMPRESSED_PAGE_BYTES || size > codec.max_decompressed_size(stored.len()) {
+        return Err(Error::limit(format!(
+            "the page claims to hold {size} bytes in {} compressed ones",
+            stored.len()
+        )));
+    }
+    let output = scratch(buffer, size)?;
+    decompressor.decompress(codec, stored, output)?;
+    Ok(output)
+}
+
+/// The first `size` bytes of `buffer`, grown or shrunk as needed; what they hold is
+/// left over from before.
+fn scratch(buffer: &mut Vec<u8>, size: usize) -> Result<&mut [u8]> {
+    if buffer.len() > KEEP_BYTES && size <= KEEP_BYTES {
+        *buffer = Vec::new();
+    }
+    if buffer.len() < size {
+        // Nothing of the old contents is needed, so nothing is copied.
+        *buffer = Vec::new();
+        buffer
+            .try_reserve_exact(size)
+            .map_err(|_| Error::limit(format!("no memory for a page of {size} bytes")))?;
+        buffer.resize(size, 0);
+    }
+    Ok(&mut buffer[..size])
+}
+
+/// Bits of a level between 0 and `max`.
+pub(crate) fn level_width(max: i16) -> u32 {
+    u16::BITS - max.unsigned_abs().leading_zeros()
+}
+
+/// Splits the levels off the front of a version 1 page.
+fn split_levels<'a>(
+    bytes: &'a [u8],
+    encoding: Encoding,
+    max: i16,
+    num_levels: usize,
+    converted: &'a mut Vec<u8>,
+) -> Result<(&'a [u8], &'a [u8])> {
+    if max == 0 {
+        return Ok((&[], bytes));
+    }
+    let short = || Error::corrupt("the page ends inside its levels");
+    #[allow(deprecated, reason = "old files still use BIT_PACKED")]
+    match encoding {
+        Encoding::RLE => {
+            let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
+            let size = u32::from_le_bytes(*size) as usize;
+            rest.split_at_checked(size).ok_or_else(short)
+        }
+        Encoding::BIT_PACKED => {
+            let width = level_width(max);
+            let size = (num_levels * width as usize).div_ceil(8);
+            let (packed, rest) = bytes.split_at_checked(size).ok_or_else(short)?;
+            convert_bit_packed(packed, width, num_levels, converted);
+            Ok((converted.as_slice(), rest))
+        }
+        other => Err(Error::corrupt(format!(
+            "levels must be RLE or BIT_PACKED, found {other}"
+        ))),
+    }
+}
+
+/// Rewrites levels packed from the most significant bit as one bit-packed run of
+/// the RLE encoding, which packs from the least significant.
+fn convert_bit_packed(packed: &[u8], width: u32, num_levels: usize, converted: &mut Vec<u8>) {
+    converted.clear();
+    let mut header = (num_levels.div_ceil(8) << 1) | 1;
+    while header >= 0x80 {
+        converted.push((header as u8) | 0x80);
+        header >>= 7;
+    }
+    converted.push(header as u8);
+    let start = converted.len();
+    converted.resize(start + num_levels.div_ceil(8) * width as usize, 0);
+    let width = width as usize;
+    for bit in 0..num_levels * width {
+        // Bit `j` of a level, counted from its top, becomes bit `width - 1 - j`.
+        let target = bit - bit % width + (width - 1 - bit % width);
+        let value = (packed[bit / 8] >> (7 - bit % 8)) & 1;
+        converted[start + target / 8] |= value << (target % 8);
+    }
+}
+
+#[cfg(test)]
+mod tests;

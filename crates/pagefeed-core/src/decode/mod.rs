@@ -4,6 +4,10 @@
 //! written by hand for what language-model data is; everything else goes through
 //! the `parquet` crate's own reader behind its `RowGroups` seam.
 
+pub(crate) mod hybrid;
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;

@@ -1,0 +1,64 @@
+//! LZ4 blocks, and the three ways in which files that say "LZ4" wrap them.
+
+use std::io::Read;
+
+use lz4_flex::block::decompress_into;
+use lz4_flex::frame::FrameDecoder;
+
+use super::MORE;
+
+const FRAME_MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
+
+/// One block, nothing around it.
+pub(super) fn raw(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    decompress_into(stored, output).map_err(|error| error.to_string())
+}
+
+/// Hadoop's framing, or what other writers under the same name stored instead: an
+/// LZ4 frame, or a raw block. Nothing says which, so they are tried in turn.
+pub(super) fn hadoop(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    if let Some(written) = hadoop_frames(stored, output)
+        && written == output.len()
+    {
+        return Ok(written);
+    }
+    if stored.starts_with(&FRAME_MAGIC) {
+        return lz4_frame(stored, output);
+    }
+    raw(stored, output)
+}
+
+/// Frames of a decompressed size and blocks, each block with its compressed size
+/// (all big-endian); `None` if the bytes are something else.
+fn hadoop_frames(mut stored: &[u8], output: &mut [u8]) -> Option<usize> {
+    let mut written = 0;
+    while !stored.is_empty() {
+        let (size, rest) = stored.split_first_chunk::<4>()?;
+        let end = written + u32::from_be_bytes(*size) as usize;
+        stored = rest;
+        let frame = output.get_mut(..end)?;
+        while written < end {
+            let (size, rest) = stored.split_first_chunk::<4>()?;
+            let (block, rest) = rest.split_at_checked(u32::from_be_bytes(*size) as usize)?;
+            let count = decompress_into(block, &mut frame[written..]).ok()?;
+            if count == 0 {
+                return None;
+            }
+            written += count;
+            stored = rest;
+        }
+    }
+    Some(written)
+}
+
+fn lz4_frame(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    let mut decoder = FrameDecoder::new(stored);
+    decoder
+        .read_exact(output)
+        .map_err(|error| error.to_string())?;
+    match decoder.read(&mut [0]) {
+        Ok(0) => Ok(output.len()),
+        Ok(_) => Err(MORE.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
