@@ -6,14 +6,15 @@
 //!
 //! [`index`] knows where every page of a column lies, [`store`] reads bytes,
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
-//! turns pages into tokens or Arrow arrays, [`engine`] executes plans on its own
-//! threads. Nothing here knows about Python.
+//! turns pages into tokens or Arrow arrays, [`gather`] copies tokens into batches,
+//! [`engine`] executes plans on its own threads. Nothing here knows about Python.
 
 pub mod codec;
 pub mod decode;
 pub mod engine;
 pub mod error;
 pub mod footer;
+pub mod gather;
 pub mod header;
 pub mod index;
 pub mod levels;

@@ -1,21 +1,70 @@
 //! Executes plans: reads pages, decodes them, and scatters their tokens into batches,
 //! on its own threads, in plan order, inside a byte budget.
+//!
+//! The plans submitted are the future: a page is loaded once, as far ahead as the
+//! budget allows, held until the last batch that needs it is built, and its memory
+//! used again. `schedule` decides under one lock, `worker` acts outside of it.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod batch;
+mod budget;
+mod pages;
+mod plan;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use batch::Batch;
+pub use plan::Plan;
 
 use crate::decode::TokenPage;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+use crate::gather::BatchToken;
 use crate::page::PageOpener;
+use plan::PreparedPlan;
+use worker::Shared;
 
 /// Where pages come from: numbered, loaded whole.
+///
+/// Everything but `load` and `will_need` is called under the engine's lock and must
+/// be quick.
 pub trait PageSource: Send + Sync {
-    /// Reads and decodes a page.
-    fn load(&self, opener: &mut PageOpener, page: u64) -> Result<TokenPage>;
+    /// Reads and decodes a page. `recycle` is a spent page whose memory may be used.
+    fn load(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage>;
+
     /// Estimate of the decoded page's bytes, before it is loaded.
     fn decoded_size(&self, page: u64) -> usize;
+
     /// Tells the system that the page will be loaded soon.
     fn will_need(&self, page: u64);
+
+    /// Bytes of the page as stored, if known.
+    fn stored_size(&self, page: u64) -> usize {
+        let _ = page;
+        0
+    }
+
+    /// Bytes that the source itself keeps between loads (decoded dictionaries);
+    /// they count against the budget.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// Says where in which file an error about `page` is.
+    fn locate(&self, error: Error, page: u64) -> Error {
+        let _ = page;
+        error
+    }
 }
 
 /// Type of the tokens in a batch.
@@ -29,12 +78,32 @@ pub enum TokenType {
     U16,
 }
 
+impl TokenType {
+    /// Bytes of one token.
+    pub fn num_bytes(self) -> usize {
+        match self {
+            Self::I64 => 8,
+            Self::I32 => 4,
+            Self::U16 => 2,
+        }
+    }
+
+    fn holds(self, value: i64) -> bool {
+        match self {
+            Self::I64 => true,
+            Self::I32 => <i32 as BatchToken>::from_i64(value).is_some(),
+            Self::U16 => <u16 as BatchToken>::from_i64(value).is_some(),
+        }
+    }
+}
+
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Threads that read, decode and scatter.
     pub num_threads: usize,
-    /// Bytes of pages held, being read, and of batches waiting to be taken.
+    /// Bytes of pages held, being read, and of batches from being assembled to being
+    /// dropped by the consumer.
     pub budget: usize,
     /// Type of the tokens in a batch.
     pub token_type: TokenType,
@@ -48,61 +117,197 @@ pub struct EngineConfig {
     pub verify_checksums: bool,
 }
 
-/// Segments of consecutive batches. Arrays of one length, sorted by batch.
+impl EngineConfig {
+    /// Tokens of a batch.
+    pub fn batch_tokens(&self) -> usize {
+        self.batch_rows * self.row_length
+    }
+
+    /// Bytes of a batch.
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_tokens() * self.token_type.num_bytes()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.num_threads == 0 {
+            return Err(Error::invalid("an engine needs at least one thread"));
+        }
+        if !self.token_type.holds(self.padding) {
+            return Err(worker::bad_padding(self));
+        }
+        let batch_bytes = self
+            .batch_rows
+            .checked_mul(self.row_length)
+            .and_then(|tokens| tokens.checked_mul(self.token_type.num_bytes()))
+            .filter(|&bytes| bytes <= self.budget);
+        if batch_bytes.is_none() {
+            return Err(Error::invalid(format!(
+                "a budget of {} bytes does not hold one batch of {} rows of {} tokens of {} \
+                 bytes; raise the memory or lower the batch size",
+                self.budget,
+                self.batch_rows,
+                self.row_length,
+                self.token_type.num_bytes()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What an engine has done so far.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// Segments of batch `b`: `batch_offsets[b]..batch_offsets[b + 1]`.
-    pub batch_offsets: Vec<u32>,
-    /// Page to read.
-    pub page: Vec<u64>,
-    /// Row of the page at which the segment begins.
-    pub row: Vec<u32>,
-    /// Token within that row. May lie in a later row: rows of a page are joined.
-    pub first_token: Vec<u32>,
-    /// Number of tokens; may run on into later rows of the page.
-    pub num_tokens: Vec<u32>,
-    /// Row of the batch.
-    pub destination_row: Vec<u32>,
-    /// First token of that row.
-    pub destination_offset: Vec<u32>,
+pub struct EngineStats {
+    /// Loads of pages begun.
+    pub pages_loaded: u64,
+    /// Those of pages that had been given up for want of memory.
+    pub pages_reloaded: u64,
+    /// Bytes of these pages as stored, as far as the source knows them.
+    pub bytes_read: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Tokens of these, padding included.
+    pub tokens: u64,
+    /// Time the consumer waited for batches.
+    pub wait: Duration,
+    /// Bytes of pages held and being loaded now.
+    pub held_bytes: u64,
+    /// Most bytes that counted against the budget at one time.
+    pub peak_bytes: u64,
 }
 
 /// Runs plans; dropping it stops and joins its threads.
-pub struct Engine {}
-
-/// A finished batch: `batch_rows * row_length` tokens, row-major. Dropping it gives
-/// its memory back to the engine.
-pub struct Batch {}
+///
+/// In a forked child its threads do not exist: every method fails with
+/// [`Kind::Cancelled`], and dropping it does nothing.
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<ManuallyDrop<JoinHandle<()>>>>,
+}
 
 impl Engine {
     /// Starts the threads.
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
-        let _ = (source, config);
-        todo!()
+        config.check()?;
+        let num_threads = config.num_threads;
+        let engine = Self {
+            shared: Arc::new(Shared::new(source, config)),
+            threads: Mutex::default(),
+        };
+        for number in 0..num_threads {
+            let shared = Arc::clone(&engine.shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("pagefeed-{number}"))
+                .spawn(move || worker::run(&shared))?;
+            engine.lock_threads().push(ManuallyDrop::new(thread));
+        }
+        Ok(engine)
     }
 
     /// Appends batches to the work; returns at once.
     pub fn submit(&self, plan: Plan) -> Result<()> {
-        let _ = plan;
-        todo!()
+        self.check_process()?;
+        let plan = Arc::new(PreparedPlan::new(plan, &self.shared.config)?);
+        let mut state = self.shared.lock();
+        if state.is_stopping {
+            return Err(closed());
+        }
+        state.append(&plan);
+        self.shared.wake_worker(&state);
+        Ok(())
     }
 
     /// The next batch in plan order; `None` if it is not ready within `timeout`.
     /// An error that belongs to a batch is returned in its place, again on every call.
     pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch>> {
-        let _ = timeout;
-        todo!()
+        self.check_process()?;
+        let begin = Instant::now();
+        let (mut state, _) = self
+            .shared
+            .settled
+            .wait_timeout_while(self.shared.lock(), timeout, |state| {
+                !state.is_stopping && !state.head_is_settled()
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        state.stats.wait += begin.elapsed();
+        if state.is_stopping {
+            return Err(closed());
+        }
+        let buffer = state.take_head()?;
+        self.shared.wake_worker(&state);
+        drop(state);
+        let num_bytes = self.shared.config.batch_bytes();
+        let engine = Arc::downgrade(&self.shared);
+        Ok(buffer.map(|buffer| Batch::new(buffer, num_bytes, engine)))
     }
 
-    /// Number of batches submitted and not yet taken.
+    /// Drops all batches submitted and not yet taken, and their errors.
+    pub fn clear(&self) -> Result<()> {
+        self.check_process()?;
+        let mut state = self.shared.lock();
+        state.clear();
+        let garbage = state.take_garbage();
+        drop(state);
+        drop(garbage);
+        Ok(())
+    }
+
+    /// Number of batches submitted and not yet taken; none in a forked child.
     pub fn num_pending(&self) -> usize {
-        todo!()
+        if self.shared.is_forked() {
+            return 0;
+        }
+        self.shared.lock().num_pending()
+    }
+
+    /// What the engine has done so far.
+    pub fn stats(&self) -> Result<EngineStats> {
+        self.check_process()?;
+        Ok(self.shared.lock().stats())
+    }
+
+    /// Stops and joins the threads; a page being loaded is finished first. Whoever
+    /// waits for a batch gets [`Kind::Cancelled`], and so does every later call.
+    pub fn close(&self) {
+        if self.shared.is_forked() {
+            return;
+        }
+        self.shared.lock().is_stopping = true;
+        self.shared.work.notify_all();
+        self.shared.settled.notify_all();
+        for thread in std::mem::take(&mut *self.lock_threads()) {
+            // A panic of a worker was turned into an error for the consumer.
+            let _ = ManuallyDrop::into_inner(thread).join();
+        }
+        // Without a consumer to return them there is nobody to free these.
+        let mut state = self.shared.lock();
+        state.clear();
+        let garbage = state.take_garbage();
+        drop(state);
+        drop(garbage);
+    }
+
+    fn lock_threads(&self) -> std::sync::MutexGuard<'_, Vec<ManuallyDrop<JoinHandle<()>>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.shared.is_forked() {
+            return Err(Error::new(
+                Kind::Cancelled,
+                "this engine belongs to the process that forked this one, and its threads \
+                 were not inherited; make a new engine here",
+            ));
+        }
+        Ok(())
     }
 }
 
-impl Batch {
-    /// The tokens as bytes in native order, aligned to 64.
-    pub fn bytes(&self) -> &[u8] {
-        todo!()
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
     }
+}
+
+fn closed() -> Error {
+    Error::new(Kind::Cancelled, "the engine was closed")
 }

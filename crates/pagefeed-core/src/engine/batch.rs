@@ -1,0 +1,74 @@
+//! The memory of batches: recycled, because fresh memory costs a page fault every
+//! 4 KiB.
+
+use std::ops::DerefMut;
+use std::sync::Weak;
+
+use memmap2::MmapMut;
+
+use super::worker::Shared;
+use crate::error::Result;
+
+/// Memory of one batch. Mapped rather than allocated: aligned, zeroed, and given back
+/// to the system when it is dropped.
+#[derive(Debug)]
+pub(super) struct Buffer(MmapMut);
+
+impl Buffer {
+    pub fn new(num_bytes: usize) -> Result<Self> {
+        // An empty mapping is refused.
+        Ok(Self(MmapMut::map_anon(num_bytes.max(1))?))
+    }
+
+    /// The first `num_tokens` as tokens.
+    pub fn tokens<T: crate::gather::BatchToken>(&mut self, num_tokens: usize) -> &mut [T] {
+        let bytes = self.0.deref_mut();
+        assert!(num_tokens * size_of::<T>() <= bytes.len());
+        // SAFETY: mappings are aligned to pages, the length was checked, and tokens
+        // are plain integers.
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), num_tokens) }
+    }
+}
+
+/// A finished batch: `batch_rows * row_length` tokens, row-major. Dropping it gives
+/// its memory back to the engine.
+#[derive(Debug)]
+pub struct Batch {
+    /// Always there until dropped.
+    buffer: Option<Buffer>,
+    num_bytes: usize,
+    engine: Weak<Shared>,
+}
+
+impl Batch {
+    pub(super) fn new(buffer: Buffer, num_bytes: usize, engine: Weak<Shared>) -> Self {
+        Self {
+            buffer: Some(buffer),
+            num_bytes,
+            engine,
+        }
+    }
+
+    /// The tokens as bytes in native order, aligned to 64.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer
+            .as_ref()
+            .map_or(&[], |buffer| &buffer.0[..self.num_bytes])
+    }
+
+    /// The same, to be written to: nobody else looks at a batch once delivered.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.buffer {
+            Some(buffer) => &mut buffer.0[..self.num_bytes],
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let (Some(buffer), Some(engine)) = (self.buffer.take(), self.engine.upgrade()) {
+            engine.take_back(buffer);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! One byte budget over pages and batches.
+
+use super::EngineConfig;
+use crate::decode::{TokenPage, Tokens};
+
+/// Counts what the engine holds.
+///
+/// Some batches' worth is set aside for batches, from being assembled to being dropped
+/// by the consumer; pages share the rest. Batches that the consumer keeps beyond that
+/// take room from the pages, but never more than half of the budget: what is hoarded
+/// further is the consumer's own memory.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: usize,
+    batch_bytes: usize,
+    set_aside: usize,
+    /// Bytes of decoded pages.
+    pub held: usize,
+    /// Estimates of pages being loaded.
+    pub loading: usize,
+    /// Bytes of spent pages kept for reuse, only where there is room.
+    pub spare: usize,
+    /// Batches' memory that exists, wherever it is.
+    pub num_buffers: usize,
+    /// Bytes the source keeps.
+    pub source: usize,
+    /// Most bytes counted at one time.
+    pub peak: usize,
+}
+
+impl Budget {
+    pub fn new(config: &EngineConfig) -> Self {
+        let batch_bytes = config.batch_bytes();
+        let wanted = batch_bytes.saturating_mul(config.num_threads + 4);
+        Self {
+            limit: config.budget,
+            batch_bytes,
+            set_aside: wanted.min(config.budget / 2).max(batch_bytes),
+            held: 0,
+            loading: 0,
+            spare: 0,
+            num_buffers: 0,
+            source: 0,
+            peak: 0,
+        }
+    }
+
+    /// Batches that may be assembled or waiting: two of those set aside are for the
+    /// consumer, who usually looks at one while asking for the next.
+    pub fn batches_ahead(&self) -> usize {
+        (self.max_buffers().saturating_sub(2)).max(1)
+    }
+
+    /// Batches' memory that is kept for reuse.
+    pub fn max_buffers(&self) -> usize {
+        (self.set_aside / self.batch_bytes.max(1)).max(1)
+    }
+
+    fn for_pages(&self) -> usize {
+        let hoarded = (self.num_buffers * self.batch_bytes).min(self.limit / 2);
+        self.limit
+            .saturating_sub(self.set_aside.max(hoarded))
+            .saturating_sub(self.source)
+    }
+
+    /// Whether a page of `bytes` may be loaded, spare memory given up if need be.
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.held + self.loading + bytes <= self.for_pages()
+    }
+
+    /// Whether spare memory must be given up.
+    pub fn is_over(&self) -> bool {
+        self.spare > 0 && self.held + self.loading + self.spare > self.for_pages()
+    }
+
+    /// Call after every change.
+    pub fn note_peak(&mut self) {
+        let buffers = self.num_buffers * self.batch_bytes;
+        let total = self.held + self.loading + self.spare + self.source + buffers;
+        self.peak = self.peak.max(total);
+    }
+}
+
+/// Memory a page occupies, as allocated.
+pub(super) fn page_bytes(page: &TokenPage) -> usize {
+    let tokens = match &page.tokens {
+        Tokens::U16(values) => values.capacity() * 2,
+        Tokens::I32(values) => values.capacity() * 4,
+        Tokens::U32(values) => values.capacity() * 4,
+        Tokens::I64(values) => values.capacity() * 8,
+    };
+    tokens + page.row_offsets.capacity() * 4
+}

@@ -1,0 +1,222 @@
+//! The pages that submitted batches still need: which are held, which must be
+//! loaded, in what order, and which can be spared longest.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::plan::PageHasher;
+use crate::decode::TokenPage;
+
+/// Number of a batch, counted from 1 over the life of the engine.
+pub(super) type BatchNumber = u64;
+
+/// Place of a page in the table.
+pub(super) type Slot = u32;
+
+#[derive(Debug)]
+enum Content {
+    /// To be loaded, or failed to.
+    Absent,
+    Loading,
+    Held(Arc<TokenPage>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    page: u64,
+    content: Content,
+    /// Batches that still need the page, ascending.
+    uses: VecDeque<BatchNumber>,
+    /// Gathers reading the page right now.
+    num_readers: u32,
+    /// Bytes counted against the budget.
+    bytes: usize,
+    was_evicted: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PageTable {
+    slots: HashMap<u64, Slot, PageHasher>,
+    entries: Vec<Entry>,
+    free: Vec<Slot>,
+    /// Per slot the next use of a page that can be evicted, else 0: apart and compact
+    /// because it is searched for its maximum.
+    evictable: Vec<BatchNumber>,
+    /// Pages never loaded, in plan order.
+    fresh: VecDeque<Slot>,
+    /// How many at the front of `fresh` the source was told about.
+    num_advised: usize,
+    /// Pages to be loaded again, by next use.
+    again: BTreeSet<(BatchNumber, Slot)>,
+}
+
+impl PageTable {
+    /// The slot of `page`, a new one if need be. A new one must get a use.
+    pub fn enter(&mut self, page: u64) -> Slot {
+        if let Some(&slot) = self.slots.get(&page) {
+            return slot;
+        }
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                let entry = &mut self.entries[slot as usize];
+                entry.page = page;
+                entry.was_evicted = false;
+                slot
+            }
+            None => {
+                self.evictable.push(0);
+                self.entries.push(Entry {
+                    page,
+                    content: Content::Absent,
+                    uses: VecDeque::new(),
+                    num_readers: 0,
+                    bytes: 0,
+                    was_evicted: false,
+                });
+                (self.entries.len() - 1) as Slot
+            }
+        };
+        self.slots.insert(page, slot);
+        self.fresh.push_back(slot);
+        slot
+    }
+
+    /// Adds a use by a later batch than all before; whether the page is held.
+    pub fn add_use(&mut self, slot: Slot, batch: BatchNumber) -> bool {
+        let entry = &mut self.entries[slot as usize];
+        entry.uses.push_back(batch);
+        matches!(entry.content, Content::Held(_))
+    }
+
+    pub fn page(&self, slot: Slot) -> u64 {
+        self.entries[slot as usize].page
+    }
+
+    /// The absent page that is needed first, and by which batch.
+    pub fn next_load(&self) -> Option<(BatchNumber, Slot)> {
+        let fresh = self.fresh.front().map(|&slot| (self.next_use(slot), slot));
+        match (self.again.first().copied(), fresh) {
+            (Some(again), Some(fresh)) => Some(again.min(fresh)),
+            (again, fresh) => again.or(fresh),
+        }
+    }
+
+    fn next_use(&self, slot: Slot) -> BatchNumber {
+        self.entries[slot as usize]
+            .uses
+            .front()
+            .copied()
+            .unwrap_or(BatchNumber::MAX)
+    }
+
+    /// Takes the page of [`PageTable::next_load`] off the queue; whether it was
+    /// loaded before.
+    pub fn begin_load(&mut self, slot: Slot) -> bool {
+        if self.fresh.front() == Some(&slot) {
+            self.fresh.pop_front();
+            self.num_advised = self.num_advised.saturating_sub(1);
+        } else {
+            self.again.remove(&(self.next_use(slot), slot));
+        }
+        let entry = &mut self.entries[slot as usize];
+        entry.content = Content::Loading;
+        entry.was_evicted
+    }
+
+    /// The next page that the source should be told about, if fewer than `distance`
+    /// pages are between it and the front.
+    pub fn advise(&mut self, distance: usize) -> Option<u64> {
+        if self.num_advised >= distance {
+            return None;
+        }
+        let slot = *self.fresh.get(self.num_advised)?;
+        self.num_advised += 1;
+        Some(self.page(slot))
+    }
+
+    /// Stores a loaded page; returns the batches that were waiting for it.
+    pub fn loaded(&mut self, slot: Slot, page: TokenPage, bytes: usize) -> &VecDeque<BatchNumber> {
+        self.evictable[slot as usize] = self.next_use(slot);
+        let entry = &mut self.entries[slot as usize];
+        entry.content = Content::Held(Arc::new(page));
+        entry.bytes = bytes;
+        &entry.uses
+    }
+
+    /// Leaves a page that could not be loaded unloaded; returns the first batch
+    /// that needs it.
+    pub fn failed(&mut self, slot: Slot) -> BatchNumber {
+        self.entries[slot as usize].content = Content::Absent;
+        self.next_use(slot)
+    }
+
+    /// Borrows a page for a gather, if it is held; [`PageTable::unpin`] must follow.
+    pub fn pin(&mut self, slot: Slot) -> Option<Arc<TokenPage>> {
+        let entry = &mut self.entries[slot as usize];
+        let Content::Held(page) = &entry.content else {
+            return None;
+        };
+        entry.num_readers += 1;
+        self.evictable[slot as usize] = 0;
+        Some(Arc::clone(page))
+    }
+
+    /// Ends a gather's use of a page; returns the page if that was its last use.
+    pub fn unpin(&mut self, slot: Slot, batch: BatchNumber) -> Option<(Arc<TokenPage>, usize)> {
+        let entry = &mut self.entries[slot as usize];
+        entry.num_readers -= 1;
+        if let Some(position) = entry.uses.iter().position(|&by| by == batch) {
+            entry.uses.remove(position);
+        }
+        if !entry.uses.is_empty() {
+            if entry.num_readers == 0 {
+                self.evictable[slot as usize] = entry.uses[0];
+            }
+            return None;
+        }
+        self.slots.remove(&entry.page);
+        self.free.push(slot);
+        match std::mem::replace(&mut entry.content, Content::Absent) {
+            Content::Held(page) => Some((page, entry.bytes)),
+            _ => None,
+        }
+    }
+
+    /// The held page whose next use is farthest away, if that is after `batch`.
+    pub fn farthest_after(&self, batch: BatchNumber) -> Option<Slot> {
+        let farthest = self.evictable.iter().copied().max()?;
+        if farthest <= batch {
+            return None;
+        }
+        self.evictable
+            .iter()
+            .position(|&next_use| next_use == farthest)
+            .map(|slot| slot as Slot)
+    }
+
+    /// Gives up a held page that is needed again.
+    pub fn evict(&mut self, slot: Slot) -> Option<(Arc<TokenPage>, usize)> {
+        self.again.insert((self.next_use(slot), slot));
+        self.evictable[slot as usize] = 0;
+        let entry = &mut self.entries[slot as usize];
+        entry.was_evicted = true;
+        match std::mem::replace(&mut entry.content, Content::Absent) {
+            Content::Held(page) => Some((page, entry.bytes)),
+            _ => None,
+        }
+    }
+
+    /// Batches that still need the page.
+    pub fn uses(&self, slot: Slot) -> impl Iterator<Item = BatchNumber> {
+        self.entries[slot as usize].uses.iter().copied()
+    }
+    /// All pages that are held.
+    pub fn into_held(self) -> impl Iterator<Item = TokenPage> {
+        self.entries
+            .into_iter()
+            .filter_map(|entry| match entry.content {
+                Content::Held(page) => Arc::into_inner(page),
+                _ => None,
+            })
+    }
+}

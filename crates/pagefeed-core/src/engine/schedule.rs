@@ -1,0 +1,515 @@
+//! Decides what to do next. All decisions are made here, under one lock, and take
+//! about a microsecond; the work itself is done by the workers outside.
+//!
+//! Everything is done in plan order as far as the budget allows. The batch at the
+//! head may always be built: room for its pages is made by evicting the held page
+//! whose next use is farthest away, and if the head's own pages are too many, by
+//! writing those that are there into the batch and letting them go.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::batch::Buffer;
+use super::budget::{Budget, page_bytes};
+use super::pages::{BatchNumber, PageTable, Slot};
+use super::plan::PreparedPlan;
+use super::{EngineConfig, EngineStats, PageSource};
+use crate::decode::TokenPage;
+use crate::error::{Error, Result};
+
+/// Pages the source is told about before they are loaded.
+const ADVICE_DISTANCE: usize = 256;
+/// Pages the source is told about at one time.
+const ADVICE_AT_ONCE: usize = 16;
+
+/// A use that was gathered.
+const DONE: Slot = Slot::MAX;
+
+#[derive(Debug)]
+enum Phase {
+    Waiting,
+    Gathering,
+    Done,
+}
+
+/// A batch submitted and not yet taken.
+#[derive(Debug)]
+struct Pending {
+    plan: Arc<PreparedPlan>,
+    number_in_plan: usize,
+    /// Slots of the pages it needs; `DONE` once gathered.
+    uses: Vec<Slot>,
+    /// Uses whose pages are not held.
+    num_missing: usize,
+    phase: Phase,
+    buffer: Option<Buffer>,
+}
+
+impl Pending {
+    fn is_ready(&self) -> bool {
+        self.num_missing == 0 && matches!(self.phase, Phase::Waiting)
+    }
+}
+
+/// What a worker does outside the lock.
+#[derive(Debug)]
+pub(super) enum Job {
+    Load(LoadJob),
+    Gather(GatherJob),
+}
+
+/// Load one page.
+#[derive(Debug)]
+pub(super) struct LoadJob {
+    generation: u64,
+    slot: Slot,
+    estimate: usize,
+    pub page: u64,
+    /// Memory to reuse.
+    pub recycle: Option<TokenPage>,
+    /// Pages to tell the source about first.
+    pub advise: Vec<u64>,
+}
+
+/// Write the pages that are held into a batch.
+#[derive(Debug)]
+pub(super) struct GatherJob {
+    generation: u64,
+    batch: BatchNumber,
+    pub plan: Arc<PreparedPlan>,
+    pub number_in_plan: usize,
+    /// Per use of the batch its page, if it is held and not written yet.
+    pub pages: Vec<Option<Arc<TokenPage>>>,
+    /// The batch so far; none before the first page was written.
+    pub buffer: Option<Buffer>,
+    /// Whether the buffer was not filled with padding yet.
+    pub is_new: bool,
+}
+
+/// Memory that is no longer needed, to be dropped outside the lock.
+pub(super) type Garbage = (Vec<TokenPage>, Vec<Buffer>);
+
+/// Everything the lock protects.
+pub(super) struct State {
+    config: EngineConfig,
+    /// Submitted and not taken; the first is number `head`.
+    batches: VecDeque<Pending>,
+    head: BatchNumber,
+    pages: PageTable,
+    budget: Budget,
+    spare_pages: Vec<TokenPage>,
+    spare_buffers: Vec<Buffer>,
+    /// The first batch that failed, and why. Nothing at or after it is worked on.
+    failure: Option<(BatchNumber, Error)>,
+    /// Changes when pending work is dropped: jobs of another generation end unseen.
+    generation: u64,
+    num_running: usize,
+    garbage: Garbage,
+    pub num_idle: usize,
+    pub is_stopping: bool,
+    pub stats: EngineStats,
+}
+
+impl State {
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            batches: VecDeque::new(),
+            head: 1,
+            pages: PageTable::default(),
+            budget: Budget::new(&config),
+            spare_pages: Vec::new(),
+            spare_buffers: Vec::new(),
+            failure: None,
+            generation: 0,
+            num_running: 0,
+            garbage: Garbage::default(),
+            num_idle: 0,
+            is_stopping: false,
+            stats: EngineStats::default(),
+            config,
+        }
+    }
+
+    pub fn num_pending(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Appends the batches of `plan`.
+    pub fn append(&mut self, plan: &Arc<PreparedPlan>) {
+        let slots: Vec<Slot> = plan
+            .pages
+            .iter()
+            .map(|&page| self.pages.enter(page))
+            .collect();
+        for number_in_plan in 0..plan.num_batches() {
+            let batch = self.end();
+            let needed = plan.uses(number_in_plan);
+            let uses: Vec<Slot> = needed.iter().map(|&page| slots[page as usize]).collect();
+            let held = uses
+                .iter()
+                .filter(|&&slot| self.pages.add_use(slot, batch))
+                .count();
+            self.batches.push_back(Pending {
+                plan: Arc::clone(plan),
+                number_in_plan,
+                num_missing: uses.len() - held,
+                uses,
+                phase: Phase::Waiting,
+                buffer: None,
+            });
+        }
+    }
+
+    /// Drops all pending batches. Work in progress ends unseen.
+    pub fn clear(&mut self) {
+        self.head = self.end();
+        for pending in std::mem::take(&mut self.batches) {
+            pending
+                .buffer
+                .into_iter()
+                .for_each(|buffer| self.take_back(buffer));
+        }
+        let dropped = std::mem::take(&mut self.pages);
+        self.garbage.0.extend(dropped.into_held());
+        self.budget.held = 0;
+        self.failure.take_if(|(batch, _)| *batch > 0);
+        self.generation += 1;
+    }
+
+    /// The batch at the head if it is finished, or the error in its place.
+    pub fn take_head(&mut self) -> Result<Option<Buffer>> {
+        if let Some((batch, error)) = &self.failure
+            && *batch <= self.head
+        {
+            return Err(error.clone());
+        }
+        let Some(Phase::Done) = self.batches.front().map(|head| &head.phase) else {
+            return Ok(None);
+        };
+        self.head += 1;
+        self.stats.batches += 1;
+        self.stats.tokens += self.config.batch_tokens() as u64;
+        Ok(self.batches.pop_front().and_then(|pending| pending.buffer))
+    }
+
+    /// Whether [`State::take_head`] has something to say.
+    pub fn head_is_settled(&self) -> bool {
+        self.failure
+            .as_ref()
+            .is_some_and(|(batch, _)| *batch <= self.head)
+            || self
+                .batches
+                .front()
+                .is_some_and(|head| matches!(head.phase, Phase::Done))
+    }
+
+    /// Stores the memory of a batch for reuse.
+    pub fn take_back(&mut self, buffer: Buffer) {
+        if self.budget.num_buffers <= self.budget.max_buffers() && !self.is_stopping {
+            self.spare_buffers.push(buffer);
+        } else {
+            self.budget.num_buffers -= 1;
+            self.garbage.1.push(buffer);
+        }
+    }
+
+    /// Fails every batch from now on: the engine itself is broken.
+    pub fn fail_all(&mut self, error: Error) {
+        self.failure = Some((0, error));
+    }
+
+    fn fail(&mut self, batch: BatchNumber, error: Error) {
+        if self
+            .failure
+            .as_ref()
+            .is_none_or(|(first, _)| batch < *first)
+        {
+            self.failure = Some((batch, error));
+        }
+    }
+
+    /// One past the last batch submitted.
+    fn end(&self) -> BatchNumber {
+        self.head + self.batches.len() as u64
+    }
+
+    fn pending(&mut self, batch: BatchNumber) -> Option<&mut Pending> {
+        self.batches.get_mut(batch.checked_sub(self.head)? as usize)
+    }
+
+    /// First batch that must not be worked on.
+    fn fence(&self) -> BatchNumber {
+        self.failure
+            .as_ref()
+            .map_or(BatchNumber::MAX, |(batch, _)| *batch)
+    }
+
+    /// One past the last batch that may be assembled.
+    fn horizon(&self) -> BatchNumber {
+        self.head + self.budget.batches_ahead() as u64
+    }
+
+    fn first_ready(&self) -> Option<BatchNumber> {
+        let end = self.horizon().min(self.fence());
+        (self.head..end)
+            .zip(&self.batches)
+            .find(|(_, pending)| pending.is_ready())
+            .map(|(batch, _)| batch)
+    }
+
+    fn next_load(&self) -> Option<(BatchNumber, Slot)> {
+        self.pages
+            .next_load()
+            .filter(|(batch, _)| *batch < self.fence())
+    }
+
+    /// Whether an idle worker should look for work: true more often than there is.
+    pub fn may_have_work(&self, source: &dyn PageSource) -> bool {
+        self.first_ready().is_some()
+            || self.next_load().is_some_and(|(batch, slot)| {
+                batch < self.horizon() || self.budget.fits(self.estimate(source, slot))
+            })
+    }
+
+    fn estimate(&self, source: &dyn PageSource, slot: Slot) -> usize {
+        let page = self.pages.page(slot);
+        source
+            .decoded_size(page)
+            .saturating_add(source.stored_size(page))
+    }
+
+    /// The next thing to do, begun.
+    pub fn next_job(&mut self, source: &dyn PageSource) -> Option<Job> {
+        if self.is_stopping {
+            return None;
+        }
+        self.budget.source = source.held_bytes();
+        let job = self.choose(source);
+        self.num_running += usize::from(job.is_some());
+        self.budget.note_peak();
+        job
+    }
+
+    fn choose(&mut self, source: &dyn PageSource) -> Option<Job> {
+        let ready = self.first_ready();
+        let Some((batch, slot)) = self.next_load() else {
+            return Some(self.begin_gather(ready?));
+        };
+        if let Some(ready) = ready
+            && ready <= batch
+        {
+            return Some(self.begin_gather(ready));
+        }
+        let estimate = self.estimate(source, slot);
+        let is_urgent = batch < self.horizon();
+        if self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
+            return Some(self.begin_load(source, slot, estimate));
+        }
+        if let Some(ready) = ready {
+            return Some(self.begin_gather(ready));
+        }
+        if batch > self.head || self.num_running > 0 {
+            return None; // What is running will make room.
+        }
+        if self.head_holds_pages() {
+            return Some(self.begin_gather(self.head));
+        }
+        Some(self.begin_load(source, slot, estimate))
+    }
+
+    fn head_holds_pages(&self) -> bool {
+        self.batches.front().is_some_and(|head| {
+            let num_left = head.uses.iter().filter(|&&slot| slot != DONE).count();
+            num_left > head.num_missing
+        })
+    }
+
+    /// Evicts pages needed later than `batch`, farthest first.
+    fn make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+        while !self.budget.fits(bytes) {
+            let Some(slot) = self.pages.farthest_after(batch) else {
+                return false;
+            };
+            let waiting: Vec<BatchNumber> = self.pages.uses(slot).collect();
+            for needing in waiting {
+                if let Some(pending) = self.pending(needing) {
+                    pending.num_missing += 1;
+                }
+            }
+            if let Some((page, bytes)) = self.pages.evict(slot) {
+                self.recycle(page, bytes);
+            }
+        }
+        true
+    }
+
+    fn begin_load(&mut self, source: &dyn PageSource, slot: Slot, estimate: usize) -> Job {
+        if self.pages.begin_load(slot) {
+            self.stats.pages_reloaded += 1;
+        }
+        let page = self.pages.page(slot);
+        self.stats.pages_loaded += 1;
+        self.stats.bytes_read += source.stored_size(page) as u64;
+        let recycle = self.take_spare(estimate);
+        let estimate = recycle.as_ref().map_or(0, page_bytes).max(estimate);
+        self.budget.loading += estimate;
+        self.give_up_spares();
+        let distance = (self.config.budget / 4 / estimate.max(1)).min(ADVICE_DISTANCE);
+        let advise = std::iter::from_fn(|| self.pages.advise(distance));
+        Job::Load(LoadJob {
+            generation: self.generation,
+            slot,
+            estimate,
+            page,
+            recycle,
+            advise: advise.take(ADVICE_AT_ONCE).collect(),
+        })
+    }
+
+    fn begin_gather(&mut self, batch: BatchNumber) -> Job {
+        let spare = self.spare_buffers.pop();
+        let position = (batch - self.head) as usize;
+        let pending = &mut self.batches[position];
+        pending.phase = Phase::Gathering;
+        let pin = |&slot: &Slot| {
+            if slot == DONE {
+                None
+            } else {
+                self.pages.pin(slot)
+            }
+        };
+        let pages = pending.uses.iter().map(pin).collect();
+        let is_new = pending.buffer.is_none();
+        let buffer = match pending.buffer.take() {
+            Some(buffer) => {
+                self.spare_buffers.extend(spare);
+                Some(buffer)
+            }
+            None => {
+                self.budget.num_buffers += usize::from(spare.is_none());
+                spare
+            }
+        };
+        Job::Gather(GatherJob {
+            generation: self.generation,
+            batch,
+            plan: Arc::clone(&pending.plan),
+            number_in_plan: pending.number_in_plan,
+            pages,
+            buffer,
+            is_new,
+        })
+    }
+
+    /// Takes note of a page that was loaded, or could not be.
+    pub fn end_load(&mut self, job: &LoadJob, result: Result<TokenPage>) {
+        self.num_running -= 1;
+        self.budget.loading -= job.estimate;
+        match result {
+            Ok(page) if job.generation == self.generation => {
+                let bytes = page_bytes(&page);
+                self.budget.held += bytes;
+                for &batch in self.pages.loaded(job.slot, page, bytes) {
+                    let position = batch - self.head;
+                    self.batches[position as usize].num_missing -= 1;
+                }
+            }
+            Err(error) if job.generation == self.generation => {
+                let batch = self.pages.failed(job.slot);
+                self.fail(batch, error);
+            }
+            Ok(page) => self.garbage.0.push(page),
+            Err(_) => {}
+        }
+        self.give_up_spares();
+        self.budget.note_peak();
+    }
+
+    /// Takes note of a batch that was written, in part or in full.
+    pub fn end_gather(&mut self, mut job: GatherJob, result: Result<()>) {
+        self.num_running -= 1;
+        if job.buffer.is_none() {
+            self.budget.num_buffers -= 1; // It could not be allocated.
+        }
+        if job.generation != self.generation {
+            self.garbage
+                .0
+                .extend(job.pages.drain(..).flatten().filter_map(Arc::into_inner));
+            job.buffer
+                .into_iter()
+                .for_each(|buffer| self.take_back(buffer));
+            return;
+        }
+        let position = (job.batch - self.head) as usize;
+        let mut uses = std::mem::take(&mut self.batches[position].uses);
+        for (slot, page) in uses.iter_mut().zip(job.pages) {
+            if page.is_some() {
+                drop(page);
+                if let Some((page, bytes)) = self.pages.unpin(*slot, job.batch) {
+                    self.recycle(page, bytes);
+                }
+                *slot = DONE;
+            }
+        }
+        let is_done = uses.iter().all(|&slot| slot == DONE);
+        let pending = &mut self.batches[position];
+        pending.uses = uses;
+        pending.buffer = job.buffer;
+        pending.phase = if is_done { Phase::Done } else { Phase::Waiting };
+        if let Err(error) = result {
+            self.fail(job.batch, error);
+        }
+        self.give_up_spares();
+        self.budget.note_peak();
+    }
+
+    /// Turns a held page that is not needed now into spare memory.
+    fn recycle(&mut self, page: Arc<TokenPage>, bytes: usize) {
+        self.budget.held -= bytes;
+        let Some(page) = Arc::into_inner(page) else {
+            return;
+        };
+        if self.spare_pages.len() < 2 * self.config.num_threads + 2 {
+            self.budget.spare += bytes;
+            self.spare_pages.push(page);
+        } else {
+            self.garbage.0.push(page);
+        }
+    }
+
+    /// The spare page whose memory fits best; none that would waste half of it.
+    fn take_spare(&mut self, wanted: usize) -> Option<TokenPage> {
+        let distance = |page: &TokenPage| page_bytes(page).abs_diff(wanted);
+        let best = (0..self.spare_pages.len()).min_by_key(|&i| distance(&self.spare_pages[i]))?;
+        let bytes = page_bytes(&self.spare_pages[best]);
+        if bytes > wanted.saturating_mul(2) {
+            return None;
+        }
+        self.budget.spare -= bytes;
+        Some(self.spare_pages.swap_remove(best))
+    }
+
+    fn give_up_spares(&mut self) {
+        while self.budget.is_over() {
+            let Some(page) = self.spare_pages.pop() else {
+                return;
+            };
+            self.budget.spare -= page_bytes(&page);
+            self.garbage.0.push(page);
+        }
+    }
+
+    /// Memory to drop outside the lock.
+    pub fn take_garbage(&mut self) -> Option<Garbage> {
+        let is_empty = self.garbage.0.is_empty() && self.garbage.1.is_empty();
+        (!is_empty).then(|| std::mem::take(&mut self.garbage))
+    }
+
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            held_bytes: (self.budget.held + self.budget.loading) as u64,
+            peak_bytes: self.budget.peak as u64,
+            ..self.stats.clone()
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! The engine against a naive reference, on a source that computes its pages.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::*;
+use crate::decode::Tokens;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+fn num_tokens(page: u64) -> u64 {
+    50 + page * 37 % 101
+}
+
+fn token(page: u64, position: u64) -> u16 {
+    (page * 131 + position * 7) as u16
+}
+
+/// Pages of three rows (the middle one empty) in all types.
+#[derive(Default)]
+struct Formula {
+    fails: HashSet<u64>,
+    panics: HashSet<u64>,
+    delay: Duration,
+    /// Loads per page.
+    loads: Mutex<HashMap<u64, usize>>,
+    num_recycled: AtomicUsize,
+    /// While set, loads wait.
+    is_held: AtomicBool,
+}
+
+impl PageSource for Formula {
+    fn load(&self, _: &mut PageOpener, page: u64, recycle: Option<TokenPage>) -> Result<TokenPage> {
+        *self.loads.lock().unwrap().entry(page).or_default() += 1;
+        self.num_recycled
+            .fetch_add(usize::from(recycle.is_some()), Ordering::Relaxed);
+        while self.is_held.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(self.delay);
+        assert!(!self.panics.contains(&page), "a bad page");
+        if self.fails.contains(&page) {
+            return Err(Error::new(
+                Kind::Checksum,
+                format!("page {page} is damaged"),
+            ));
+        }
+        let values = (0..num_tokens(page)).map(|position| token(page, position));
+        Ok(TokenPage {
+            tokens: match page % 4 {
+                0 => Tokens::U16(values.collect()),
+                1 => Tokens::I32(values.map(i32::from).collect()),
+                2 => Tokens::U32(values.map(u32::from).collect()),
+                _ => Tokens::I64(values.map(i64::from).collect()),
+            },
+            row_offsets: vec![0, 20, 20, num_tokens(page) as u32],
+        })
+    }
+
+    fn decoded_size(&self, page: u64) -> usize {
+        num_tokens(page) as usize * 8 + 16
+    }
+
+    fn will_need(&self, _: u64) {}
+
+    fn stored_size(&self, _: u64) -> usize {
+        10
+    }
+}
+
+const ROWS: usize = 5;
+const LENGTH: usize = 64;
+
+fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineConfig {
+    EngineConfig {
+        num_threads,
+        budget,
+        token_type,
+        batch_rows: ROWS,
+        row_length: LENGTH,
+        padding: 65535,
+        verify_checksums: false,
+    }
+}
+
+/// A plan and the batches it must give.
+fn random_plan(random: &mut Random, num_batches: usize, num_pages: u64) -> (Plan, Vec<Vec<i64>>) {
+    let mut plan = Plan {
+        batch_offsets: vec![0],
+        ..Plan::default()
+    };
+    let mut expected = Vec::new();
+    for _ in 0..num_batches {
+        let mut batch = vec![65535i64; ROWS * LENGTH];
+        let mut segments = Vec::new();
+        for row in 0..ROWS as u64 {
+            let mut offset = random.below(3);
+            while offset < LENGTH as u64 && random.below(8) > 0 {
+                let page = random.below(num_pages);
+                let room = (LENGTH as u64 - offset).min(num_tokens(page));
+                let count = random.below(room + 1);
+                let start = random.below(num_tokens(page) - count + 1);
+                // Rows 0 and 1 begin at 0 and 20; a token may lie in a later row.
+                let from_row = if start < 20 { 0 } else { random.below(3) };
+                let first = start - if from_row == 0 { 0 } else { 20 };
+                for i in 0..count {
+                    batch[(row * LENGTH as u64 + offset + i) as usize] =
+                        i64::from(token(page, start + i));
+                }
+                segments.push((page, from_row, first, count, row, offset));
+                offset += count + random.below(2) * random.below(9);
+            }
+        }
+        if random.below(2) == 0 {
+            segments.reverse();
+        }
+        for (page, row, first_token, num_tokens, destination_row, offset) in segments {
+            plan.page.push(page);
+            plan.row.push(row as u32);
+            plan.first_token.push(first_token as u32);
+            plan.num_tokens.push(num_tokens as u32);
+            plan.destination_row.push(destination_row as u32);
+            plan.destination_offset.push(offset as u32);
+        }
+        plan.batch_offsets.push(plan.page.len() as u32);
+        expected.push(batch);
+    }
+    (plan, expected)
+}
+
+fn values(batch: &Batch, token_type: TokenType) -> Vec<i64> {
+    let chunks = batch.bytes().chunks_exact(token_type.num_bytes());
+    chunks
+        .map(|bytes| match token_type {
+            TokenType::I64 => i64::from_ne_bytes(bytes.try_into().unwrap()),
+            TokenType::I32 => i32::from_ne_bytes(bytes.try_into().unwrap()).into(),
+            TokenType::U16 => u16::from_ne_bytes(bytes.try_into().unwrap()).into(),
+        })
+        .collect()
+}
+
+/// One batch: the first tokens of each page, one page per row.
+fn first_tokens(pages: &[u64]) -> Plan {
+    let count = pages.len();
+    Plan {
+        batch_offsets: vec![0, count as u32],
+        page: pages.to_vec(),
+        row: vec![0; count],
+        first_token: vec![0; count],
+        num_tokens: vec![10; count],
+        destination_row: (0..count as u32).collect(),
+        destination_offset: vec![0; count],
+    }
+}
+
+fn next(engine: &Engine) -> Result<Batch> {
+    engine
+        .next_batch(LONG)
+        .map(|batch| batch.expect("the engine hangs"))
+}
+
+#[test]
+fn random_plans_give_the_reference_at_any_budget_and_thread_count() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let token_type = [TokenType::I64, TokenType::I32, TokenType::U16][random.below(3) as usize];
+        let num_threads = 1 + random.below(8) as usize;
+        let batch_bytes = config(1, 0, token_type).batch_bytes();
+        let budget = batch_bytes + [0, 900, 5_000, 40_000, 1 << 24][random.below(5) as usize];
+        let source = Arc::new(Formula::default());
+        let config = config(num_threads, budget, token_type);
+        let engine = Engine::new(source.clone(), config).unwrap();
+        let num_pages = 1 + random.below(60);
+        let mut waiting: Vec<Vec<i64>> = Vec::new();
+        let mut kept = Vec::new();
+        for _ in 0..4 {
+            let num_batches = random.below(40) as usize;
+            let (plan, expected) = random_plan(&mut random, num_batches, num_pages);
+            engine.submit(plan).unwrap();
+            waiting.extend(expected);
+            assert_eq!(engine.num_pending(), waiting.len());
+            let num_taken = random.below(waiting.len() as u64 + 1) as usize;
+            for expected in waiting.drain(..num_taken) {
+                let batch = next(&engine).unwrap();
+                assert_eq!(batch.bytes().as_ptr() as usize % 64, 0);
+                assert_eq!(values(&batch, token_type), expected, "seed {seed}");
+                if random.below(4) == 0 {
+                    kept.push((batch, expected));
+                }
+            }
+        }
+        for expected in waiting {
+            assert_eq!(values(&next(&engine).unwrap(), token_type), expected);
+        }
+        for (batch, expected) in kept {
+            assert_eq!(values(&batch, token_type), expected, "reused too early");
+        }
+        assert_eq!(engine.num_pending(), 0);
+    }
+}
+
+#[test]
+fn each_page_is_loaded_once_when_memory_allows() {
+    let source = Arc::new(Formula::default());
+    let engine = Engine::new(source.clone(), config(3, 1 << 24, TokenType::I64)).unwrap();
+    let (plan, expected) = random_plan(&mut Random(7), 200, 40);
+    let used: HashSet<u64> = plan.page.iter().copied().collect();
+    engine.submit(plan).unwrap();
+    for expected in expected {
+        assert_eq!(values(&next(&engine).unwrap(), TokenType::I64), expected);
+    }
+    assert!(
+        source
+            .loads
+            .lock()
+            .unwrap()
+            .values()
+            .all(|&loads| loads == 1)
+    );
+    let stats = engine.stats().unwrap();
+    assert_eq!(
+        (stats.pages_loaded, stats.pages_reloaded),
+        (used.len() as u64, 0)
+    );
+    assert_eq!(stats.bytes_read, 10 * used.len() as u64);
+    assert_eq!((stats.batches, stats.held_bytes), (200, 0));
+    assert_eq!(stats.tokens, 200 * (ROWS * LENGTH) as u64);
+}
+
+#[test]
+fn memory_stays_within_the_budget_and_is_used_again() {
+    let budget = 40_000;
+    let source = Arc::new(Formula::default());
+    let engine = Engine::new(source.clone(), config(2, budget, TokenType::U16)).unwrap();
+    // A sliding window of pages, each used by several batches: pages come and go.
+    let mut plan = Plan {
+        batch_offsets: vec![0],
+        ..Plan::default()
+    };
+    for batch in 0..600u64 {
+        for row in 0..ROWS as u64 {
+            plan.page.push(batch + row * 3);
+            plan.destination_row.push(row as u32);
+        }
+        plan.batch_offsets.push(plan.page.len() as u32);
+    }
+    let zeros = vec![0; plan.page.len()];
+    (plan.row, plan.first_token) = (zeros.clone(), zeros.clone());
+    (plan.num_tokens, plan.destination_offset) = (vec![10; zeros.len()], zeros);
+    engine.submit(plan).unwrap();
+    for batch in 0..600 {
+        let tokens = values(&next(&engine).unwrap(), TokenType::U16);
+        assert_eq!(tokens[4 * LENGTH + 3], i64::from(token(batch + 12, 3)));
+    }
+    let stats = engine.stats().unwrap();
+    assert_eq!((stats.pages_loaded, stats.pages_reloaded), (612, 0));
+    assert!(stats.peak_bytes as usize <= budget, "{stats:?}");
+    assert!(source.num_recycled.load(Ordering::Relaxed) > 100);
+}
+
+#[test]
+fn pages_that_do_not_fit_are_read_again_and_counted() {
+    let batch_bytes = config(1, 0, TokenType::I64).batch_bytes();
+    let source = Arc::new(Formula::default());
+    let config = config(2, 4 * batch_bytes, TokenType::I64);
+    let engine = Engine::new(source.clone(), config).unwrap();
+    let (plan, expected) = random_plan(&mut Random(3), 60, 50);
+    engine.submit(plan).unwrap();
+    for expected in expected {
+        assert_eq!(values(&next(&engine).unwrap(), TokenType::I64), expected);
+    }
+    let loads: usize = source.loads.lock().unwrap().values().sum();
+    let stats = engine.stats().unwrap();
+    assert_eq!(stats.pages_loaded, loads as u64);
+    assert!(stats.pages_reloaded > 0);
+    let distinct = source.loads.lock().unwrap().len() as u64;
+    assert_eq!(stats.pages_reloaded, stats.pages_loaded - distinct);
+}
+
+#[test]
+fn an_error_comes_in_the_place_of_its_batch_and_stays() {
+    let source = Formula {
+        fails: HashSet::from([30, 40]),
+        ..Formula::default()
+    };
+    let engine = Engine::new(Arc::new(source), config(4, 1 << 20, TokenType::I64)).unwrap();
+    for page in [1, 2, 3, 40, 30] {
+        engine.submit(first_tokens(&[page])).unwrap();
+    }
+    for page in 1..4 {
+        let batch = next(&engine).unwrap();
+        assert_eq!(values(&batch, TokenType::I64)[1], i64::from(token(page, 1)));
+    }
+    for _ in 0..3 {
+        let error = next(&engine).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (Kind::Checksum, "page 40 is damaged")
+        );
+    }
+    // Nobody is stuck: the engine goes on after the work was dropped.
+    engine.clear().unwrap();
+    assert_eq!(engine.num_pending(), 0);
+    engine.submit(first_tokens(&[5])).unwrap();
+    assert_eq!(
+        values(&next(&engine).unwrap(), TokenType::I64)[0],
+        i64::from(token(5, 0))
+    );
+}
+
+#[test]
+fn a_panic_becomes_an_error() {
+    let source = Formula {
+        panics: HashSet::from([9]),
+        ..Formula::default()
+    };
+    let engine = Engine::new(Arc::new(source), config(1, 1 << 20, TokenType::I64)).unwrap();
+    engine.submit(first_tokens(&[1])).unwrap();
+    engine.submit(first_tokens(&[2, 9])).unwrap();
+    assert!(next(&engine).is_ok());
+    let error = next(&engine).unwrap_err();
+    assert_eq!(error.kind(), Kind::Internal);
+    assert!(error.message().contains("a bad page"), "{error}");
+}
+
+#[test]
+fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
+    let negative = Engine::new(
+        Arc::new(Formula::default()),
+        config(2, 1 << 20, TokenType::I64),
+    );
+    let engine = negative.unwrap();
+    let mut plan = first_tokens(&[17]);
+    plan.first_token = vec![num_tokens(17) as u32 - 9];
+    engine.submit(plan).unwrap();
+    let error = next(&engine).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    let expected = format!(
+        "page 17 of the index holds {0} tokens, the plan needs {1}",
+        num_tokens(17),
+        num_tokens(17) + 1
+    );
+    assert!(error.message().starts_with(&expected), "{error}");
+
+    engine.clear().unwrap();
+    let mut plan = first_tokens(&[17]);
+    plan.row = vec![3];
+    engine.submit(plan).unwrap();
+    let error = next(&engine).unwrap_err();
+    assert!(
+        error
+            .message()
+            .contains("holds 3 rows, the plan needs row 3"),
+        "{error}"
+    );
+
+    struct Wide;
+    impl PageSource for Wide {
+        fn load(&self, _: &mut PageOpener, _: u64, _: Option<TokenPage>) -> Result<TokenPage> {
+            Ok(TokenPage {
+                tokens: Tokens::I32([vec![1; 9], vec![65536]].concat()),
+                row_offsets: vec![0, 10],
+            })
+        }
+        fn decoded_size(&self, _: u64) -> usize {
+            100
+        }
+        fn will_need(&self, _: u64) {}
+        fn locate(&self, error: Error, page: u64) -> Error {
+            error.in_file("some.parquet").at_page(page)
+        }
+    }
+    let engine = Engine::new(Arc::new(Wide), config(2, 1 << 20, TokenType::U16)).unwrap();
+    engine.submit(first_tokens(&[4])).unwrap();
+    let error = next(&engine).unwrap_err();
+    assert_eq!(error.kind(), Kind::TokenRange);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("some.parquet, page 4: token 65536 in page 4"),
+        "{text}"
+    );
+}
+
+#[test]
+fn plans_that_cannot_be_right_are_refused() {
+    let engine = Engine::new(
+        Arc::new(Formula::default()),
+        config(1, 1 << 20, TokenType::I64),
+    )
+    .unwrap();
+    let refused = |change: &dyn Fn(&mut Plan), message: &str| {
+        let mut plan = first_tokens(&[1, 2, 3]);
+        change(&mut plan);
+        let error = engine.submit(plan).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.message().contains(message), "{error}");
+    };
+    refused(&|plan| plan.row.truncate(1), "row has 1");
+    refused(&|plan| plan.batch_offsets = vec![0, 2], "found 0 to 2");
+    refused(
+        &|plan| plan.batch_offsets = vec![0, 3, 1, 3],
+        "falling in between",
+    );
+    refused(&|plan| plan.batch_offsets.clear(), "found 0 to 0");
+    refused(
+        &|plan| plan.destination_row[1] = ROWS as u32,
+        "segment 1 of the plan (batch 0)",
+    );
+    refused(
+        &|plan| plan.destination_offset[2] = LENGTH as u32 - 9,
+        "segment 2",
+    );
+    refused(&|plan| plan.num_tokens[0] = u32::MAX, "segment 0");
+    refused(
+        &|plan| {
+            plan.destination_row = vec![1, 0, 1];
+            plan.destination_offset = vec![0, 0, 9];
+        },
+        "segments 0 and 2 of the plan (batch 0) overlap in row 1: offsets 0 and 9",
+    );
+    assert_eq!(engine.num_pending(), 0);
+    engine.submit(Plan::default()).unwrap();
+    assert!(
+        engine
+            .next_batch(Duration::from_millis(1))
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[test]
+fn configurations_that_cannot_work_are_refused() {
+    let refused = |config| {
+        let error = Engine::new(Arc::new(Formula::default()), config)
+            .err()
+            .unwrap();
+        assert_eq!(error.kind(), Kind::Invalid);
+        error.message().to_string()
+    };
+    let good = config(1, 1 << 20, TokenType::U16);
+    assert!(
+        refused(EngineConfig {
+            num_threads: 0,
+            ..good.clone()
+        })
+        .contains("one thread")
+    );
+    assert!(
+        refused(EngineConfig {
+            padding: -1,
+            ..good.clone()
+        })
+        .contains("padding -1")
+    );
+    assert!(
+        refused(EngineConfig {
+            budget: 639,
+            ..good.clone()
+        })
+        .contains("639 bytes")
+    );
+    assert!(
+        refused(EngineConfig {
+            batch_rows: usize::MAX,
+            ..good
+        })
+        .contains("lower")
+    );
+}
+
+#[test]
+fn closing_while_busy_ends_the_threads_and_wakes_the_consumer() {
+    let source = Arc::new(Formula::default());
+    source.is_held.store(true, Ordering::Relaxed);
+    let engine = Engine::new(source.clone(), config(3, 1 << 20, TokenType::I64)).unwrap();
+    let (plan, _) = random_plan(&mut Random(1), 100, 50);
+    engine.submit(plan).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| next(&engine).err().unwrap().kind());
+        scope.spawn(|| engine.close());
+        assert_eq!(waiting.join().unwrap(), Kind::Cancelled);
+        source.is_held.store(false, Ordering::Relaxed);
+    });
+    assert_eq!(
+        engine.submit(first_tokens(&[1])).unwrap_err().kind(),
+        Kind::Cancelled
+    );
+    // No thread is left that holds the source.
+    drop(engine);
+    assert_eq!(Arc::strong_count(&source), 1);
+}
+
+#[test]
+fn a_batch_outlives_its_engine() {
+    let source = Arc::new(Formula::default());
+    let engine = Engine::new(source.clone(), config(2, 1 << 20, TokenType::I64)).unwrap();
+    engine.submit(first_tokens(&[6])).unwrap();
+    let batch = next(&engine).unwrap();
+    drop(engine);
+    assert_eq!(Arc::strong_count(&source), 1);
+    assert_eq!(values(&batch, TokenType::I64)[5], i64::from(token(6, 5)));
+}
+
+#[test]
+fn clearing_at_any_moment_leaves_a_working_engine() {
+    let source = Arc::new(Formula {
+        delay: Duration::from_micros(30),
+        ..Formula::default()
+    });
+    let engine = Engine::new(source, config(4, 30_000, TokenType::I32)).unwrap();
+    let mut random = Random(11);
+    for _ in 0..100 {
+        let (plan, expected) = random_plan(&mut random, 20, 30);
+        engine.submit(plan).unwrap();
+        for expected in expected.iter().take(random.below(20) as usize) {
+            assert_eq!(&values(&next(&engine).unwrap(), TokenType::I32), expected);
+        }
+        engine.clear().unwrap();
+    }
+    let (plan, expected) = random_plan(&mut random, 20, 30);
+    engine.submit(plan).unwrap();
+    for expected in expected {
+        assert_eq!(values(&next(&engine).unwrap(), TokenType::I32), expected);
+    }
+    assert_eq!(engine.stats().unwrap().held_bytes, 0);
+}
+
+#[test]
+fn a_slow_source_times_out_without_losing_anything() {
+    let source = Arc::new(Formula::default());
+    source.is_held.store(true, Ordering::Relaxed);
+    let engine = Engine::new(source.clone(), config(1, 1 << 20, TokenType::I64)).unwrap();
+    engine.submit(first_tokens(&[8])).unwrap();
+    assert!(
+        engine
+            .next_batch(Duration::from_millis(5))
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(engine.num_pending(), 1);
+    source.is_held.store(false, Ordering::Relaxed);
+    assert_eq!(
+        values(&next(&engine).unwrap(), TokenType::I64)[0],
+        i64::from(token(8, 0))
+    );
+}

@@ -1,0 +1,302 @@
+//! Copies token ranges of pages into batches, converting as they go.
+//!
+//! The loops are plain so that the compiler vectorises them, compiled once more for
+//! AVX2 and chosen at run time. Whether every value fits is one OR per value, left
+//! out where the types prove it.
+
+use std::ops::BitOr;
+
+use crate::decode::{TokenPage, Tokens};
+
+/// Why a segment could not be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The page is shorter than the segment needs.
+    PageTooShort {
+        /// Rows the page holds.
+        num_rows: usize,
+        /// Tokens the page holds.
+        num_tokens: usize,
+        /// Tokens it would have to hold, if the row is there.
+        needed: Option<u64>,
+    },
+    /// A token does not fit the type of the batch.
+    Token(i64),
+}
+
+/// A type that tokens can be delivered in.
+pub trait BatchToken: Copy + Send + Sync + 'static {
+    /// Name in messages.
+    const NAME: &'static str;
+    /// The value in this type, if it fits.
+    fn from_i64(value: i64) -> Option<Self>;
+    /// Copies `tokens[start..start + target.len()]`, which must lie inside; on a
+    /// value that does not fit returns it.
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64>;
+}
+
+/// Copies the tokens of `page` from token `first_token` of row `row` on, as many as
+/// `target` holds; they may run on into later rows.
+pub fn copy_segment<T: BatchToken>(
+    page: &TokenPage,
+    row: u32,
+    first_token: u32,
+    target: &mut [T],
+) -> Result<(), Misfit> {
+    let num_tokens = page.tokens.len();
+    let num_rows = page.row_offsets.len().saturating_sub(1);
+    let too_short = |needed| Misfit::PageTooShort {
+        num_rows,
+        num_tokens,
+        needed,
+    };
+    let row = row as usize;
+    if row >= num_rows {
+        return Err(too_short(None));
+    }
+    let start = u64::from(page.row_offsets[row]) + u64::from(first_token);
+    let end = start + target.len() as u64;
+    if end > num_tokens as u64 {
+        return Err(too_short(Some(end)));
+    }
+    T::copy(&page.tokens, start as usize, target).map_err(Misfit::Token)
+}
+
+/// Converts value by value; false if the OR of all `excess` is not zero, that is,
+/// if some value does not fit.
+#[inline(always)]
+fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
+    source: &[S],
+    target: &mut [T],
+    cast: impl Fn(S) -> T,
+    excess: impl Fn(S) -> E,
+) -> bool {
+    let mut all = E::default();
+    for (to, &from) in target.iter_mut().zip(source) {
+        *to = cast(from);
+        all = all | excess(from);
+    }
+    all == E::default()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn convert_avx2<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
+    source: &[S],
+    target: &mut [T],
+    cast: impl Fn(S) -> T,
+    excess: impl Fn(S) -> E,
+) -> bool {
+    convert_loop(source, target, cast, excess)
+}
+
+fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
+    source: &[S],
+    target: &mut [T],
+    cast: impl Fn(S) -> T,
+    excess: impl Fn(S) -> E,
+) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { convert_avx2(source, target, cast, excess) };
+    }
+    convert_loop(source, target, cast, excess)
+}
+
+/// The first value outside `range`, once it is known that there is one.
+fn misfit<S: Copy + Into<i64>>(source: &[S], fits: impl Fn(i64) -> bool) -> i64 {
+    let mut values = source.iter().map(|&value| value.into());
+    values.find(|&value| !fits(value)).unwrap_or_default()
+}
+
+fn checked<S: Copy + Into<i64>, T: BatchToken>(all_fit: bool, source: &[S]) -> Result<(), i64> {
+    if all_fit {
+        return Ok(());
+    }
+    Err(misfit(source, |value| T::from_i64(value).is_some()))
+}
+
+impl BatchToken for i64 {
+    const NAME: &'static str = "int64";
+
+    fn from_i64(value: i64) -> Option<Self> {
+        Some(value)
+    }
+
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
+        let end = start + target.len();
+        match tokens {
+            Tokens::U16(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
+            Tokens::I32(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
+            Tokens::U32(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
+            Tokens::I64(all) => {
+                target.copy_from_slice(&all[start..end]);
+                true
+            }
+        };
+        Ok(())
+    }
+}
+
+impl BatchToken for i32 {
+    const NAME: &'static str = "int32";
+
+    fn from_i64(value: i64) -> Option<Self> {
+        value.try_into().ok()
+    }
+
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
+        let end = start + target.len();
+        match tokens {
+            Tokens::U16(all) => {
+                convert(&all[start..end], target, i32::from, |_| 0u8);
+                Ok(())
+            }
+            Tokens::I32(all) => {
+                target.copy_from_slice(&all[start..end]);
+                Ok(())
+            }
+            Tokens::U32(all) => {
+                let source = &all[start..end];
+                let fit = convert(source, target, |v| v as i32, |v| v >> 31);
+                checked::<_, Self>(fit, source)
+            }
+            Tokens::I64(all) => {
+                let source = &all[start..end];
+                let fit = convert(source, target, |v| v as i32, |v| v ^ i64::from(v as i32));
+                checked::<_, Self>(fit, source)
+            }
+        }
+    }
+}
+
+impl BatchToken for u16 {
+    const NAME: &'static str = "uint16";
+
+    fn from_i64(value: i64) -> Option<Self> {
+        value.try_into().ok()
+    }
+
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
+        let end = start + target.len();
+        match tokens {
+            Tokens::U16(all) => {
+                target.copy_from_slice(&all[start..end]);
+                Ok(())
+            }
+            Tokens::I32(all) => {
+                let source = &all[start..end];
+                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                checked::<_, Self>(fit, source)
+            }
+            Tokens::U32(all) => {
+                let source = &all[start..end];
+                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                checked::<_, Self>(fit, source)
+            }
+            Tokens::I64(all) => {
+                let source = &all[start..end];
+                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                checked::<_, Self>(fit, source)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(tokens: Tokens) -> TokenPage {
+        let num_tokens = tokens.len() as u32;
+        TokenPage {
+            tokens,
+            row_offsets: vec![0, 2, 2, num_tokens],
+        }
+    }
+
+    #[test]
+    fn every_pair_of_types_keeps_values_that_fit() {
+        let values: Vec<u16> = (0..1001).map(|i| (i * 65) as u16).collect();
+        let wide = values.iter().map(|&v| i64::from(v));
+        for tokens in [
+            Tokens::U16(values.clone()),
+            Tokens::I32(values.iter().map(|&v| i32::from(v)).collect()),
+            Tokens::U32(values.iter().map(|&v| u32::from(v)).collect()),
+            Tokens::I64(wide.clone().collect()),
+        ] {
+            let page = page(tokens);
+            let (mut a, mut b, mut c) = ([0i64; 900], [0i32; 900], [0u16; 900]);
+            copy_segment(&page, 2, 7, &mut a).unwrap();
+            copy_segment(&page, 2, 7, &mut b).unwrap();
+            copy_segment(&page, 0, 9, &mut c).unwrap();
+            let expected: Vec<i64> = wide.clone().skip(9).take(900).collect();
+            assert_eq!(a.to_vec(), expected);
+            assert_eq!(b.map(i64::from).to_vec(), expected);
+            assert_eq!(c.map(i64::from).to_vec(), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_returned() {
+        fn first<T: BatchToken + Default>(tokens: Tokens) -> Result<(), Misfit> {
+            copy_segment(&page(tokens), 0, 0, &mut [T::default(); 100])
+        }
+        let at = |position: usize, value: i64| {
+            let mut values = vec![7i64; 100];
+            values[position] = value;
+            values
+        };
+        for position in [0, 1, 50, 98, 99] {
+            for value in [-1i64, 65536, i64::from(i32::MIN), i64::from(i32::MAX)] {
+                let narrow = at(position, value).iter().map(|&v| v as i32).collect();
+                let misfit = Err(Misfit::Token(value));
+                assert_eq!(first::<u16>(Tokens::I32(narrow)), misfit);
+                assert_eq!(first::<u16>(Tokens::I64(at(position, value))), misfit);
+                assert_eq!(first::<i32>(Tokens::I64(at(position, value))), Ok(()));
+            }
+            for value in [1i64 << 31, i64::from(u32::MAX)] {
+                let unsigned: Vec<u32> = at(position, value).iter().map(|&v| v as u32).collect();
+                let misfit = Err(Misfit::Token(value));
+                assert_eq!(first::<i32>(Tokens::U32(unsigned.clone())), misfit);
+                assert_eq!(first::<u16>(Tokens::U32(unsigned.clone())), misfit);
+                assert_eq!(first::<i64>(Tokens::U32(unsigned)), Ok(()));
+                assert_eq!(first::<i32>(Tokens::I64(at(position, value))), misfit);
+            }
+            for value in [i64::MIN, i64::MAX, -(1 << 31) - 1] {
+                let tokens = Tokens::I64(at(position, value));
+                assert_eq!(first::<i32>(tokens), Err(Misfit::Token(value)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_outside_the_segment_does_no_harm() {
+        let page = page(Tokens::I32(vec![-1, 5, 6, 70000]));
+        let mut target = [0u16; 2];
+        copy_segment(&page, 0, 1, &mut target).unwrap();
+        assert_eq!(target, [5, 6]);
+    }
+
+    #[test]
+    fn a_page_that_is_too_short_is_told() {
+        let page = page(Tokens::U16(vec![1, 2, 3, 4]));
+        let needed =
+            |row, first_token, count| copy_segment(&page, row, first_token, &mut vec![0i64; count]);
+        assert_eq!(needed(1, 0, 2), Ok(()));
+        let too_short = |needed| Misfit::PageTooShort {
+            num_rows: 3,
+            num_tokens: 4,
+            needed,
+        };
+        assert_eq!(needed(2, 1, 2), Err(too_short(Some(5))));
+        assert_eq!(needed(0, u32::MAX, 1), Err(too_short(Some(1 << 32))));
+        assert_eq!(needed(3, 0, 0), Err(too_short(None)));
+        let empty = TokenPage {
+            tokens: Tokens::U16(vec![]),
+            row_offsets: vec![],
+        };
+        assert!(copy_segment(&empty, 0, 0, &mut [0i64; 0]).is_err());
+    }
+}
