@@ -27,6 +27,18 @@ struct Entry {
     last_use: u64,
 }
 
+impl IntegerDictionary {
+    /// Bytes of memory its values occupy.
+    fn num_bytes(&self) -> usize {
+        match self {
+            Self::U16(values) => values.len() * 2,
+            Self::I32(values) => values.len() * 4,
+            Self::U32(values) => values.len() * 4,
+            Self::I64(values) => values.len() * 8,
+        }
+    }
+}
+
 impl Entries {
     fn get(&mut self, key: &Key) -> Option<Arc<IntegerDictionary>> {
         self.clock += 1;
@@ -71,9 +83,9 @@ impl DictionaryCache {
         }
     }
 
-    /// Bytes it may hold.
-    pub fn capacity(&self) -> usize {
-        self.capacity
+    /// Bytes it holds.
+    pub fn num_bytes(&self) -> usize {
+        self.lock().bytes
     }
 
     /// The dictionary for `key`, decoded by `load` if it is not there.

@@ -11,6 +11,7 @@
 
 pub mod codec;
 pub mod decode;
+pub mod dictionaries;
 pub mod engine;
 pub mod error;
 pub mod footer;
@@ -21,6 +22,7 @@ pub mod levels;
 pub mod limits;
 pub mod page;
 pub mod schema;
+pub mod source;
 pub mod store;
 pub mod thrift;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::decode::{IntegerDictionary, TokenPage, decode_dictionary, decode_tokens};
+use crate::decode::{TokenPage, decode_dictionary, decode_tokens_into};
 use crate::dictionaries::DictionaryCache;
 use crate::engine::PageSource;
 use crate::error::{Error, Result};
@@ -58,11 +58,6 @@ impl IndexSource {
         })
     }
 
-    /// Bytes kept for decoded dictionaries.
-    pub fn dictionary_budget(&self) -> usize {
-        self.dictionaries.capacity()
-    }
-
     fn find(&self, page: u64) -> Result<(&Part, u64)> {
         if page >= self.num_pages {
             return Err(Error::invalid(format!(
@@ -75,12 +70,18 @@ impl IndexSource {
         Ok((part, page - part.first_page))
     }
 
+    fn record(&self, page: u64) -> Result<PageRecord> {
+        let (part, page) = self.find(page)?;
+        part.index.page(page)
+    }
+
     fn load_from(
         &self,
         opener: &mut PageOpener,
         part: &Part,
         page: u64,
         record: &PageRecord,
+        recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let leaf = &part.index.schema(record.file).leaves[0];
         let file = &part.index.files()[record.file as usize];
@@ -100,21 +101,48 @@ impl IndexSource {
         let run = runs
             .pop()
             .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
-        decode_tokens(opener, &run, dictionary.as_ref(), leaf)
+        let mut page = recycle.unwrap_or_default();
+        decode_tokens_into(opener, &run, dictionary.as_ref(), leaf, &mut page)?;
+        Ok(page)
     }
 }
 
 impl PageSource for IndexSource {
-    fn load(&self, opener: &mut PageOpener, page: u64) -> Result<TokenPage> {
-        let (part, page) = self.find(page)?;
-        let record = part.index.page(page)?;
-        self.load_from(opener, part, page, &record).map_err(|error| {
-            error
+    fn load(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        let (part, local) = self.find(page)?;
+        let record = part.index.page(local)?;
+        self.load_from(opener, part, local, &record, recycle)
+            .map_err(|error| self.locate(error, page))
+    }
+
+    fn stored_size(&self, page: u64) -> usize {
+        let record = self.record(page);
+        record.map_or(0, |record| {
+            usize::try_from(record.compressed_size).unwrap_or(usize::MAX)
+        })
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.dictionaries.num_bytes()
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        let Ok((part, page)) = self.find(page) else {
+            return error;
+        };
+        match part.index.page(page) {
+            Ok(record) => error
                 .in_file(&part.index.files()[record.file as usize].path)
                 .in_chunk(record.row_group, part.index.column())
                 .at_page(u64::from(record.page))
-                .at_offset(record.offset)
-        })
+                .at_offset(record.offset),
+            Err(_) => error,
+        }
     }
 
     fn decoded_size(&self, page: u64) -> usize {
@@ -122,9 +150,7 @@ impl PageSource for IndexSource {
         // true size the engine learns when the page is there.
         const BYTES_PER_TOKEN: u64 = 4;
         const BYTES_PER_ROW: u64 = 4;
-        let record = self
-            .find(page)
-            .and_then(|(part, page)| part.index.page(page));
+        let record = self.record(page);
         record.map_or(0, |record| {
             let bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
             usize::try_from(bytes).unwrap_or(usize::MAX)

@@ -64,7 +64,7 @@ impl Engine {
             let source = IndexSource::new(parts, memory)?;
             let config = EngineConfig {
                 num_threads,
-                budget: memory - source.dictionary_budget(),
+                budget: memory,
                 token_type,
                 batch_rows,
                 row_length,

@@ -230,7 +230,7 @@ impl Index {
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
         detached(py, || {
             let source = IndexSource::new(vec![(self.index.clone(), self.store.clone())], 0)?;
-            let page = source.load(&mut PageOpener::new(false), page)?;
+            let page = source.load(&mut PageOpener::default(), page, None)?;
             Ok(page.row_offsets)
         })
     }
@@ -246,7 +246,10 @@ impl Index {
         detached(py, || {
             let record = self.index.page(page)?;
             let schema = self.index.schema(record.file);
-            let mut opener = PageOpener::new(verify_checksums);
+            let mut opener = PageOpener {
+                verify_checksums,
+                ..PageOpener::default()
+            };
             let array = self
                 .index
                 .read_runs(&self.store, page, true)
