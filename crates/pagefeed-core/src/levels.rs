@@ -102,6 +102,8 @@ pub(crate) struct Counts {
     pub(crate) null_elements: usize,
     /// Levels that stand for no element: an empty list, or a null around it.
     pub(crate) no_elements: usize,
+    /// Those of them that are nulls.
+    pub(crate) null_lists: usize,
 }
 
 /// Walks the definition levels of a page once, stretch by stretch.
@@ -150,27 +152,6 @@ impl<'a> Definitions<'a> {
         Ok(counts)
     }
 
-    /// Calls `each` for every remaining level with whether its value is there.
-    pub(crate) fn for_each(mut self, mut each: impl FnMut(bool)) -> Result<()> {
-        let mut left = self.runs.remaining() + self.run.count() - self.used;
-        while left > 0 {
-            if self.used == self.run.count() {
-                self.next_run()?;
-            }
-            left -= self.run.count() - self.used;
-            match self.run {
-                Run::Repeated { value, count } => {
-                    (self.used..count).for_each(|_| each(value == self.max));
-                }
-                Run::Packed(packed) => {
-                    (self.used..packed.count).for_each(|i| each(packed.get(i) == self.max));
-                }
-            }
-            self.used = self.run.count();
-        }
-        Ok(())
-    }
-
     fn next_run(&mut self) -> Result<()> {
         let run = self
             .runs
@@ -182,28 +163,23 @@ impl<'a> Definitions<'a> {
     }
 
     fn count(&self, from: usize, to: usize, counts: &mut Counts) {
-        let packed = match self.run {
-            Run::Repeated { value, .. } => {
-                let kind = match value {
-                    value if value == self.max => &mut counts.present,
-                    value if value >= self.element => &mut counts.null_elements,
-                    _ => &mut counts.no_elements,
-                };
-                *kind += to - from;
-                return;
-            }
-            Run::Packed(packed) => packed,
+        let between = |low: u32, high: u32| match self.run {
+            Run::Repeated { value, .. } if (low..high).contains(&value) => to - from,
+            Run::Repeated { .. } => 0,
+            Run::Packed(packed) => (low..high)
+                .map(|level| packed.count_equal(level, from, to))
+                .sum(),
         };
-        let present = packed.count_equal(self.max, from, to);
+        let present = between(self.max, self.max + 1);
         counts.present += present;
         if present == to - from {
             return;
         }
-        let nulls = (self.element..self.max)
-            .map(|level| packed.count_equal(level, from, to))
-            .sum::<usize>();
+        let nulls = between(self.element, self.max);
         counts.null_elements += nulls;
         counts.no_elements += to - from - present - nulls;
+        // The level below an element's is that of an empty list.
+        counts.null_lists += between(0, self.element.saturating_sub(1));
     }
 }
 
