@@ -7,6 +7,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+__all__ = ["ArrowArray", "Buffer", "Engine", "Index", "build_profile", "version"]
+
 @final
 class ArrowArray:
     def __arrow_c_array__(

@@ -25,6 +25,7 @@ def small_table() -> pa.Table:
                 " ".join(draw.choices(words, k=5)) + str(row) for row in range(99)
             ],
             "word": [draw.choice([*words, None]) for _ in range(99)],
+            "number": [draw.choice([None, row, row, row]) for row in range(99)],
             "nested": [
                 {"id": row, "tags": draw.choice([None, [], ["x", None, "y"]])}
                 for row in range(99)

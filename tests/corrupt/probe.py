@@ -23,7 +23,7 @@ def expected_column(path: str, column: str) -> pa.ChunkedArray:
 
 
 def read(job: dict[str, Any]) -> str:
-    """What came of it: "same", "different", "wrong length" or "invalid array"."""
+    """What came of it: "same", "different", "wrong length", "wrong counts"..."""
     index = pagefeed.PageIndex.build(
         job["path"], column=job["column"], **job["options"]
     )
@@ -35,6 +35,10 @@ def read(job: dict[str, Any]) -> str:
             return f"invalid array: {error}"
     if [len(page) for page in pages] != index.page_rows.tolist():
         return "wrong length"
+    counts = [list(golden.leaf_counts(golden.plain(page))) for page in pages]
+    single = all(len(count) == 1 for count in counts)
+    if single and [count[0] for count in counts] != index.page_values.tolist():
+        return "wrong counts"
     if job["expected"] is None:
         return "values"
     whole = expected_column(job["expected"], job["column"])

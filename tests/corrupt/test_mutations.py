@@ -9,7 +9,7 @@ import pytest
 from files import ParquetBytes, footer_offset
 from probing import Job, assert_all, probe
 
-COLUMNS = ["input_ids", "plain", "fixed", "text", "word", "nested"]
+COLUMNS = ["input_ids", "plain", "fixed", "text", "word", "number", "nested"]
 KINDS = ["v1", "v2-snappy", "v1-zstd-index", "v1-gzip-crc", "v2-lz4-crc"]
 FLIPS = 240
 

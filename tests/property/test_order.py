@@ -19,6 +19,7 @@ from pagefeed.order import (
     derive_key,
 )
 from pagefeed.order import window as window_module
+from pagefeed.order.permutation import _grid
 
 LARGEST = (1 << 63) - 1
 
@@ -91,6 +92,15 @@ def test_permutation_inverts_over_any_domain(n, seed, data):
     assert len(set(values.tolist())) == len(set(indices))
     assert permutation.inverse(values).tolist() == indices
     assert permutation[indices[-1]] == values[-1]
+
+
+@given(st.integers(1, 1 << 25), st.integers(-2, 2))
+def test_grids_of_one_size_and_of_many_agree(root, offset):
+    n = max(root * root + offset, 1)
+    rows, columns = _grid(n)
+    many_rows, many_columns = _grid(np.array([n]))
+    assert (rows, columns) == (many_rows[0], many_columns[0])
+    assert rows * columns >= n
 
 
 @given(cases)
@@ -213,6 +223,11 @@ part = st.one_of(st.integers(), st.text(), st.binary())
 
 
 @given(st.lists(part, min_size=1), st.lists(part, min_size=1))
+@example(["a", "b"], ["asb"])
+@example(["a", "b"], ["ab"])
+@example([1], ["1"])
+@example([b"a"], ["a"])
+@example([1, 0], [0, 1])
 def test_equal_keys_mean_equal_parts(one, other):
     assert (derive_key(*one) == derive_key(*other)) == (one == other)
 

@@ -1,6 +1,5 @@
 """The order's faces: settings, lanes, windows, blocks, errors, shared sums."""
 
-import json
 import re
 from typing import Any
 
@@ -289,6 +288,25 @@ def test_uniform_orders_make_no_pass_over_their_blocks(monkeypatch):
     assert order.positions(units).tolist() == positions
 
 
+@pytest.mark.parametrize("window", [0, 700, 5000])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_long_lanes_read_alike_in_any_stretches(window, passes):
+    options = {"num_lanes": 2, "window": window, "shuffle": Shuffle(passes=passes)}
+    blocks = random_blocks(24_000)
+    num_units = blocks.num_units
+    units = make_order(blocks, **options).units(range(num_units))
+    assert np.array_equal(np.sort(units), np.arange(num_units))
+    order = make_order(blocks, **options)
+    begins = range(0, num_units, 999)
+    parts = [order.units(range(b, min(b + 999, num_units))) for b in begins]
+    assert np.array_equal(np.concatenate(parts), units)
+    for begin in (num_units - 1, 17, num_units // 2):  # not where it was read before
+        assert np.array_equal(order.units(range(begin, num_units, 7)), units[begin::7])
+    anywhere = np.random.default_rng(0).integers(0, num_units, 50)
+    assert np.array_equal(order.units(anywhere), units[anywhere])
+    assert np.array_equal(order.positions(units[anywhere]), anywhere)
+
+
 def test_reading_ahead_forgets_lanes_read_long_ago(monkeypatch):
     monkeypatch.setattr(order_module, "CACHED_UNITS", 500)
     order = make_order(UniformBlocks(6000, 10), num_lanes=10, window=100)
@@ -352,6 +370,17 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
     assert "sums of an epoch are not shared" in caplog.text
 
 
-def test_settings_name_themselves():
-    assert json.dumps(repr(Shuffle(passes=2)))
+def test_drafts_of_sums_do_not_stay(tmp_path, caplog):
+    blocks = random_blocks(5000)
+    options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
+    make_order(blocks, **options)
+    [path] = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()  # a file cannot take its place
+    make_order(blocks, **options)
+    assert list(tmp_path.iterdir()) == [path]
+    assert "sums of an epoch are not shared" in caplog.text
+
+
+def test_a_permutation_hides_its_key():
     assert repr(Permutation(5, "secret")) == "Permutation(n=5)"

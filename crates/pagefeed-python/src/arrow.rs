@@ -1,7 +1,5 @@
 //! Arrow arrays for any library that knows the C data interface.
 
-use std::ffi::CString;
-
 use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -26,17 +24,12 @@ impl ArrowArray {
 
     fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&self.field).map_err(export_failed)?;
-        PyCapsule::new(py, schema, Some(capsule_name("arrow_schema")))
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 }
 
 fn export_failed(error: ArrowError) -> PyErr {
     PyValueError::new_err(format!("the array cannot be exported: {error}"))
-}
-
-fn capsule_name(name: &str) -> CString {
-    // The names contain no zero byte.
-    CString::new(name).unwrap_or_default()
 }
 
 #[pymethods]
@@ -56,7 +49,7 @@ impl ArrowArray {
     ) -> PyResult<Bound<'py, PyTuple>> {
         drop(requested_schema);
         let array = FFI_ArrowArray::new(&self.array.to_data());
-        let array = PyCapsule::new(py, array, Some(capsule_name("arrow_array")))?;
+        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         PyTuple::new(py, [self.schema_capsule(py)?, array])
     }
 

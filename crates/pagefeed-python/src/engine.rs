@@ -120,13 +120,15 @@ impl Engine {
 
     /// Counters since the start.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.engine.stats();
+        let stats = detached(py, || self.engine.stats())?;
         let dict = PyDict::new(py);
         dict.set_item("pages_loaded", stats.pages_loaded)?;
         dict.set_item("pages_reloaded", stats.pages_reloaded)?;
         dict.set_item("batches", stats.batches)?;
         dict.set_item("tokens", stats.tokens)?;
-        dict.set_item("wait_seconds", stats.wait_seconds)?;
+        dict.set_item("bytes_read", stats.bytes_read)?;
+        dict.set_item("wait_seconds", stats.wait.as_secs_f64())?;
+        dict.set_item("held_bytes", stats.held_bytes)?;
         dict.set_item("peak_bytes", stats.peak_bytes)?;
         Ok(dict)
     }

@@ -246,10 +246,8 @@ impl Index {
         detached(py, || {
             let record = self.index.page(page)?;
             let schema = self.index.schema(record.file);
-            let mut opener = PageOpener {
-                verify_checksums,
-                ..PageOpener::default()
-            };
+            let mut opener = PageOpener::default();
+            opener.verify_checksums = verify_checksums;
             let array = self
                 .index
                 .read_runs(&self.store, page, true)

@@ -225,7 +225,7 @@ class Order:
         delay = self._window.delay
         if last is not None and place == last.first_place + len(last.units):
             begin = last.end_time
-            ahead = min(2 * len(last.units) + 1, self._read_ahead)
+            ahead = min(2 * len(last.units), self._read_ahead)
             end = begin + max(ahead, delay + 1)
         else:
             begin = place

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def run_demo(
     stop = len(whole) // 2
     print(f"\n3. The same run, stopped after step {stop:,} and resumed in a new loader")
     loader = new_loader()
-    before = [_digest(batch) for batch, _ in zip(loader, range(stop), strict=False)]
+    before = [_digest(batch) for batch in islice(loader, stop)]
     state = json.dumps(loader.state_dict())
     print(f"  state ({len(state)} bytes): {state[:76]}...")
     resumed = new_loader()
