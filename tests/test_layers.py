@@ -13,12 +13,12 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
-    {"_core", "errors", "extras", "sizes"},
+    {"_core", "arrays", "errors", "extras", "sizes"},
     {"dataset", "index", "paths", "tokens"},
-    {"sequences"},
+    {"sequences", "blocks"},
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch"},
-    {"torch", "hf", "verify", "trace", "smoke", "doctor", "prepare"},
+    {"torch", "hf", "view", "verify", "trace", "smoke", "doctor", "prepare"},
     {FACE, "cli", "__main__"},
 )
 LAYER_OF = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.arrays import Int64Array
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, StaleFileError
 from pagefeed.paths import PathLike, Paths, expand_paths
 
 __all__ = ["Page", "PageIndex"]
-
-Int64Array = npt.NDArray[np.int64]
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.order import Order
-from pagefeed.sequences import Int64Array, Units
+from pagefeed.arrays import Int64Array
+from pagefeed.sequences import Units
 
 __all__ = ["BatchPlan", "Planner", "Route"]
 

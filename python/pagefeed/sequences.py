@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from pagefeed.arrays import Int64Array
+from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 
-__all__ = ["Blocks", "Segments", "Sequences", "Units", "WindowUnits", "Windows"]
-
-Int64Array = npt.NDArray[np.int64]
+__all__ = ["Segments", "Sequences", "Units", "WindowUnits", "Windows"]
 
 
 class Segments(NamedTuple):
@@ -36,27 +35,6 @@ class Segments(NamedTuple):
     """Number of tokens."""
     offset: Int64Array
     """Place of the first token in the unit."""
-
-
-class Blocks(Protocol):
-    """Contiguous runs of units, in file order."""
-
-    @property
-    def num_units(self) -> int:
-        """Units of all blocks."""
-
-    @property
-    def uniform(self) -> int | None:
-        """Units of every block but the last, if they are equal."""
-
-    def __len__(self) -> int:
-        """Return the number of blocks."""
-
-    def first_unit(self, blocks: Int64Array) -> Int64Array:
-        """Return the units before each block; ``len(self)`` gives them all."""
-
-    def block_of(self, units: Int64Array) -> Int64Array:
-        """Return the block of each unit."""
 
 
 class Units(Protocol):
@@ -210,8 +188,9 @@ class _PageBlocks:
         file = np.minimum(file, len(index.files) - 1)
         tokens = index.first_values(blocks) - index.file_first_value[file]
         number = -(-tokens // units.length)
-        first: Int64Array = units.file_first_unit[file] + number
-        return np.minimum(first, units.file_first_unit[file + 1])
+        first = units.file_first_unit[file] + number
+        limited: Int64Array = np.minimum(first, units.file_first_unit[file + 1])
+        return limited
 
     def block_of(self, units: Int64Array) -> Int64Array:
         """Return the page in which each window starts."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-LAYOUTS = {
+LAYOUTS: dict[str, dict[str, Any]] = {
     "default": {},
     "small pages": {"data_page_size": 2048, "write_batch_size": 16},
     "indexed": {"data_page_size": 4096, "write_page_index": True},

@@ -3,6 +3,7 @@
 import json
 import pickle
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ LENGTH = 64
 
 
 def make_loader(files, **options):
-    settings = {
+    settings: dict[str, Any] = {
         "sequences": pf.Windows(LENGTH),
         "batch_size": 4,
         "seed": 3,
@@ -53,7 +54,7 @@ def test_every_token_is_delivered_exactly_once(token_files, num_tokens, shuffle)
 
 def test_windows_are_the_files_tokens_joined_and_cut(token_files):
     loader = make_loader(token_files, shuffle=None, drop_last=False)
-    expected = []
+    expected: list[np.ndarray] = []
     for file in token_files:
         column = pq.read_table(file)["input_ids"].combine_chunks()
         tokens = column.flatten().to_numpy()

@@ -1,7 +1,7 @@
 """Prove from the index alone that an epoch delivers every sequence exactly once.
 
---resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on another
-number of ranks; it may be given several times.
+--resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on
+another number of ranks; it may be given several times.
 
 For example:
   pagefeed verify corpus/ --column input_ids --length 2048 --world-size 8

@@ -9,7 +9,7 @@ does not grow with the dataset:
 - :class:`Order`: blocks permuted, cut into lanes, mixed in a window.
 """
 
-from pagefeed.order.blocks import Blocks, ExplicitBlocks, UniformBlocks
+from pagefeed.blocks import Blocks, ExplicitBlocks, UniformBlocks
 from pagefeed.order.keys import ORDER_VERSION, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
 from pagefeed.order.order import Order

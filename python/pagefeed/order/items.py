@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.order.blocks import Blocks
-from pagefeed.order.keys import Int64Array, UInt64Array, derive_key, expand_key, mix
+from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed.blocks import Blocks
+from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import PermutationFamily, num_rounds
 
 

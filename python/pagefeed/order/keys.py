@@ -13,10 +13,9 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pagefeed.arrays import UInt64Array
 from pagefeed.errors import InvalidArgumentError
 
-Int64Array: TypeAlias = NDArray[np.int64]
-UInt64Array: TypeAlias = NDArray[np.uint64]
 KeyPart: TypeAlias = SupportsIndex | str | bytes
 
 ORDER_VERSION = 1

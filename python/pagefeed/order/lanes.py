@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order.keys import Int64Array
 
 NODE_BYTES = 256 << 20  # what the open blocks of all lanes, or a window, may decode to
 BASE_LANES = 48  # divisible by most numbers of ranks of a node, and of small clusters

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pagefeed.arrays import Int64Array
+from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order.blocks import Blocks
-from pagefeed.order.keys import Int64Array, KeyPart, derive_key
+from pagefeed.order.keys import KeyPart, derive_key
 from pagefeed.order.lanes import Lanes
 from pagefeed.order.permutation import checked_indices
 from pagefeed.order.sequence import FileSequence, RowSequence, make_sequence

@@ -10,16 +10,9 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pagefeed.arrays import Int64Array, UInt64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order.keys import (
-    HALF,
-    MULTIPLIERS,
-    Int64Array,
-    KeyPart,
-    UInt64Array,
-    derive_key,
-    expand_key,
-)
+from pagefeed.order.keys import HALF, MULTIPLIERS, KeyPart, derive_key, expand_key
 
 NUM_ROUNDS = 8
 SMALL = 64  # below, 8 rounds do not make all permutations equally likely

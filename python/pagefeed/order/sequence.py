@@ -7,9 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
-from pagefeed.order.blocks import Blocks
+from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed.blocks import Blocks
 from pagefeed.order.items import ItemOrder, Items
-from pagefeed.order.keys import Int64Array, UInt64Array, derive_key, expand_key, mix
+from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import Permutation, PermutationFamily
 from pagefeed.order.shuffle import Shuffle
 from pagefeed.order.starts import ComputedStarts, Starts, shared_starts

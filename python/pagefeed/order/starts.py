@@ -9,9 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
+from pagefeed.arrays import Int64Array
 from pagefeed.errors import InternalError
 from pagefeed.order.items import ItemOrder, Items
-from pagefeed.order.keys import Int64Array, derive_key
+from pagefeed.order.keys import derive_key
 
 STEP = 1024  # items between two kept sums
 PIECE = 1 << 16  # items at a time

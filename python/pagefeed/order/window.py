@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.order.keys import HALF, Int64Array, UInt64Array, expand_key, mix
+from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed.order.keys import HALF, expand_key, mix
 from pagefeed.order.lanes import Lanes
 
 MAX_STRETCH = 1 << 21  # units: what is sorted at once, unless D itself is longer

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order.keys import Int64Array
 
 
 class Blocks(Protocol):
