@@ -121,10 +121,14 @@ mod tests {
         for offset in 0..5 {
             cache.get_or_load((0, 0, offset), load).unwrap();
         }
-        cache.get_or_load((0, 0, 0), || panic!("still held")).unwrap();
+        cache
+            .get_or_load((0, 0, 0), || panic!("still held"))
+            .unwrap();
         cache.get_or_load((0, 0, 5), load).unwrap();
         assert!(cache.lock().bytes <= 100);
-        cache.get_or_load((0, 0, 0), || panic!("used recently")).unwrap();
+        cache
+            .get_or_load((0, 0, 0), || panic!("used recently"))
+            .unwrap();
         let mut loaded = false;
         let again = || {
             loaded = true;

@@ -58,6 +58,10 @@ impl ArrowArray {
     }
 
     fn __repr__(&self) -> String {
-        format!("ArrowArray({} x {})", self.array.len(), self.array.data_type())
+        format!(
+            "ArrowArray({} x {})",
+            self.array.len(),
+            self.array.data_type()
+        )
     }
 }

@@ -1,7 +1,6 @@
 //! Memory of the data plane behind Python's buffer protocol.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 
 use pagefeed_core::engine::Batch;
 use pyo3::exceptions::PyBufferError;
@@ -10,7 +9,7 @@ use pyo3::prelude::*;
 
 /// The memory of one batch, as writable bytes: `numpy.frombuffer(buffer, dtype)`.
 /// It goes back to the engine when the last array over it is gone.
-#[pyclass(frozen, module = "pagefeed._core")]
+#[pyclass(module = "pagefeed._core")]
 pub struct Buffer {
     batch: Batch,
 }
@@ -38,30 +37,20 @@ impl Buffer {
         if view.is_null() {
             return Err(PyBufferError::new_err("a view is needed"));
         }
-        let bytes = slf.get().batch.bytes();
-        let (start, length) = (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len());
+        let (start, length) = {
+            let mut buffer = slf.try_borrow_mut()?;
+            let bytes = buffer.batch.bytes_mut();
+            (bytes.as_mut_ptr().cast::<c_void>(), bytes.len())
+        };
         // SAFETY: the bytes live as long as the object, which the view keeps alive
-        // (PyBuffer_FillInfo takes a reference to it). Nobody else writes to or reads
-        // from a batch that was handed out, so it may be offered as writable.
+        // (PyBuffer_FillInfo takes a reference to it), and do not move. The engine does
+        // not touch a batch that was handed out, so it may be offered as writable.
         let filled = unsafe {
-            ffi::PyBuffer_FillInfo(
-                view,
-                slf.as_ptr(),
-                start,
-                length.cast_signed(),
-                0,
-                flags,
-            )
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length.cast_signed(), 0, flags)
         };
         if filled == -1 {
             return Err(PyErr::fetch(slf.py()));
         }
         Ok(())
-    }
-
-    /// # Safety
-    /// Called by Python only.
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        let _ = (view, ptr::null::<c_void>());
     }
 }

@@ -43,7 +43,10 @@ impl Engine {
         indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
         verify_checksums
     ))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keyword arguments of one constructor"
+    )]
     fn new(
         py: Python<'_>,
         indexes: Vec<Bound<'_, Index>>,
@@ -78,7 +81,10 @@ impl Engine {
 
     /// Appends batches to the work; the arrays are those of the core's `Plan`:
     /// `batch_offsets` and the rest uint32, `page` uint64.
-    #[expect(clippy::too_many_arguments, reason = "one array per column of the plan")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one array per column of the plan"
+    )]
     fn submit(
         &self,
         py: Python<'_>,

@@ -173,7 +173,9 @@ impl Index {
         pages: PyBuffer<i64>,
         rows: PyBuffer<i64>,
     ) -> PyResult<()> {
-        lookup(py, &pages, &rows, |from, into| self.index.first_rows(from, into))
+        lookup(py, &pages, &rows, |from, into| {
+            self.index.first_rows(from, into)
+        })
     }
 
     /// Values before each of `pages`.
@@ -237,12 +239,7 @@ impl Index {
 
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
-    fn read_page(
-        &self,
-        py: Python<'_>,
-        page: u64,
-        verify_checksums: bool,
-    ) -> PyResult<ArrowArray> {
+    fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
         detached(py, || {
             let record = self.index.page(page)?;
             let schema = self.index.schema(record.file);
