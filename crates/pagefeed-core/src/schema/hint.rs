@@ -74,6 +74,8 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -85,7 +87,10 @@ mod tests {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8)),
                 true,
             )
-            .with_metadata([("ARROW:extension:name".into(), "evil".into())].into()),
+            .with_metadata(HashMap::from([(
+                "ARROW:extension:name".to_string(),
+                "evil".to_string(),
+            )])),
             Field::new("l", DataType::LargeListView(item), false),
             Field::new("t", DataType::UInt16, false),
         ]);
