@@ -18,3 +18,5 @@ pub const MAX_UNCOMPRESSED_PAGE_BYTES: usize = 1 << 30;
 /// Most values one page may decode to, in bytes of output: a dictionary page can
 /// make a few bytes stand for a great many values.
 pub const MAX_DECODED_PAGE_BYTES: usize = 4 << 30;
+/// Most bytes read from a file at once: a record may span several pages.
+pub const MAX_READ_BYTES: usize = 4 << 30;

@@ -1,11 +1,18 @@
 //! Bytes of local files: cached descriptors, `pread`, access advice.
 
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+use crate::limits::MAX_READ_BYTES;
 
 /// What identifies the state of a file cheaply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +25,19 @@ pub struct Stamp {
     pub inode: u64,
 }
 
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            size: metadata.size(),
+            modified_ns: metadata
+                .mtime()
+                .saturating_mul(1_000_000_000)
+                .saturating_add(metadata.mtime_nsec()),
+            inode: metadata.ino(),
+        }
+    }
+}
+
 /// A file and the state it must be in.
 #[derive(Clone, Debug)]
 pub struct FileId {
@@ -27,32 +47,252 @@ pub struct FileId {
     pub stamp: Stamp,
 }
 
+impl FileId {
+    /// Refuses a file that is now in the state `found`.
+    pub fn check(&self, found: Stamp) -> Result<()> {
+        let stamp = self.stamp;
+        let mut differences = Vec::new();
+        if found.size != stamp.size {
+            differences.push(format!("{} bytes then, {} now", stamp.size, found.size));
+        }
+        if found.modified_ns != stamp.modified_ns {
+            differences.push(format!(
+                "modified at {} ns then, at {} ns now",
+                stamp.modified_ns, found.modified_ns
+            ));
+        }
+        if found.inode != stamp.inode {
+            differences.push(format!("inode {} then, {} now", stamp.inode, found.inode));
+        }
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(self.stale(&format!(
+            "the file changed since it was indexed ({})",
+            differences.join("; ")
+        )))
+    }
+
+    fn stale(&self, what: &str) -> Error {
+        let message = format!("{what}; put the indexed file back or build the index again");
+        Error::new(Kind::Stale, message).in_file(&self.path)
+    }
+}
+
+/// Locks that guard the descriptors: threads rarely meet.
+const NUM_SHARDS: usize = 16;
+
 /// Reads byte ranges of files, keeping some descriptors open.
-pub struct Store {}
+pub struct Store {
+    shards: [Mutex<Shard>; NUM_SHARDS],
+    hasher: RandomState,
+    /// Descriptors each shard may keep.
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    files: HashMap<Arc<str>, Open>,
+    clock: u64,
+}
+
+struct Open {
+    file: Arc<File>,
+    last_used: u64,
+}
+
+impl Default for Store {
+    /// Keeps at most a quarter of the descriptors the process may have, and 512.
+    fn default() -> Self {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: `limit` is a valid place for the result.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+        let allowed = if known { limit.rlim_cur / 4 } else { 64 };
+        Self::new(allowed.clamp(NUM_SHARDS as u64, 512) as usize)
+    }
+}
 
 impl Store {
-    /// A store that keeps at most `max_open_files` descriptors open.
+    /// A store that keeps at most `max_open_files` descriptors open (at least 16).
     pub fn new(max_open_files: usize) -> Self {
-        let _ = max_open_files;
-        todo!()
+        Self {
+            shards: Default::default(),
+            hasher: RandomState::new(),
+            capacity: (max_open_files / NUM_SHARDS).max(1),
+        }
     }
 
     /// The state of a file now.
     pub fn stamp(&self, path: &str) -> Result<Stamp> {
-        let _ = path;
-        todo!()
+        let metadata = std::fs::metadata(path).map_err(|error| Error::from(error).in_file(path))?;
+        if !metadata.is_file() {
+            let kind = if metadata.is_dir() {
+                io::ErrorKind::IsADirectory
+            } else {
+                io::ErrorKind::InvalidInput
+            };
+            return Err(Error::new(Kind::Io(kind), "not a regular file").in_file(path));
+        }
+        Ok(Stamp::of(&metadata))
     }
 
     /// Reads `range` of `file`; refuses a file that is not in the state it was
     /// indexed in (also when it was changed or replaced while open).
     pub fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
-        let _ = (file, range);
-        todo!()
+        let size = readable(file, &range).map_err(|error| error.in_file(&file.path))?;
+        let Some(open) = self.cached(&file.path) else {
+            let open = self.open(&file.path)?;
+            return read_checked(&open, file, range.start, size);
+        };
+        match read_checked(&open, file, range.start, size) {
+            // The path may lead to another file by now: the one that was indexed.
+            Err(stale) if stale.kind() == Kind::Stale => {
+                self.forget(&file.path);
+                match self.open(&file.path) {
+                    Ok(open) => read_checked(&open, file, range.start, size),
+                    Err(_) => Err(stale),
+                }
+            }
+            result => result,
+        }
     }
 
     /// Tells the system that `range` of `file` will be read soon.
     pub fn will_need(&self, file: &FileId, range: Range<u64>) {
-        let _ = (file, range);
-        todo!()
+        let open = self.cached(&file.path).map_or_else(|| self.open(&file.path), Ok);
+        if let (Ok(open), Ok(size)) = (open, readable(file, &range)) {
+            advise(&open, range.start, size, Advice::WillNeed);
+        }
+    }
+
+    fn shard(&self, path: &str) -> MutexGuard<'_, Shard> {
+        let number = self.hasher.hash_one(path) as usize % NUM_SHARDS;
+        // A panic elsewhere leaves the map whole: it is a cache.
+        self.shards[number]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cached(&self, path: &str) -> Option<Arc<File>> {
+        let mut shard = self.shard(path);
+        shard.clock += 1;
+        let clock = shard.clock;
+        let open = shard.files.get_mut(path)?;
+        open.last_used = clock;
+        Some(Arc::clone(&open.file))
+    }
+
+    fn forget(&self, path: &str) {
+        self.shard(path).files.remove(path);
+    }
+
+    fn open(&self, path: &Arc<str>) -> Result<Arc<File>> {
+        let file = File::open(&**path).map_err(|error| Error::from(error).in_file(path))?;
+        advise(&file, 0, 0, Advice::Random);
+        let file = Arc::new(file);
+        let mut shard = self.shard(path);
+        if shard.files.len() >= self.capacity {
+            let oldest = shard.files.iter().min_by_key(|(_, open)| open.last_used);
+            if let Some(oldest) = oldest.map(|(path, _)| Arc::clone(path)) {
+                shard.files.remove(&oldest);
+            }
+        }
+        shard.clock += 1;
+        let last_used = shard.clock;
+        let open = Open {
+            file: Arc::clone(&file),
+            last_used,
+        };
+        shard.files.insert(Arc::clone(path), open);
+        Ok(file)
     }
 }
+
+/// The size of `range` if it may be read.
+fn readable(file: &FileId, range: &Range<u64>) -> Result<usize> {
+    let size = range.end.saturating_sub(range.start);
+    if range.start > range.end || range.end > file.stamp.size {
+        return Err(Error::corrupt(format!(
+            "bytes {}..{} were asked for, the file has {}",
+            range.start, range.end, file.stamp.size
+        )));
+    }
+    if size > MAX_READ_BYTES as u64 {
+        return Err(Error::limit(format!(
+            "{size} bytes were asked for at once, the limit is {MAX_READ_BYTES}"
+        )));
+    }
+    Ok(size as usize)
+}
+
+/// Reads, then makes sure that what was read is the file that was indexed.
+fn read_checked(open: &File, file: &FileId, offset: u64, size: usize) -> Result<Bytes> {
+    let bytes = read_at(open, offset, size);
+    let metadata = open
+        .metadata()
+        .map_err(|error| Error::from(error).in_file(&file.path))?;
+    file.check(Stamp::of(&metadata))?;
+    if metadata.nlink() == 0 {
+        return Err(file.stale("the file was deleted or replaced since it was indexed"));
+    }
+    Ok(bytes
+        .map_err(|error| Error::from(error).in_file(&file.path).at_offset(offset))?
+        .into())
+}
+
+fn read_at(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(size);
+    while bytes.len() < size {
+        let (read, wanted) = (bytes.len(), size - bytes.len());
+        let position = libc::off_t::try_from(offset + read as u64)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: `wanted` bytes from `read` on lie within the capacity, and pread
+        // only writes to them.
+        let count = unsafe {
+            libc::pread(
+                file.as_raw_fd(),
+                bytes.as_mut_ptr().add(read).cast(),
+                wanted,
+                position,
+            )
+        };
+        match usize::try_from(count) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            // SAFETY: pread has initialised the `count` bytes behind the first `read`.
+            Ok(count) => unsafe { bytes.set_len(read + count) },
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+#[derive(Clone, Copy)]
+enum Advice {
+    Random,
+    WillNeed,
+}
+
+/// Advice only: a failure changes nothing.
+#[cfg(target_os = "linux")]
+fn advise(file: &File, offset: u64, size: usize, advice: Advice) {
+    let advice = match advice {
+        Advice::Random => libc::POSIX_FADV_RANDOM,
+        Advice::WillNeed => libc::POSIX_FADV_WILLNEED,
+    };
+    let (Ok(offset), Ok(size)) = (offset.try_into(), size.try_into()) else {
+        return;
+    };
+    // SAFETY: a call without pointers on a descriptor that is open.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, size, advice) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise(_: &File, _: u64, _: usize, _: Advice) {}

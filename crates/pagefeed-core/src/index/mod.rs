@@ -5,15 +5,29 @@
 //! one column chunk that follow each other without a gap form a *span*, the index's
 //! unit of 64-bit numbers; within a span everything is 32 bits relative to it.
 
+mod build;
+mod chunk;
+mod locate;
+mod lookup;
+mod offset_index;
+mod read;
+mod regions;
+mod segment;
+mod table;
+mod walk;
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+
+use twox_hash::XxHash3_128;
 
 use crate::codec::Codec;
 use crate::decode::PageRun;
 use crate::error::Result;
 use crate::schema::ColumnSchema;
 use crate::store::{FileId, Store};
+use table::Table;
 
 /// How to build an index.
 #[derive(Clone, Debug)]
@@ -57,8 +71,27 @@ pub struct PageRecord {
     pub dictionary: Option<Range<u64>>,
 }
 
+/// The files of an index; arrays of one length.
+#[derive(Debug, Default)]
+struct Files {
+    ids: Vec<FileId>,
+    /// Digests of the footers.
+    digests: Vec<u128>,
+    /// Numbers of the schemas.
+    schema_ids: Vec<u32>,
+}
+
 /// The page index of one column.
-pub struct Index {}
+pub struct Index {
+    column: String,
+    files: Files,
+    schemas: Vec<Arc<ColumnSchema>>,
+    /// One table per leaf.
+    tables: Vec<Table>,
+    /// The leaf whose pages are the index's pages.
+    driving: usize,
+    fingerprint: String,
+}
 
 impl Index {
     /// Reads the footers of `paths` (in this order) and indexes `column`.
@@ -68,109 +101,120 @@ impl Index {
         column: &str,
         options: &BuildOptions,
     ) -> Result<Self> {
-        let _ = (store, paths, column, options);
-        todo!()
+        build::build(store, paths, column, options)
+    }
+
+    fn new(
+        column: String,
+        files: Files,
+        schemas: Vec<Arc<ColumnSchema>>,
+        tables: Vec<Table>,
+        driving: usize,
+    ) -> Self {
+        let fingerprint = fingerprint(&column, &files, &tables[driving]);
+        Self {
+            column,
+            files,
+            schemas,
+            tables,
+            driving,
+            fingerprint,
+        }
     }
 
     /// Writes the index to one file, atomically.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let _ = path;
-        todo!()
+        segment::save(self, path)
     }
 
     /// Maps an index written by [`Index::save`].
     pub fn open(path: &Path) -> Result<Self> {
-        let _ = path;
-        todo!()
+        segment::open(path)
     }
 
     /// Refuses, by name, the first file that is not in the state it was indexed in.
     pub fn check_files(&self, store: &Store) -> Result<()> {
-        let _ = store;
-        todo!()
+        self.files
+            .ids
+            .iter()
+            .try_for_each(|file| file.check(store.stamp(&file.path)?))
     }
 
     /// Column as it was asked for.
     pub fn column(&self) -> &str {
-        todo!()
+        &self.column
     }
 
     /// Number of pages.
     pub fn num_pages(&self) -> u64 {
-        todo!()
+        self.pages().num_pages()
     }
 
     /// Number of rows.
     pub fn num_rows(&self) -> u64 {
-        todo!()
+        self.pages().num_rows()
     }
 
     /// Number of values that are not null.
     pub fn num_values(&self) -> u64 {
-        todo!()
+        self.pages().num_values()
     }
 
     /// Files in the order they were given.
     pub fn files(&self) -> &[FileId] {
-        todo!()
+        &self.files.ids
     }
 
     /// Digest of the contents: schema, row groups, sizes and offsets of every file,
     /// not their names or times.
     pub fn fingerprint(&self) -> String {
-        todo!()
+        self.fingerprint.clone()
     }
 
     /// First page of each file and one past the last: `[files + 1]`.
     pub fn file_first_page(&self) -> Vec<u64> {
-        todo!()
+        self.pages().at_files(&self.pages().first_page)
     }
 
     /// Rows before each file and in all: `[files + 1]`.
     pub fn file_first_row(&self) -> Vec<u64> {
-        todo!()
+        self.pages().at_files(&self.pages().first_row)
     }
 
     /// Values before each file and in all: `[files + 1]`.
     pub fn file_first_value(&self) -> Vec<u64> {
-        todo!()
+        self.pages().at_files(&self.pages().first_value)
     }
 
     /// Rows before each of `pages` in the whole index (`num_pages` gives the total).
     pub fn first_rows(&self, pages: &[i64], rows: &mut [i64]) -> Result<()> {
-        let _ = (pages, rows);
-        todo!()
+        lookup::each(pages, rows, |page| self.pages().first_row_of_page(page))
     }
 
     /// Values before each of `pages` in the whole index.
     pub fn first_values(&self, pages: &[i64], values: &mut [i64]) -> Result<()> {
-        let _ = (pages, values);
-        todo!()
+        lookup::each(pages, values, |page| self.pages().first_value_of_page(page))
     }
 
     /// Page in which each of `rows` begins.
     pub fn pages_of_rows(&self, rows: &[i64], pages: &mut [i64]) -> Result<()> {
-        let _ = (rows, pages);
-        todo!()
+        lookup::each(rows, pages, |row| self.pages().page_of_row(row))
     }
 
     /// Page that holds each of `values` (numbers of values in the whole index);
     /// a page without values is never the answer.
     pub fn pages_of_values(&self, values: &[i64], pages: &mut [i64]) -> Result<()> {
-        let _ = (values, pages);
-        todo!()
+        lookup::each(values, pages, |value| self.pages().page_of_value(value))
     }
 
     /// Where `page` lies.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
-        let _ = page;
-        todo!()
+        self.pages().record(page)
     }
 
     /// The column in the schema of `page`'s file.
     pub fn schema(&self, file: u32) -> &Arc<ColumnSchema> {
-        let _ = file;
-        todo!()
+        &self.schemas[self.files.schema_ids[file as usize] as usize]
     }
 
     /// Reads the stored bytes of `page`, one run per leaf of its schema.
@@ -182,7 +226,27 @@ impl Index {
         page: u64,
         with_dictionary: bool,
     ) -> Result<Vec<PageRun>> {
-        let _ = (store, page, with_dictionary);
-        todo!()
+        read::read_runs(self, store, page, with_dictionary)
     }
+
+    /// The driving leaf's table.
+    fn pages(&self) -> &Table {
+        &self.tables[self.driving]
+    }
+}
+
+/// What an order of the pages depends on: the files' contents, and where the index
+/// cuts them into pages.
+fn fingerprint(column: &str, files: &Files, pages: &Table) -> String {
+    let mut hasher = XxHash3_128::new();
+    hasher.write(&(column.len() as u64).to_le_bytes());
+    hasher.write(column.as_bytes());
+    for (file, digest) in files.ids.iter().zip(&files.digests) {
+        hasher.write(&file.stamp.size.to_le_bytes());
+        hasher.write(&digest.to_le_bytes());
+    }
+    hasher.write(pages.page_row.inner());
+    hasher.write(pages.page_value.inner());
+    hasher.write(&pages.page_flags);
+    format!("{:032x}", hasher.finish_128())
 }

@@ -1,9 +1,18 @@
 //! The footer of a file, reduced to what the index needs.
 
+mod parse;
+mod read;
+
+use std::ops::Range;
+
 use crate::codec::Codec;
 use crate::error::Result;
 
-/// A footer: its schema and its row groups.
+pub(crate) use parse::parse_null_count;
+pub use parse::schema_tree;
+pub use read::{Tail, read_tail};
+
+/// A footer: its schema and, of its row groups, the chunks of one column.
 #[derive(Debug)]
 pub struct Footer {
     /// Footer of an empty file with the same schema, see
@@ -20,12 +29,12 @@ pub struct Footer {
 pub struct RowGroup {
     /// Number of rows.
     pub num_rows: u64,
-    /// Column chunks in the order of the schema's leaves.
+    /// Column chunks of the selected leaves, in the order of the schema.
     pub chunks: Vec<Chunk>,
 }
 
 /// One column chunk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Codec of all its pages.
     pub codec: Codec,
@@ -39,16 +48,29 @@ pub struct Chunk {
     pub total_compressed_size: u64,
     /// Data pages that need the dictionary, if the writer counted them.
     pub dictionary_pages: Option<u64>,
+    /// Levels below the maximum, if the writer counted them.
+    pub num_nulls: Option<u64>,
     /// Byte range of the offset index.
-    pub offset_index: Option<std::ops::Range<u64>>,
+    pub offset_index: Option<Range<u64>>,
     /// Byte range of the column index.
-    pub column_index: Option<std::ops::Range<u64>>,
+    pub column_index: Option<Range<u64>>,
+}
+
+impl Chunk {
+    /// Bytes of all pages, dictionary page first.
+    pub fn byte_range(&self) -> Range<u64> {
+        let start = match self.dictionary_page_offset {
+            Some(offset) if offset < self.data_page_offset => offset,
+            _ => self.data_page_offset,
+        };
+        start..start.saturating_add(self.total_compressed_size)
+    }
 }
 
 impl Footer {
-    /// Parses the thrift bytes of a footer of a file of `file_size` bytes.
-    pub fn parse(bytes: &[u8], file_size: u64) -> Result<Self> {
-        let _ = (bytes, file_size);
-        todo!()
+    /// Parses the thrift bytes of a footer that begins at `footer_start` of its
+    /// file, keeping the chunks of `column`.
+    pub fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Self> {
+        parse::parse(bytes, footer_start, column)
     }
 }

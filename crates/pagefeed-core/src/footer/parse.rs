@@ -1,0 +1,322 @@
+//! The footer's thrift structures, read in one pass. Counts and ranges are checked
+//! here, so that nothing behind it trusts the file.
+
+use std::ops::Range;
+
+use super::{Chunk, Footer, RowGroup};
+use crate::codec::Codec;
+use crate::error::{Error, Kind, Result};
+use crate::schema::hint::{self, ARROW_SCHEMA_KEY};
+use crate::schema::tree::SchemaTree;
+use crate::thrift::{Reader, Wire};
+
+/// What all chunks are checked against.
+struct Context<'a> {
+    /// Where the footer begins: pages and indexes lie before it.
+    footer_start: u64,
+    tree: &'a SchemaTree,
+    /// Leaves whose chunks are kept.
+    selected: Range<usize>,
+    column: &'a str,
+}
+
+fn missing(what: &str) -> Error {
+    Error::corrupt(format!("the footer lacks {what}"))
+}
+
+fn encrypted(what: &str) -> Error {
+    Error::new(
+        Kind::Encrypted,
+        format!("{what} is encrypted, which pagefeed does not read; decrypt the file first"),
+    )
+}
+
+pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Footer> {
+    let mut reader = Reader::new(bytes);
+    let mut schema: Option<(&[u8], SchemaTree)> = None;
+    let (mut num_rows, mut row_groups, mut arrow_schema) = (None, None, None);
+    let mut selected = 0..0;
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (2, Wire::List) => {
+                let start = reader.position();
+                let tree = SchemaTree::parse(reader)?;
+                selected = tree.select(column)?;
+                schema = Some((&bytes[start..reader.position()], tree));
+            }
+            (3, Wire::I64) => num_rows = Some(reader.count("the number of rows")?),
+            (4, Wire::List) => {
+                let (_, tree) = schema.as_ref().ok_or_else(|| missing("a schema"))?;
+                let context = Context {
+                    footer_start,
+                    tree,
+                    selected: selected.clone(),
+                    column,
+                };
+                row_groups = Some(parse_row_groups(reader, &context)?);
+            }
+            (5, Wire::List) => arrow_schema = parse_key_values(reader)?,
+            (8, _) => return Err(encrypted("the file")),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    let (schema, _) = schema.ok_or_else(|| missing("a schema"))?;
+    let num_rows = num_rows.ok_or_else(|| missing("the number of rows"))?;
+    let row_groups = row_groups.ok_or_else(|| missing("the row groups"))?;
+    check_rows(num_rows, &row_groups)?;
+    let hint = arrow_schema.and_then(hint::decode);
+    Ok(Footer {
+        schema: empty_footer(schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
+        num_rows,
+        row_groups,
+    })
+}
+
+/// The schema in a footer.
+pub fn schema_tree(footer: &[u8]) -> Result<SchemaTree> {
+    let mut tree = None;
+    Reader::new(footer).fields(|id, wire, reader| {
+        match (id, wire) {
+            (2, Wire::List) => tree = Some(SchemaTree::parse(reader)?),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    tree.ok_or_else(|| missing("a schema"))
+}
+
+fn check_rows(num_rows: u64, row_groups: &[RowGroup]) -> Result<()> {
+    let sum = row_groups
+        .iter()
+        .try_fold(0u64, |sum, group| sum.checked_add(group.num_rows));
+    if sum != Some(num_rows) {
+        return Err(Error::corrupt(format!(
+            "the footer promises {num_rows} rows, its row groups hold {}",
+            sum.map_or("too many".to_string(), |sum| sum.to_string())
+        )));
+    }
+    Ok(())
+}
+
+/// A footer with this schema list and no rows: version 1, the list spliced in,
+/// no rows, no row groups, and the Arrow schema as the only metadata.
+fn empty_footer(schema: &[u8], arrow_schema: Option<&str>) -> Vec<u8> {
+    let mut footer = vec![0x15, 0x02, 0x19];
+    footer.extend_from_slice(schema);
+    footer.extend([0x16, 0x00, 0x19, 0x0c]);
+    if let Some(value) = arrow_schema {
+        footer.extend([0x19, 0x1c]);
+        for (header, text) in [(0x18, ARROW_SCHEMA_KEY), (0x18, value)] {
+            footer.push(header);
+            let mut length = text.len();
+            while length >= 0x80 {
+                footer.push((length & 0x7f) as u8 | 0x80);
+                length >>= 7;
+            }
+            footer.push(length as u8);
+            footer.extend_from_slice(text.as_bytes());
+        }
+        footer.push(0);
+    }
+    footer.push(0);
+    footer
+}
+
+/// The stored Arrow schema, if there is one.
+fn parse_key_values<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>> {
+    let mut arrow_schema = None;
+    for _ in 0..reader.list_of(Wire::Struct)? {
+        let (mut key, mut value) = (&b""[..], None);
+        reader.fields(|id, wire, reader| {
+            match (id, wire) {
+                (1, Wire::Binary) => key = reader.binary()?,
+                (2, Wire::Binary) => value = Some(reader.binary()?),
+                _ => reader.skip(wire)?,
+            }
+            Ok(())
+        })?;
+        if key == ARROW_SCHEMA_KEY.as_bytes() {
+            arrow_schema = value.and_then(|value| std::str::from_utf8(value).ok());
+        }
+    }
+    Ok(arrow_schema)
+}
+
+fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Vec<RowGroup>> {
+    let count = reader.list_of(Wire::Struct)?;
+    let mut row_groups = Vec::new();
+    for number in 0..count {
+        let group = parse_row_group(reader, context)
+            .map_err(|error| {
+                error.in_chunk(u32::try_from(number).unwrap_or(u32::MAX), context.column)
+            })?;
+        row_groups.push(group);
+    }
+    Ok(row_groups)
+}
+
+fn parse_row_group(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<RowGroup> {
+    let (mut num_rows, mut chunks) = (None, None);
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::List) => chunks = Some(parse_chunks(reader, context)?),
+            (3, Wire::I64) => num_rows = Some(reader.count("the row group's number of rows")?),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    Ok(RowGroup {
+        num_rows: num_rows.ok_or_else(|| missing("a row group's number of rows"))?,
+        chunks: chunks.ok_or_else(|| missing("a row group's column chunks"))?,
+    })
+}
+
+fn parse_chunks(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Vec<Chunk>> {
+    let count = reader.list_of(Wire::Struct)?;
+    if count != context.tree.num_leaves() {
+        return Err(Error::corrupt(format!(
+            "a row group has {count} column chunks, the schema {} leaves",
+            context.tree.num_leaves()
+        )));
+    }
+    let mut chunks = Vec::with_capacity(context.selected.len());
+    for leaf in 0..count {
+        if context.selected.contains(&leaf) {
+            chunks.push(parse_chunk(reader, leaf, context)?);
+        } else {
+            reader.skip(Wire::Struct)?;
+        }
+    }
+    Ok(chunks)
+}
+
+fn parse_chunk(reader: &mut Reader<'_>, leaf: usize, context: &Context<'_>) -> Result<Chunk> {
+    let mut chunk = None;
+    let (mut offset_index, mut column_index) = ((None, None), (None, None));
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::Binary) => {
+                let path = String::from_utf8_lossy(reader.binary()?).into_owned();
+                if !path.is_empty() {
+                    return Err(Error::unsupported(format!(
+                        "the column chunk lies in another file, {path:?}"
+                    )));
+                }
+            }
+            (3, Wire::Struct) => chunk = Some(parse_chunk_metadata(reader, leaf, context)?),
+            (4, Wire::I64) => offset_index.0 = Some(reader.count("the offset index offset")?),
+            (5, Wire::I32) => offset_index.1 = Some(reader.size("the offset index size")?),
+            (6, Wire::I64) => column_index.0 = Some(reader.count("the column index offset")?),
+            (7, Wire::I32) => column_index.1 = Some(reader.size("the column index size")?),
+            (8, _) => return Err(encrypted("the column")),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    let mut chunk = chunk.ok_or_else(|| missing("a column chunk's metadata"))?;
+    chunk.offset_index = index_range(offset_index, context.footer_start, "offset index")?;
+    chunk.column_index = index_range(column_index, context.footer_start, "column index")?;
+    Ok(chunk)
+}
+
+fn index_range(
+    (offset, size): (Option<u64>, Option<usize>),
+    footer_start: u64,
+    what: &str,
+) -> Result<Option<Range<u64>>> {
+    let (Some(offset), Some(size)) = (offset, size) else {
+        return Ok(None);
+    };
+    let end = offset.saturating_add(size as u64);
+    if end > footer_start {
+        return Err(Error::corrupt(format!(
+            "the {what} at {offset}..{end} runs into the footer at {footer_start}"
+        )));
+    }
+    Ok((size > 0).then_some(offset..end))
+}
+
+fn parse_chunk_metadata(
+    reader: &mut Reader<'_>,
+    leaf: usize,
+    context: &Context<'_>,
+) -> Result<Chunk> {
+    let (mut physical, mut codec, mut num_values, mut total) = (None, None, None, None);
+    let (mut data_page, mut dictionary_page) = (None, None);
+    let (mut num_nulls, mut dictionary_pages) = (None, None);
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (1, Wire::I32) => physical = Some(reader.i32()?),
+            (4, Wire::I32) => codec = Some(Codec::from_thrift(reader.i32()?)?),
+            (5, Wire::I64) => num_values = Some(reader.count("the chunk's number of values")?),
+            (7, Wire::I64) => total = Some(reader.count("the chunk's compressed size")?),
+            (9, Wire::I64) => data_page = Some(reader.count("the data page offset")?),
+            (11, Wire::I64) => dictionary_page = Some(reader.count("the dictionary page offset")?),
+            (12, Wire::Struct) => num_nulls = parse_null_count(reader)?,
+            (13, Wire::List) => dictionary_pages = Some(parse_encoding_stats(reader)?),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    if physical != context.tree.physical_type(leaf) {
+        return Err(Error::corrupt(
+            "the column chunk's type is not the schema's type",
+        ));
+    }
+    let chunk = Chunk {
+        codec: codec.ok_or_else(|| missing("a chunk's codec"))?,
+        num_values: num_values.ok_or_else(|| missing("a chunk's number of values"))?,
+        data_page_offset: data_page.ok_or_else(|| missing("a chunk's data page offset"))?,
+        // Some writers store 0 for "none": the magic bytes lie there.
+        dictionary_page_offset: dictionary_page.filter(|offset| *offset > 0),
+        total_compressed_size: total.ok_or_else(|| missing("a chunk's compressed size"))?,
+        dictionary_pages,
+        num_nulls,
+        offset_index: None,
+        column_index: None,
+    };
+    let Range { start, end } = chunk.byte_range();
+    if chunk.num_values > 0 && (start < 4 || end > context.footer_start) {
+        return Err(Error::corrupt(format!(
+            "the column chunk at {start}..{end} is not between the file's magic and its \
+             footer at {}",
+            context.footer_start
+        )));
+    }
+    Ok(chunk)
+}
+
+/// `null_count` of a `Statistics` structure, if it is there and makes sense.
+pub(crate) fn parse_null_count(reader: &mut Reader<'_>) -> Result<Option<u64>> {
+    let mut null_count = None;
+    reader.fields(|id, wire, reader| {
+        match (id, wire) {
+            (3, Wire::I64) => null_count = u64::try_from(reader.i64()?).ok(),
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    Ok(null_count)
+}
+
+/// Number of dictionary-encoded data pages.
+fn parse_encoding_stats(reader: &mut Reader<'_>) -> Result<u64> {
+    let mut dictionary_pages = 0u64;
+    for _ in 0..reader.list_of(Wire::Struct)? {
+        let (mut page_type, mut encoding, mut count) = (-1, -1, 0);
+        reader.fields(|id, wire, reader| {
+            match (id, wire) {
+                (1, Wire::I32) => page_type = reader.i32()?,
+                (2, Wire::I32) => encoding = reader.i32()?,
+                (3, Wire::I32) => count = reader.size("a page count")? as u64,
+                _ => reader.skip(wire)?,
+            }
+            Ok(())
+        })?;
+        if matches!(page_type, 0 | 3) && matches!(encoding, 2 | 8) {
+            dictionary_pages = dictionary_pages.saturating_add(count);
+        }
+    }
+    Ok(dictionary_pages)
+}

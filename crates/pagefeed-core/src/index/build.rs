@@ -1,0 +1,213 @@
+//! Building the index: files in parallel, each from its footer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::chunk::ChunkPages;
+use super::locate::{index_ranges, locate};
+use super::regions::Regions;
+use super::table::TableBuilder;
+use super::walk::ChunkReader;
+use super::{BuildOptions, Files, Index};
+use crate::error::{Error, Kind, Result, catch_panic};
+use crate::footer::{Chunk, Footer, RowGroup, read_tail};
+use crate::schema::ColumnSchema;
+use crate::store::{FileId, Store};
+
+/// What one file contributes.
+struct IndexedFile {
+    id: FileId,
+    digest: u128,
+    schema: Arc<ColumnSchema>,
+    /// One per leaf.
+    tables: Vec<TableBuilder>,
+    /// Stored bytes of each leaf.
+    sizes: Vec<u64>,
+}
+
+struct Builder<'a> {
+    store: &'a Store,
+    column: &'a str,
+    options: &'a BuildOptions,
+    /// Threads for the row groups of one file.
+    num_threads: usize,
+    /// Schemas met so far, by their footers.
+    schemas: Mutex<HashMap<Vec<u8>, Arc<ColumnSchema>>>,
+}
+
+pub(super) fn build(
+    store: &Store,
+    paths: &[String],
+    column: &str,
+    options: &BuildOptions,
+) -> Result<Index> {
+    if paths.is_empty() {
+        return Err(Error::invalid("no files to index"));
+    }
+    let builder = Builder {
+        store,
+        column,
+        options,
+        num_threads: (options.num_threads / paths.len()).max(1),
+        schemas: Mutex::default(),
+    };
+    let files = parallel(options.num_threads, paths.len(), |number| {
+        let path = &paths[number];
+        builder.file(path).map_err(|error| error.in_file(path))
+    })?;
+    assemble(column, files)
+}
+
+impl Builder<'_> {
+    fn file(&self, path: &str) -> Result<IndexedFile> {
+        let file = FileId {
+            path: path.into(),
+            stamp: self.store.stamp(path)?,
+        };
+        let tail = read_tail(self.store, &file)?;
+        let footer = Footer::parse(tail.footer(), tail.footer_start, self.column)?;
+        let schema = self.schema(&footer.schema)?;
+        let chunks = || footer.row_groups.iter().flat_map(|group| &group.chunks);
+        let regions = if self.options.use_page_index {
+            let leaves = schema.leaves.iter().cycle();
+            let ranges = chunks().zip(leaves).flat_map(|(c, l)| index_ranges(c, l));
+            let known = (tail.start, tail.bytes.clone());
+            Some(Regions::read(self.store, &file, ranges.collect(), known)?)
+        } else {
+            None
+        };
+        let groups = parallel(self.num_threads, footer.row_groups.len(), |number| {
+            let group = &footer.row_groups[number];
+            self.row_group(&file, &schema, number, group, &regions, tail.footer_start)
+        })?;
+        let mut tables: Vec<_> = schema.leaves.iter().map(|_| TableBuilder::new()).collect();
+        for (number, (group, pages)) in (0u32..).zip(footer.row_groups.iter().zip(groups)) {
+            for ((table, chunk), pages) in tables.iter_mut().zip(&group.chunks).zip(pages) {
+                table.push_chunk(number, chunk.codec, &pages)?;
+            }
+        }
+        let mut sizes = vec![0u64; schema.leaves.len()];
+        for (leaf, chunk) in (0..sizes.len()).cycle().zip(chunks()) {
+            sizes[leaf] = sizes[leaf].saturating_add(chunk.total_compressed_size);
+        }
+        Ok(IndexedFile {
+            digest: tail.digest(),
+            id: file,
+            schema,
+            tables,
+            sizes,
+        })
+    }
+
+    fn row_group(
+        &self,
+        file: &FileId,
+        schema: &ColumnSchema,
+        number: usize,
+        group: &RowGroup,
+        regions: &Option<Regions>,
+        footer_start: u64,
+    ) -> Result<Vec<ChunkPages>> {
+        let pages = |chunk: &Chunk, leaf| {
+            let verify = self.options.verify_checksums;
+            let mut reader =
+                ChunkReader::new(self.store, file, chunk, leaf, footer_start, verify);
+            locate(&mut reader, regions.as_ref(), chunk, leaf, group.num_rows)
+        };
+        let chunks = group.chunks.iter().zip(&schema.leaves);
+        chunks
+            .map(|(chunk, leaf)| {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                catch_panic(|| pages(chunk, leaf))
+                    .map_err(|error| error.in_chunk(number, &leaf.path))
+            })
+            .collect()
+    }
+
+    fn schema(&self, footer: &[u8]) -> Result<Arc<ColumnSchema>> {
+        let lock = || self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(schema) = lock().get(footer) {
+            return Ok(Arc::clone(schema));
+        }
+        let schema = Arc::new(ColumnSchema::resolve(footer, self.column)?);
+        let mut schemas = lock();
+        Ok(Arc::clone(schemas.entry(footer.to_vec()).or_insert(schema)))
+    }
+}
+
+/// Joins the files' tables in order.
+fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
+    let num_leaves = indexed[0].tables.len();
+    let mut builders: Vec<_> = (0..num_leaves).map(|_| TableBuilder::new()).collect();
+    let mut sizes = vec![0u64; num_leaves];
+    let mut files = Files::default();
+    let mut schemas: Vec<Arc<ColumnSchema>> = Vec::new();
+    for file in indexed {
+        if file.tables.len() != num_leaves {
+            let first = files.ids[0].path.to_string();
+            return Err(Error::unsupported(format!(
+                "column {column:?} has {} leaves, in {first} it has {num_leaves}; index \
+                 files of different schemas separately",
+                file.tables.len()
+            ))
+            .in_file(&file.id.path));
+        }
+        for (builder, table) in builders.iter_mut().zip(file.tables) {
+            builder.append_file(table)?;
+        }
+        for (sum, size) in sizes.iter_mut().zip(file.sizes) {
+            *sum = sum.saturating_add(size);
+        }
+        let known = schemas.iter().position(|s| s.footer == file.schema.footer);
+        files.schema_ids.push(known.unwrap_or(schemas.len()) as u32);
+        if known.is_none() {
+            schemas.push(file.schema);
+        }
+        files.ids.push(file.id);
+        files.digests.push(file.digest);
+    }
+    let tables: Vec<_> = builders.into_iter().map(TableBuilder::finish).collect();
+    let driving = (0..num_leaves)
+        .min_by_key(|leaf| (tables[*leaf].splits_records(), u64::MAX - sizes[*leaf]))
+        .unwrap_or(0);
+    Ok(Index::new(column.to_string(), files, schemas, tables, driving))
+}
+
+/// Results of `work(0) .. work(count)` in order, or the error of the lowest number.
+fn parallel<T: Send>(
+    num_threads: usize,
+    count: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicUsize::new(usize::MAX);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            // Numbers below a failed one go on: one of them may fail, too.
+            if number >= count || number > failed.load(Ordering::Relaxed) {
+                return done;
+            }
+            let result = catch_panic(|| work(number));
+            if result.is_err() {
+                failed.fetch_min(number, Ordering::Relaxed);
+            }
+            done.push((number, result));
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..num_threads.min(count)).map(|_| scope.spawn(run)).collect();
+        let mut results = run();
+        for other in others {
+            match other.join() {
+                Ok(more) => results.extend(more),
+                Err(_) => results.push((0, Err(Error::new(Kind::Internal, "a thread died")))),
+            }
+        }
+        results
+    });
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,196 @@
+//! From a column chunk to its pages, by the cheapest way that proves their rows and
+//! values.
+
+use std::ops::Range;
+
+use super::chunk::{ChunkPages, StoredPage};
+use super::offset_index::{LevelHistograms, PageLevels, PageLocation, parse_offset_index, wrong};
+use super::regions::Regions;
+use super::walk::ChunkReader;
+use crate::error::{Error, Result};
+use crate::footer::Chunk;
+use crate::limits::MAX_COMPRESSED_PAGE_BYTES;
+use crate::schema::Leaf;
+
+/// The parts of a file's page index that a chunk needs.
+pub fn index_ranges<'a>(chunk: &'a Chunk, leaf: &Leaf) -> impl Iterator<Item = Range<u64>> + 'a {
+    let column_index = chunk
+        .column_index
+        .as_ref()
+        .filter(|_| needs_level_counts(chunk, leaf));
+    chunk
+        .offset_index
+        .as_ref()
+        .into_iter()
+        .flat_map(move |range| [Some(range.clone()), column_index.cloned()])
+        .flatten()
+}
+
+/// Whether rows and page locations do not tell the number of values.
+fn needs_level_counts(chunk: &Chunk, leaf: &Leaf) -> bool {
+    leaf.max_repetition > 0 || (leaf.max_definition > 0 && chunk.num_nulls != Some(0))
+}
+
+/// The pages of `chunk`, from its page index if `regions` is there to hold it.
+pub fn locate(
+    reader: &mut ChunkReader<'_>,
+    regions: Option<&Regions>,
+    chunk: &Chunk,
+    leaf: &Leaf,
+    num_rows: u64,
+) -> Result<ChunkPages> {
+    if leaf.max_repetition == 0 && chunk.num_values != num_rows {
+        return Err(Error::corrupt(format!(
+            "the row group has {num_rows} rows, its column chunk {} values",
+            chunk.num_values
+        )));
+    }
+    if chunk.num_values == 0 {
+        return ChunkPages::new(None, &[], num_rows);
+    }
+    match (regions, &chunk.offset_index) {
+        (Some(regions), Some(offset_index)) => {
+            let bytes = regions.get(offset_index)?;
+            let locations = parse_offset_index(bytes, chunk, num_rows)?;
+            indexed(reader, regions, &locations, chunk, leaf, num_rows)
+        }
+        _ => {
+            let (dictionary, pages) = reader.walk()?;
+            ChunkPages::new(dictionary, &pages, num_rows)
+        }
+    }
+}
+
+fn indexed(
+    reader: &mut ChunkReader<'_>,
+    regions: &Regions,
+    locations: &[PageLocation],
+    chunk: &Chunk,
+    leaf: &Leaf,
+    num_rows: u64,
+) -> Result<ChunkPages> {
+    let dictionary = dictionary_range(chunk, locations[0].offset)?;
+    let dictionary_pages = match dictionary {
+        Some(_) => chunk.dictionary_pages.unwrap_or(u64::MAX),
+        None => 0,
+    };
+    let histograms = match &chunk.column_index {
+        Some(range) if needs_level_counts(chunk, leaf) => {
+            LevelHistograms::parse(regions.get(range)?)?
+        }
+        _ => LevelHistograms::default(),
+    };
+    let (mut pages, mut levels) = (Vec::with_capacity(locations.len()), 0u64);
+    for (number, location) in locations.iter().enumerate() {
+        let next = locations.get(number + 1).map_or(num_rows, |next| next.first_row);
+        let rows = next - location.first_row;
+        let counted = if needs_level_counts(chunk, leaf) {
+            histograms.page(number, locations.len(), rows, leaf)?
+        } else {
+            Some(PageLevels {
+                num_rows: rows,
+                num_values: rows,
+                num_levels: rows,
+            })
+        };
+        let number = number as u64;
+        let (page, num_levels) = match counted {
+            Some(counted) => {
+                let needs_dictionary = number < dictionary_pages;
+                let page = counted_page(number, location, counted, needs_dictionary);
+                (page, counted.num_levels)
+            }
+            None => read_page(reader, number, location)?,
+        };
+        check_page(&page, num_levels, rows)?;
+        levels = levels.saturating_add(num_levels);
+        if page.num_rows > 0 {
+            pages.push(page);
+        }
+    }
+    if levels != chunk.num_values {
+        return Err(wrong(format!(
+            "its pages hold {levels} levels, the chunk {}",
+            chunk.num_values
+        )));
+    }
+    ChunkPages::new(dictionary, &pages, num_rows)
+}
+
+/// A page of which the index says everything.
+fn counted_page(
+    number: u64,
+    location: &PageLocation,
+    levels: PageLevels,
+    needs_dictionary: bool,
+) -> StoredPage {
+    StoredPage {
+        number,
+        offset: location.offset,
+        size: location.size,
+        num_rows: levels.num_rows,
+        num_values: levels.num_values,
+        leading_values: 0,
+        starts_mid_record: false,
+        needs_dictionary,
+    }
+}
+
+/// Reads what the index does not say; the page must be where the index says it is.
+fn read_page(
+    reader: &mut ChunkReader<'_>,
+    number: u64,
+    location: &PageLocation,
+) -> Result<(StoredPage, u64)> {
+    let located = |error: Error| error.at_page(number).at_offset(location.offset);
+    let header = reader.header(location.offset).map_err(located)?;
+    let num_levels = match header.num_levels() {
+        Some(num_levels) if header.stored_size() as u64 == location.size => num_levels,
+        _ => {
+            return Err(located(wrong(format!(
+                "a data page of {} bytes was expected, found {:?} of {}",
+                location.size,
+                header.kind,
+                header.stored_size()
+            ))));
+        }
+    };
+    if num_levels == 0 {
+        let nothing = PageLevels::default();
+        return Ok((counted_page(number, location, nothing, false), 0));
+    }
+    let page = reader
+        .stored_page(number, location.offset, &header)
+        .map_err(located)?;
+    Ok((page, num_levels as u64))
+}
+
+/// An indexed page begins with a record and has the rows the index says.
+fn check_page(page: &StoredPage, num_levels: u64, num_rows: u64) -> Result<()> {
+    let what = if page.starts_mid_record {
+        "begins in the middle of a record".to_string()
+    } else if page.num_rows != num_rows {
+        format!("holds {} rows, not {num_rows}", page.num_rows)
+    } else if page.num_rows == 0 && num_levels > 0 {
+        "holds a part of a row".to_string()
+    } else {
+        return Ok(());
+    };
+    let error = wrong(format!("page {} {what}", page.number));
+    Err(error.at_page(page.number).at_offset(page.offset))
+}
+
+/// Everything before the first data page.
+fn dictionary_range(chunk: &Chunk, first_page: u64) -> Result<Option<Range<u64>>> {
+    let start = chunk.byte_range().start;
+    if start >= first_page {
+        return Ok(None);
+    }
+    if first_page - start > MAX_COMPRESSED_PAGE_BYTES as u64 {
+        return Err(wrong(format!(
+            "{} bytes before the first page",
+            first_page - start
+        )));
+    }
+    Ok(Some(start..first_page))
+}

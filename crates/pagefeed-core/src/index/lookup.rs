@@ -1,0 +1,240 @@
+//! From rows, values and page numbers to pages: a binary search over the spans, then
+//! one inside the span.
+
+use std::ops::Range;
+
+use super::PageRecord;
+use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
+use crate::codec::Codec;
+use crate::error::{Error, Result};
+
+/// A page found: its span, and where its numbers lie in the arrays of pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Number of the page.
+    pub page: u64,
+    /// Number of its span.
+    pub span: usize,
+    /// Its place in the arrays that have one number more per span.
+    pub fence: usize,
+}
+
+/// Fills `output` with `answer` of each of `input`.
+pub fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u64>) -> Result<()> {
+    if input.len() != output.len() {
+        return Err(Error::invalid(format!(
+            "{} numbers asked for, room for {}",
+            input.len(),
+            output.len()
+        )));
+    }
+    for (input, output) in input.iter().zip(output) {
+        let number = u64::try_from(*input)
+            .map_err(|_| Error::invalid(format!("{input} is negative")))?;
+        // Counts of a file set stay far below 2^63.
+        *output = answer(number)?.cast_signed();
+    }
+    Ok(())
+}
+
+fn out_of_range(what: &str, number: u64, count: u64) -> Error {
+    Error::invalid(format!("{what} {number} is out of range: there are {count}"))
+}
+
+/// The index contradicts itself: its file was damaged after it was written.
+fn damaged() -> Error {
+    Error::corrupt("the page index is damaged; build it again")
+}
+
+fn last(first: &[u64]) -> u64 {
+    first.last().copied().unwrap_or(0)
+}
+
+impl Table {
+    /// Number of pages.
+    pub fn num_pages(&self) -> u64 {
+        last(&self.first_page)
+    }
+
+    /// Number of rows.
+    pub fn num_rows(&self) -> u64 {
+        last(&self.first_row)
+    }
+
+    /// Number of values.
+    pub fn num_values(&self) -> u64 {
+        last(&self.first_value)
+    }
+
+    /// Whether a page begins in the middle of a record.
+    pub fn splits_records(&self) -> bool {
+        self.page_flags.iter().any(|flags| flags & STARTS_MID_RECORD != 0)
+    }
+
+    /// `first` (one number per span, and the total) at the begin of each file.
+    pub fn at_files(&self, first: &[u64]) -> Vec<u64> {
+        self.file_first_span
+            .iter()
+            .map(|span| first.get(*span as usize).copied().unwrap_or(0))
+            .collect()
+    }
+
+    /// Finds a page by its number.
+    pub fn find(&self, page: u64) -> Result<Found> {
+        if page >= self.num_pages() {
+            return Err(out_of_range("page", page, self.num_pages()));
+        }
+        let span = self.first_page.partition_point(|first| *first <= page) - 1;
+        let fence = page as usize + span;
+        if span >= self.file.len() || fence + 1 >= self.page_row.len() {
+            return Err(damaged());
+        }
+        Ok(Found { page, span, fence })
+    }
+
+    /// Rows before `page`, which may be one past the last.
+    pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
+        if page == self.num_pages() {
+            return Ok(self.num_rows());
+        }
+        let found = self.find(page)?;
+        Ok(self.first_row[found.span] + u64::from(self.page_row[found.fence]))
+    }
+
+    /// Values before `page`, which may be one past the last.
+    pub fn first_value_of_page(&self, page: u64) -> Result<u64> {
+        if page == self.num_pages() {
+            return Ok(self.num_values());
+        }
+        let found = self.find(page)?;
+        Ok(self.first_value[found.span] + u64::from(self.page_value[found.fence]))
+    }
+
+    /// Page in which `row` begins.
+    pub fn page_of_row(&self, row: u64) -> Result<u64> {
+        if row >= self.num_rows() {
+            return Err(out_of_range("row", row, self.num_rows()));
+        }
+        self.search(&self.first_row, &self.page_row, row)
+    }
+
+    /// Page that holds `value`.
+    pub fn page_of_value(&self, value: u64) -> Result<u64> {
+        if value >= self.num_values() {
+            return Err(out_of_range("value", value, self.num_values()));
+        }
+        self.search(&self.first_value, &self.page_value, value)
+    }
+
+    /// The last page that begins at or before `number`: the one that holds it, since
+    /// those after it begin behind `number` and empty ones before it end there.
+    fn search(&self, first: &[u64], relative: &[u32], number: u64) -> Result<u64> {
+        let span = first.partition_point(|first| *first <= number).wrapping_sub(1);
+        let fences = self.fences(span)?;
+        let within = number - first[span];
+        let pages = &relative[fences.start..fences.end - 1];
+        let page = pages.partition_point(|start| u64::from(*start) <= within);
+        match page.checked_sub(1) {
+            Some(page) => Ok(self.first_page[span] + page as u64),
+            None => Err(damaged()),
+        }
+    }
+
+    /// Places of a span in the arrays that have one number more per span.
+    fn fences(&self, span: usize) -> Result<Range<usize>> {
+        let (Some(start), Some(end)) =
+            (self.first_page.get(span), self.first_page.get(span.wrapping_add(1)))
+        else {
+            return Err(damaged());
+        };
+        let fences = *start as usize + span..*end as usize + span + 1;
+        if fences.len() < 2 || fences.end > self.page_row.len() {
+            return Err(damaged());
+        }
+        Ok(fences)
+    }
+
+    /// Rows before the row group of a page.
+    pub fn first_row_of_group(&self, found: Found) -> u64 {
+        let group = (self.file[found.span], self.row_group[found.span]);
+        let (mut low, mut high) = (0, found.span);
+        while low < high {
+            let middle = low.midpoint(high);
+            if (self.file[middle], self.row_group[middle]) < group {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.first_row[low]
+    }
+
+    /// Bytes of a page in its file.
+    pub fn byte_range(&self, found: Found) -> Range<u64> {
+        let offset = self.offset[found.span];
+        offset.saturating_add(self.page_offset[found.fence].into())
+            ..offset.saturating_add(self.page_offset[found.fence + 1].into())
+    }
+
+    /// Flags of a page.
+    pub fn flags(&self, found: Found) -> u8 {
+        self.page_flags[found.page as usize]
+    }
+
+    /// The page after `found`, if it holds the end of `found`'s last record.
+    pub fn tail(&self, found: Found) -> Option<Found> {
+        let next = self.find(found.page + 1).ok()?;
+        let chunk = |at: Found| (self.file[at.span], self.row_group[at.span]);
+        let continues = self.flags(next) & STARTS_MID_RECORD != 0 && chunk(next) == chunk(found);
+        continues.then_some(next)
+    }
+
+    /// Codec of a page.
+    pub fn codec(&self, found: Found) -> Result<Codec> {
+        Codec::from_thrift(i32::from(self.codec[found.span]))
+    }
+
+    /// Bytes of the dictionary page of a page's chunk.
+    pub fn dictionary(&self, found: Found) -> Option<Range<u64>> {
+        let size = u64::from(self.dictionary_size[found.span]);
+        let offset = self.dictionary_offset[found.span];
+        (size > 0).then(|| offset..offset.saturating_add(size))
+    }
+
+    /// Everything about a page.
+    pub fn record(&self, page: u64) -> Result<PageRecord> {
+        let found = self.find(page)?;
+        let bytes = self.byte_range(found);
+        let tail = self.tail(found);
+        let first_row = self.first_row_of_page(page)?;
+        let file = self.file[found.span];
+        let file_row = self.file_first_span.get(file as usize);
+        let file_row = file_row.and_then(|span| self.first_row.get(*span as usize));
+        let minus = |end: u64, start: u64| end.checked_sub(start).ok_or_else(damaged);
+        let flags = self.flags(found) | tail.map_or(0, |tail| self.flags(tail));
+        let in_span = page - self.first_page[found.span];
+        Ok(PageRecord {
+            file,
+            row_group: self.row_group[found.span],
+            page: self.first_number[found.span].saturating_add(in_span as u32),
+            first_row: minus(first_row, *file_row.ok_or_else(damaged)?)?,
+            first_row_in_group: minus(first_row, self.first_row_of_group(found))?,
+            num_rows: minus(self.first_row_of_page(page + 1)?, first_row)?,
+            num_values: minus(
+                self.first_value_of_page(page + 1)?,
+                self.first_value_of_page(page)?,
+            )?,
+            offset: bytes.start,
+            compressed_size: minus(bytes.end, bytes.start)?,
+            tail_size: match tail {
+                Some(tail) => minus(self.byte_range(tail).end, bytes.end)?,
+                None => 0,
+            },
+            starts_mid_record: self.flags(found) & STARTS_MID_RECORD != 0,
+            codec: self.codec(found)?,
+            dictionary: self
+                .dictionary(found)
+                .filter(|_| flags & NEEDS_DICTIONARY != 0),
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! From a page's number to its bytes: one run of stored pages per leaf.
+
+use std::ops::{Range, RangeInclusive};
+
+use bytes::{Bytes, BytesMut};
+
+use super::Index;
+use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
+use crate::decode::PageRun;
+use crate::error::{Error, Result};
+use crate::header::{PageHeader, PageKind};
+use crate::limits::MAX_READ_BYTES;
+use crate::store::{FileId, Store};
+
+pub(super) fn read_runs(
+    index: &Index,
+    store: &Store,
+    page: u64,
+    with_dictionary: bool,
+) -> Result<Vec<PageRun>> {
+    let driving = index.pages();
+    let found = driving.find(page)?;
+    let file_number = driving.file[found.span] as usize;
+    let file = &index.files.ids[file_number];
+    let schema = index.schema(driving.file[found.span]);
+    let rows = driving.first_row_of_page(page)?..driving.first_row_of_page(page + 1)?;
+    let runs = index.tables.iter().zip(&schema.leaves).enumerate();
+    runs.map(|(number, (table, leaf))| {
+        let pages = if number == index.driving {
+            page..=page
+        } else {
+            table.page_of_row(rows.start)?..=table.page_of_row(rows.end - 1)?
+        };
+        let run = Run::new(table, pages)?;
+        run.read(store, file, with_dictionary || number > 0)
+            .map_err(|error| {
+                error
+                    .in_file(&file.path)
+                    .in_chunk(driving.row_group[found.span], &leaf.path)
+            })
+    })
+    .collect()
+}
+
+/// Consecutive pages of one leaf: everything about a [`PageRun`] but its bytes.
+struct Run {
+    /// Stretches without gaps, in order.
+    stretches: Vec<Range<u64>>,
+    dictionary: Option<Range<u64>>,
+    run: PageRun,
+}
+
+impl Run {
+    /// `pages` lie in one column chunk and hold at least one row.
+    fn new(table: &Table, pages: RangeInclusive<u64>) -> Result<Self> {
+        let first = table.find(*pages.start())?;
+        let (mut stretches, mut flags) = (Vec::<Range<u64>>::new(), 0);
+        let mut add = |found| {
+            let bytes = table.byte_range(found);
+            flags |= table.flags(found);
+            match stretches.last_mut() {
+                Some(last) if last.end == bytes.start => last.end = bytes.end,
+                _ => stretches.push(bytes),
+            }
+        };
+        for page in pages.clone() {
+            add(table.find(page)?);
+        }
+        if let Some(tail) = table.tail(table.find(*pages.end())?) {
+            add(tail);
+        }
+        let first_row = table.first_row_of_page(*pages.start())?;
+        let run = PageRun {
+            data: Bytes::new(),
+            dictionary: None,
+            codec: table.codec(first)?,
+            starts_mid_record: table.flags(first) & STARTS_MID_RECORD != 0,
+            first_row: first_row.saturating_sub(table.first_row_of_group(first)),
+            num_rows: table
+                .first_row_of_page(*pages.end() + 1)?
+                .saturating_sub(first_row),
+        };
+        let dictionary = table.dictionary(first);
+        Ok(Self {
+            stretches,
+            dictionary: dictionary.filter(|_| flags & NEEDS_DICTIONARY != 0),
+            run,
+        })
+    }
+
+    fn read(mut self, store: &Store, file: &FileId, with_dictionary: bool) -> Result<PageRun> {
+        let dictionary = self.dictionary.take().filter(|_| with_dictionary);
+        // Dictionary and first data page are neighbours: one read for both.
+        let mut joined = 0;
+        if let (Some(dictionary), [first, ..]) = (&dictionary, &mut self.stretches[..])
+            && dictionary.end == first.start
+        {
+            joined = (dictionary.end - dictionary.start) as usize;
+            first.start = dictionary.start;
+        }
+        let mut data = self.read_stretches(store, file)?;
+        if let Some(range) = dictionary {
+            let page = match joined {
+                0 => store.read(file, range)?,
+                size => data.split_to(size),
+            };
+            self.run.dictionary = dictionary_page(page)?;
+        }
+        self.run.data = data;
+        Ok(self.run)
+    }
+
+    fn read_stretches(&self, store: &Store, file: &FileId) -> Result<Bytes> {
+        if let [range] = &self.stretches[..] {
+            return store.read(file, range.clone());
+        }
+        let size = self.stretches.iter().try_fold(0u64, |sum, range| {
+            sum.checked_add(range.end.saturating_sub(range.start))
+        });
+        if !size.is_some_and(|size| size <= MAX_READ_BYTES as u64) {
+            return Err(Error::limit(format!(
+                "the pages of one record are larger than {MAX_READ_BYTES} bytes"
+            )));
+        }
+        let mut data = BytesMut::new();
+        for range in &self.stretches {
+            data.extend_from_slice(&store.read(file, range.clone())?);
+        }
+        Ok(data.freeze())
+    }
+}
+
+/// Cuts what lies before the first data page to the dictionary page, if it is one.
+fn dictionary_page(bytes: Bytes) -> Result<Option<Bytes>> {
+    let header = PageHeader::parse(&bytes)?
+        .ok_or_else(|| Error::corrupt("the dictionary page's header is incomplete"))?;
+    if !matches!(header.kind, PageKind::Dictionary { .. }) {
+        return Ok(None);
+    }
+    let size = header.stored_size();
+    if size > bytes.len() {
+        return Err(Error::corrupt(format!(
+            "the dictionary page has {size} bytes, the first data page begins after {}",
+            bytes.len()
+        )));
+    }
+    Ok(Some(bytes.slice(..size)))
+}

@@ -1,0 +1,304 @@
+//! The persistent form: one uncompressed Arrow IPC file with a row per leaf, whose
+//! lists are the arrays of the tables. Mapped, not read; any Arrow reader opens it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, LargeListArray, PrimitiveArray, RecordBatch, StringArray,
+};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema, root_as_footer};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::table::Table;
+use super::{Files, Index};
+use crate::error::{Error, Kind, Result, catch_panic};
+use crate::schema::ColumnSchema;
+use crate::store::{FileId, Stamp};
+
+/// Metadata that tells a segment from other Arrow files.
+const FORMAT: (&str, &str) = ("pagefeed.format", "page index");
+/// Changes whenever the columns or their meaning change.
+const VERSION: (&str, &str) = ("pagefeed.version", "1");
+const COLUMN: &str = "pagefeed.column";
+const DRIVING_LEAF: &str = "pagefeed.driving_leaf";
+const FINGERPRINT: &str = "pagefeed.fingerprint";
+/// Bytes of the footer's length and the magic at the end of an Arrow file.
+const TRAILER: usize = 10;
+
+/// A column that holds one list of numbers per leaf.
+pub fn list_field<T: ArrowPrimitiveType>(name: &str) -> Field {
+    list_of(name, T::DATA_TYPE)
+}
+
+fn list_of(name: &str, item: DataType) -> Field {
+    let item = Field::new_list_field(item, false);
+    Field::new(name, DataType::LargeList(Arc::new(item)), false)
+}
+
+/// One list per buffer. A single buffer is not copied.
+pub fn lists<T: ArrowPrimitiveType>(buffers: &[&ScalarBuffer<T::Native>]) -> Result<ArrayRef> {
+    let values = match buffers {
+        [buffer] => (*buffer).clone(),
+        _ => buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect(),
+    };
+    let lengths = buffers.iter().map(|buffer| buffer.len());
+    list_array(Arc::new(PrimitiveArray::<T>::new(values, None)), lengths)
+}
+
+fn list_array(values: ArrayRef, lengths: impl Iterator<Item = usize>) -> Result<ArrayRef> {
+    let item = Field::new_list_field(values.data_type().clone(), false);
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(LargeListArray::try_new(
+        Arc::new(item),
+        offsets,
+        values,
+        None,
+    )?))
+}
+
+/// The list of numbers in `row` of a column, without a copy.
+pub fn list_row<T: ArrowPrimitiveType>(
+    batch: &RecordBatch,
+    name: &str,
+    row: usize,
+) -> Result<ScalarBuffer<T::Native>> {
+    let values = list_values(batch, name, row)?;
+    let values = values.as_primitive_opt::<T>().ok_or_else(|| unexpected(name))?;
+    Ok(values.values().clone())
+}
+
+fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> {
+    let column = batch.column_by_name(name).ok_or_else(|| unexpected(name))?;
+    let lists = column.as_list_opt::<i64>().ok_or_else(|| unexpected(name))?;
+    if row >= lists.len() || lists.null_count() > 0 || lists.values().null_count() > 0 {
+        return Err(unexpected(name));
+    }
+    Ok(lists.value(row))
+}
+
+fn unexpected(name: &str) -> Error {
+    Error::corrupt(format!("the page index lacks column {name:?}, or has it otherwise"))
+}
+
+pub(super) fn save(index: &Index, path: &Path) -> Result<()> {
+    let named = |error: Error| error.in_file(&path.to_string_lossy());
+    let batch = to_batch(index).map_err(named)?;
+    let unique = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}.{unique}", std::process::id()));
+    let written = write(&batch, &temporary)
+        .and_then(|()| Ok(fs::rename(&temporary, path)?))
+        .map_err(named);
+    if written.is_err() {
+        // What is left over is not worth a second error.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write(batch: &RecordBatch, path: &Path) -> Result<()> {
+    let file = File::create_new(path)?;
+    let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5)?;
+    let mut writer =
+        FileWriter::try_new_with_options(BufWriter::new(file), &batch.schema(), options)?;
+    writer.write(batch)?;
+    writer.finish()?;
+    let file = writer.into_inner()?.into_inner().map_err(|error| error.into_error())?;
+    Ok(file.sync_data()?)
+}
+
+fn to_batch(index: &Index) -> Result<RecordBatch> {
+    let files = &index.files;
+    let rows = index.tables.len();
+    // Columns of files and schemas fill the first row's list.
+    let first = |values: ArrayRef| {
+        let length = values.len();
+        list_array(values, (0..rows).map(|row| if row == 0 { length } else { 0 }))
+    };
+    fn numbers<T: ArrowPrimitiveType>(numbers: impl Iterator<Item = T::Native>) -> ArrayRef {
+        Arc::new(PrimitiveArray::<T>::from_iter_values(numbers))
+    }
+    let stamps = || files.ids.iter().map(|file| file.stamp);
+    let halves = |shift| files.digests.iter().map(move |digest| (digest >> shift) as u64);
+    let paths = StringArray::from_iter_values(files.ids.iter().map(|file| &*file.path));
+    let footers = BinaryArray::from_iter_values(index.schemas.iter().map(|s| &s.footer));
+    let mut arrays = vec![
+        first(Arc::new(paths))?,
+        first(numbers::<UInt64Type>(stamps().map(|stamp| stamp.size)))?,
+        first(numbers::<Int64Type>(stamps().map(|stamp| stamp.modified_ns)))?,
+        first(numbers::<UInt64Type>(stamps().map(|stamp| stamp.inode)))?,
+        first(numbers::<UInt64Type>(halves(64)))?,
+        first(numbers::<UInt64Type>(halves(0)))?,
+        first(numbers::<UInt32Type>(files.schema_ids.iter().copied()))?,
+        first(Arc::new(footers))?,
+    ];
+    arrays.extend(Table::to_arrays(&index.tables)?);
+    let mut fields = vec![
+        list_of("path", DataType::Utf8),
+        list_field::<UInt64Type>("size"),
+        list_field::<Int64Type>("modified_ns"),
+        list_field::<UInt64Type>("inode"),
+        list_field::<UInt64Type>("digest_high"),
+        list_field::<UInt64Type>("digest_low"),
+        list_field::<UInt32Type>("schema_id"),
+        list_of("schema", DataType::Binary),
+    ];
+    fields.extend(Table::fields());
+    let metadata = HashMap::from([
+        (FORMAT.0.to_string(), FORMAT.1.to_string()),
+        (VERSION.0.to_string(), VERSION.1.to_string()),
+        (COLUMN.to_string(), index.column.clone()),
+        (DRIVING_LEAF.to_string(), index.driving.to_string()),
+        (FINGERPRINT.to_string(), index.fingerprint.clone()),
+    ]);
+    let schema = Schema::new_with_metadata(fields, metadata);
+    Ok(RecordBatch::try_new(Arc::new(schema), arrays)?)
+}
+
+pub(super) fn open(path: &Path) -> Result<Index> {
+    let named = |error: Error| error.in_file(&path.to_string_lossy());
+    let buffer = map(path).map_err(named)?;
+    catch_panic(|| from_batch(&decode(&buffer)?)).map_err(|error| {
+        let damaged = format!(
+            "not a page index of this version, or a damaged one ({}); build the index again",
+            error.message()
+        );
+        named(Error::new(Kind::Corrupt, damaged))
+    })
+}
+
+fn map(path: &Path) -> Result<Buffer> {
+    let file = File::open(path)?;
+    // SAFETY: segments are written elsewhere, renamed into place and never changed.
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    let (start, length) = (NonNull::from(&map[..]).cast(), map.len());
+    // SAFETY: the mapping stays where it is for as long as the buffer owns it.
+    Ok(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(map)) })
+}
+
+fn decode(buffer: &Buffer) -> Result<RecordBatch> {
+    let damaged = || Error::corrupt("the file is truncated");
+    let (before, trailer) = buffer
+        .split_last_chunk::<TRAILER>()
+        .ok_or_else(|| Error::corrupt(format!("a file of {} bytes", buffer.len())))?;
+    let footer_start = before
+        .len()
+        .checked_sub(read_footer_length(*trailer)?)
+        .ok_or_else(damaged)?;
+    let footer = root_as_footer(&before[footer_start..])
+        .map_err(|error| Error::corrupt(error.to_string()))?;
+    let schema = try_fb_to_schema(footer.schema().ok_or_else(damaged)?)?;
+    for (key, expected) in [FORMAT, VERSION] {
+        let found = schema.metadata().get(key).map_or("nothing", String::as_str);
+        if found != expected {
+            return Err(Error::corrupt(format!(
+                "{key} should be {expected:?}, found {found:?}"
+            )));
+        }
+    }
+    let block = footer
+        .recordBatches()
+        .filter(|blocks| blocks.len() == 1)
+        .map(|blocks| *blocks.get(0))
+        .ok_or_else(damaged)?;
+    let length = usize::try_from(block.metaDataLength())
+        .ok()
+        .zip(usize::try_from(block.bodyLength()).ok())
+        .and_then(|(metadata, body)| metadata.checked_add(body))
+        .ok_or_else(damaged)?;
+    let start = usize::try_from(block.offset()).map_err(|_| damaged())?;
+    if !start.checked_add(length).is_some_and(|end| end <= footer_start) {
+        return Err(damaged());
+    }
+    FileDecoder::new(Arc::new(schema), footer.version())
+        .with_require_alignment(true)
+        .read_record_batch(&block, &buffer.slice_with_length(start, length))?
+        .ok_or_else(damaged)
+}
+
+fn from_batch(batch: &RecordBatch) -> Result<Index> {
+    let schema = batch.schema();
+    let text = |key: &str| {
+        schema
+            .metadata()
+            .get(key)
+            .ok_or_else(|| Error::corrupt(format!("{key} is missing")))
+    };
+    let column = text(COLUMN)?.clone();
+    let driving: usize = text(DRIVING_LEAF)?
+        .parse()
+        .map_err(|_| Error::corrupt("the driving leaf is no number"))?;
+    let tables: Vec<_> = (0..batch.num_rows())
+        .map(|row| Table::from_batch(batch, row))
+        .collect::<Result<_>>()?;
+    let footers = list_values(batch, "schema", 0)?;
+    let footers = footers.as_binary_opt::<i32>().ok_or_else(|| unexpected("schema"))?;
+    let schemas: Vec<_> = footers
+        .iter()
+        .map(|footer| Ok(Arc::new(ColumnSchema::resolve(footer.unwrap_or_default(), &column)?)))
+        .collect::<Result<_>>()?;
+    let files = files(batch)?;
+    let fits = |table: &Table| {
+        table.file_first_span.len() == files.ids.len() + 1
+            && table.num_rows() == tables[0].num_rows()
+    };
+    let known = |id: &u32| (*id as usize) < schemas.len();
+    if driving >= tables.len()
+        || !tables.iter().all(fits)
+        || !files.schema_ids.iter().all(known)
+        || !schemas.iter().all(|schema| schema.leaves.len() == tables.len())
+    {
+        return Err(Error::corrupt("its columns do not fit each other"));
+    }
+    Ok(Index {
+        column,
+        files,
+        schemas,
+        tables,
+        driving,
+        fingerprint: text(FINGERPRINT)?.clone(),
+    })
+}
+
+fn files(batch: &RecordBatch) -> Result<Files> {
+    let paths = list_values(batch, "path", 0)?;
+    let paths = paths.as_string_opt::<i32>().ok_or_else(|| unexpected("path"))?;
+    let sizes = list_row::<UInt64Type>(batch, "size", 0)?;
+    let times = list_row::<Int64Type>(batch, "modified_ns", 0)?;
+    let inodes = list_row::<UInt64Type>(batch, "inode", 0)?;
+    let high = list_row::<UInt64Type>(batch, "digest_high", 0)?;
+    let low = list_row::<UInt64Type>(batch, "digest_low", 0)?;
+    let schema_ids = list_row::<UInt32Type>(batch, "schema_id", 0)?;
+    let lengths = [sizes.len(), times.len(), inodes.len(), high.len(), low.len(), schema_ids.len()];
+    if lengths.iter().any(|length| *length != paths.len()) {
+        return Err(unexpected("path"));
+    }
+    let stamps = sizes.iter().zip(times.iter()).zip(inodes.iter());
+    let ids = paths.iter().zip(stamps).map(|(path, ((size, modified_ns), inode))| FileId {
+        path: path.unwrap_or_default().into(),
+        stamp: Stamp {
+            size: *size,
+            modified_ns: *modified_ns,
+            inode: *inode,
+        },
+    });
+    let digest = |(high, low): (&u64, &u64)| u128::from(*high) << 64 | u128::from(*low);
+    Ok(Files {
+        ids: ids.collect(),
+        digests: high.iter().zip(low.iter()).map(digest).collect(),
+        schema_ids: schema_ids.to_vec(),
+    })
+}

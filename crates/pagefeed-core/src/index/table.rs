@@ -1,0 +1,263 @@
+//! The numbers of one leaf: spans of pages, and the pages in them.
+//!
+//! Every column is one flat array, owned while the index is built and a piece of a
+//! mapped file once it is opened.
+
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::Field;
+
+use super::chunk::{ChunkPages, Page};
+use super::segment::{list_field, list_row, lists};
+use crate::codec::Codec;
+use crate::error::{Error, Result};
+
+/// The page begins in the middle of a record.
+pub const STARTS_MID_RECORD: u8 = 1;
+/// The page (probably) refers to the dictionary.
+pub const NEEDS_DICTIONARY: u8 = 2;
+
+macro_rules! columns {
+    ($($(#[$doc:meta])* $name:ident: $native:ty as $arrow:ty,)*) => {
+        /// The pages of one leaf in all files, read-only.
+        #[derive(Clone, Debug)]
+        pub struct Table {
+            $($(#[$doc])* pub $name: ScalarBuffer<$native>,)*
+        }
+
+        /// A [`Table`] that grows.
+        #[derive(Debug)]
+        pub struct TableBuilder {
+            $($name: Vec<$native>,)*
+        }
+
+        impl TableBuilder {
+            fn empty() -> Self {
+                Self { $($name: Vec::new(),)* }
+            }
+
+            /// The table built so far.
+            pub fn finish(self) -> Table {
+                Table { $($name: self.$name.into(),)* }
+            }
+        }
+
+        impl Table {
+            /// Columns of the persistent form: one list per leaf.
+            pub fn fields() -> Vec<Field> {
+                vec![$(list_field::<$arrow>(stringify!($name)),)*]
+            }
+
+            /// The columns of all leaves, in the order of `fields`.
+            pub fn to_arrays(tables: &[Self]) -> Result<Vec<ArrayRef>> {
+                Ok(vec![$({
+                    let columns: Vec<_> = tables.iter().map(|table| &table.$name).collect();
+                    lists::<$arrow>(&columns)?
+                },)*])
+            }
+
+            /// Leaf `row` of the persistent form, without a copy.
+            pub fn from_batch(batch: &RecordBatch, row: usize) -> Result<Self> {
+                let table = Self {
+                    $($name: list_row::<$arrow>(batch, stringify!($name), row)?,)*
+                };
+                table.check()?;
+                Ok(table)
+            }
+        }
+    };
+}
+
+columns! {
+    /// File of each span.
+    file: u32 as UInt32Type,
+    /// Row group of each span.
+    row_group: u32 as UInt32Type,
+    /// Number within its column chunk of the first page of each span.
+    first_number: u32 as UInt32Type,
+    /// Codec of each span, by its number in the format.
+    codec: u8 as UInt8Type,
+    /// Offset in the file of each span.
+    offset: u64 as UInt64Type,
+    /// Offset in the file of the dictionary page of each span.
+    dictionary_offset: u64 as UInt64Type,
+    /// Bytes of the dictionary page, 0 where there is none.
+    dictionary_size: u32 as UInt32Type,
+    /// Pages before each span, and in all.
+    first_page: u64 as UInt64Type,
+    /// Rows before each span, and in all.
+    first_row: u64 as UInt64Type,
+    /// Values before each span, and in all.
+    first_value: u64 as UInt64Type,
+    /// Spans before each file, and in all.
+    file_first_span: u64 as UInt64Type,
+    /// Offset in its span of each page, and the end of the span: one more per span.
+    page_offset: u32 as UInt32Type,
+    /// Rows before each page in its span, likewise.
+    page_row: u32 as UInt32Type,
+    /// Values before each page in its span, likewise.
+    page_value: u32 as UInt32Type,
+    /// Flags of each page.
+    page_flags: u8 as UInt8Type,
+}
+
+/// Format number of a codec.
+fn codec_number(codec: Codec) -> u8 {
+    match codec {
+        Codec::Uncompressed => 0,
+        Codec::Snappy => 1,
+        Codec::Gzip => 2,
+        Codec::Brotli => 4,
+        Codec::Lz4Hadoop => 5,
+        Codec::Zstd => 6,
+        Codec::Lz4Raw => 7,
+    }
+}
+
+impl TableBuilder {
+    /// A table without files.
+    pub fn new() -> Self {
+        let mut table = Self::empty();
+        table.first_page.push(0);
+        table.first_row.push(0);
+        table.first_value.push(0);
+        table.file_first_span.push(0);
+        table
+    }
+
+    /// Appends the pages of a chunk to the file that is being built.
+    pub fn push_chunk(&mut self, row_group: u32, codec: Codec, chunk: &ChunkPages) -> Result<()> {
+        for (position, page) in chunk.pages.iter().enumerate() {
+            if position == 0 || !self.fits(page) {
+                self.start_span(row_group, codec, chunk, page)?;
+            }
+            let relative = |number: u64| {
+                u32::try_from(number).map_err(|_| {
+                    Error::limit(format!(
+                        "the page at offset {} and the pages it needs hold {number} bytes, \
+                         rows or values, the limit is {}",
+                        page.offset,
+                        u32::MAX
+                    ))
+                })
+            };
+            let last = self.page_row.len() - 1;
+            let rows = relative(u64::from(self.page_row[last]) + page.num_rows)?;
+            let values = relative(u64::from(self.page_value[last]) + page.num_values)?;
+            let end = relative(page.offset - self.offset[self.offset.len() - 1] + page.size)?;
+            self.page_offset.push(end);
+            self.page_row.push(rows);
+            self.page_value.push(values);
+            self.page_flags.push(page.flags);
+            let span = self.offset.len();
+            self.first_page[span] += 1;
+            self.first_row[span] += page.num_rows;
+            self.first_value[span] += page.num_values;
+        }
+        Ok(())
+    }
+
+    /// Whether `page` continues the last span.
+    fn fits(&self, page: &Page) -> bool {
+        let (span, last) = (self.offset.len() - 1, self.page_row.len() - 1);
+        let number = u64::from(self.first_number[span]) + self.first_page[span + 1]
+            - self.first_page[span];
+        let end = self.offset[span] + u64::from(self.page_offset[last]);
+        let limit = u64::from(u32::MAX);
+        page.number == number
+            && page.offset == end
+            && end - self.offset[span] + page.size <= limit
+            && u64::from(self.page_row[last]) + page.num_rows <= limit
+            && u64::from(self.page_value[last]) + page.num_values <= limit
+    }
+
+    fn start_span(
+        &mut self,
+        row_group: u32,
+        codec: Codec,
+        chunk: &ChunkPages,
+        page: &Page,
+    ) -> Result<()> {
+        let dictionary = chunk.dictionary.clone().unwrap_or(0..0);
+        let narrow = |number: u64, what: &str| {
+            u32::try_from(number).map_err(|_| Error::limit(format!("{what} is {number}")))
+        };
+        self.file.push(0);
+        self.row_group.push(row_group);
+        self.first_number.push(narrow(page.number, "a page's number")?);
+        self.codec.push(codec_number(codec));
+        self.offset.push(page.offset);
+        self.dictionary_offset.push(dictionary.start);
+        let size = dictionary.end - dictionary.start;
+        self.dictionary_size.push(narrow(size, "the size of a dictionary page")?);
+        for first in [&mut self.first_page, &mut self.first_row, &mut self.first_value] {
+            first.extend_from_within(first.len() - 1..);
+        }
+        for fence in [&mut self.page_offset, &mut self.page_row, &mut self.page_value] {
+            fence.push(0);
+        }
+        Ok(())
+    }
+
+    /// Appends a file built by itself.
+    pub fn append_file(&mut self, other: Self) -> Result<()> {
+        let file = u32::try_from(self.file_first_span.len() - 1)
+            .map_err(|_| Error::limit("more than 2^32 files"))?;
+        let rebase = |into: &mut Vec<u64>, from: &[u64]| {
+            let base = into[into.len() - 1];
+            into.extend(from[1..].iter().map(|number| base + number));
+        };
+        self.file.resize(self.file.len() + other.file.len(), file);
+        rebase(&mut self.first_page, &other.first_page);
+        rebase(&mut self.first_row, &other.first_row);
+        rebase(&mut self.first_value, &other.first_value);
+        self.row_group.extend(other.row_group);
+        self.first_number.extend(other.first_number);
+        self.codec.extend(other.codec);
+        self.offset.extend(other.offset);
+        self.dictionary_offset.extend(other.dictionary_offset);
+        self.dictionary_size.extend(other.dictionary_size);
+        self.page_offset.extend(other.page_offset);
+        self.page_row.extend(other.page_row);
+        self.page_value.extend(other.page_value);
+        self.page_flags.extend(other.page_flags);
+        self.file_first_span.push(self.file.len() as u64);
+        Ok(())
+    }
+}
+
+impl Table {
+    /// Refuses columns whose lengths do not fit each other.
+    fn check(&self) -> Result<()> {
+        let spans = self.file.len();
+        let pages = self.page_flags.len();
+        let of_spans = [
+            self.row_group.len(),
+            self.first_number.len(),
+            self.codec.len(),
+            self.offset.len(),
+            self.dictionary_offset.len(),
+            self.dictionary_size.len(),
+            self.first_page.len().wrapping_sub(1),
+            self.first_row.len().wrapping_sub(1),
+            self.first_value.len().wrapping_sub(1),
+        ];
+        let of_pages = [
+            self.page_offset.len(),
+            self.page_row.len(),
+            self.page_value.len(),
+        ];
+        let last = |first: &[u64]| first.last().copied();
+        if of_spans.iter().all(|length| *length == spans)
+            && of_pages.iter().all(|length| *length == pages + spans)
+            && last(&self.first_page) == Some(pages as u64)
+            && last(&self.file_first_span) == Some(spans as u64)
+        {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            "the columns of the page index do not fit each other",
+        ))
+    }
+}

@@ -1,0 +1,253 @@
+//! Finding the pages of a chunk without an offset index: header by header.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::chunk::StoredPage;
+use crate::error::{Error, Result};
+use crate::footer::{self, Chunk};
+use crate::header::{PageHeader, PageKind};
+use crate::levels::{LevelCounts, count_levels};
+use crate::page::{DataPage, PageOpener};
+use crate::schema::Leaf;
+use crate::store::{FileId, Store};
+use crate::thrift::{Reader, Wire};
+
+/// Bytes read where only headers are wanted.
+const HEADER_WINDOW: u64 = 16 << 10;
+/// Bytes read where whole pages are wanted.
+const PAGE_WINDOW: u64 = 4 << 20;
+/// Writers before parquet-mr 1.2.9 forget the dictionary page's header in the chunk's
+/// size (PARQUET-816).
+const FORGOTTEN_BYTES: u64 = 100;
+
+/// Reads the pages of one chunk, forward.
+pub struct ChunkReader<'a> {
+    store: &'a Store,
+    file: &'a FileId,
+    chunk: &'a Chunk,
+    leaf: &'a Leaf,
+    opener: PageOpener,
+    /// End of what may belong to the chunk.
+    limit: u64,
+    window: Bytes,
+    window_start: u64,
+    window_size: u64,
+}
+
+impl<'a> ChunkReader<'a> {
+    /// A reader of `chunk`; pages lie before `footer_start`.
+    pub fn new(
+        store: &'a Store,
+        file: &'a FileId,
+        chunk: &'a Chunk,
+        leaf: &'a Leaf,
+        footer_start: u64,
+        verify_checksums: bool,
+    ) -> Self {
+        let mut opener = PageOpener::default();
+        opener.verify_checksums = verify_checksums;
+        Self {
+            store,
+            file,
+            chunk,
+            leaf,
+            opener,
+            limit: (chunk.byte_range().end + FORGOTTEN_BYTES).min(footer_start),
+            window: Bytes::new(),
+            window_start: 0,
+            window_size: HEADER_WINDOW,
+        }
+    }
+
+    /// The dictionary page and the data pages that are not empty.
+    pub fn walk(&mut self) -> Result<(Option<Range<u64>>, Vec<StoredPage>)> {
+        let (mut dictionary, mut pages) = (None, Vec::new());
+        let mut offset = self.chunk.byte_range().start;
+        let (mut levels, mut number) = (0u64, 0u64);
+        while levels < self.chunk.num_values {
+            let located = |error: Error| error.at_page(number).at_offset(offset);
+            let header = self.header(offset).map_err(located)?;
+            let end = offset + header.stored_size() as u64;
+            if end > self.limit {
+                return Err(located(Error::corrupt(format!(
+                    "the page ends at {end}, behind its chunk at {}",
+                    self.limit
+                ))));
+            }
+            match header.num_levels() {
+                Some(num_levels) => {
+                    if num_levels > 0 {
+                        pages.push(self.stored_page(number, offset, &header).map_err(located)?);
+                    }
+                    levels += num_levels as u64;
+                    number += 1;
+                }
+                None if matches!(header.kind, PageKind::Dictionary { .. }) => {
+                    if number > 0 || dictionary.is_some() {
+                        return Err(located(Error::corrupt(
+                            "a dictionary page behind other pages",
+                        )));
+                    }
+                    dictionary = Some(offset..end);
+                }
+                None => {}
+            }
+            offset = end;
+        }
+        if levels > self.chunk.num_values {
+            return Err(Error::corrupt(format!(
+                "the chunk promises {} values, its pages hold {levels}",
+                self.chunk.num_values
+            )));
+        }
+        Ok((dictionary, pages))
+    }
+
+    /// What the data page at `offset` holds.
+    pub fn stored_page(
+        &mut self,
+        number: u64,
+        offset: u64,
+        header: &PageHeader,
+    ) -> Result<StoredPage> {
+        let counts = self.counts(offset, header)?;
+        Ok(StoredPage {
+            number,
+            offset,
+            size: header.stored_size() as u64,
+            num_rows: counts.num_rows,
+            num_values: counts.num_values,
+            leading_values: counts.leading_values,
+            starts_mid_record: counts.starts_mid_record,
+            needs_dictionary: header.encoding() == Some(parquet::basic::Encoding::RLE_DICTIONARY),
+        })
+    }
+
+    /// The page header at `offset`.
+    pub fn header(&mut self, offset: u64) -> Result<PageHeader> {
+        let available = self.limit.saturating_sub(offset);
+        let window_end = self.window_start + self.window.len() as u64;
+        let mut size = if offset < self.window_start {
+            0
+        } else {
+            window_end.saturating_sub(offset)
+        };
+        loop {
+            let bytes = self.bytes(offset, size)?;
+            if let Some(header) = PageHeader::parse(&bytes)? {
+                return Ok(header);
+            }
+            if size == available {
+                return Err(Error::corrupt(
+                    "the column chunk ends in the middle of a page header, or before all its \
+                     values",
+                ));
+            }
+            size = (size * 2).max(HEADER_WINDOW).min(available);
+        }
+    }
+
+    /// Rows and values of a page: from its header where that proves them, otherwise
+    /// from its levels.
+    fn counts(&mut self, offset: u64, header: &PageHeader) -> Result<LevelCounts> {
+        let levels = header.num_levels().unwrap_or(0) as u64;
+        if self.leaf.max_repetition == 0
+            && let Some(nulls) = self.flat_nulls(offset, header)?
+            && nulls <= levels
+        {
+            return Ok(LevelCounts {
+                num_rows: levels,
+                num_values: levels - nulls,
+                ..LevelCounts::default()
+            });
+        }
+        let counts = self.level_counts(offset, header)?;
+        if self.leaf.max_repetition == 0 && counts.num_rows != levels {
+            return Err(Error::corrupt(format!(
+                "the page promises {levels} values, its levels hold {}",
+                counts.num_rows
+            )));
+        }
+        Ok(counts)
+    }
+
+    /// Nulls of a page of a column without lists, if they are known without levels.
+    fn flat_nulls(&mut self, offset: u64, header: &PageHeader) -> Result<Option<u64>> {
+        if self.leaf.max_definition == 0 || self.chunk.num_nulls == Some(0) {
+            return Ok(Some(0));
+        }
+        if matches!(header.kind, PageKind::DataV2 { .. }) {
+            return Ok(None); // its levels are near and never compressed
+        }
+        let bytes = self.bytes(offset, header.header_size as u64)?;
+        header_null_count(&bytes)
+    }
+
+    fn level_counts(&mut self, offset: u64, header: &PageHeader) -> Result<LevelCounts> {
+        let body = offset + header.header_size as u64;
+        if let PageKind::DataV2 {
+            repetition_size,
+            definition_size,
+            ..
+        } = header.kind
+        {
+            let size = repetition_size.saturating_add(definition_size);
+            if size > header.compressed_size {
+                return Err(Error::corrupt("the levels are longer than their page"));
+            }
+            let bytes = self.bytes(body, size as u64)?;
+            let (repetition, definition) = bytes.split_at(repetition_size);
+            let page = DataPage {
+                header,
+                repetition,
+                definition,
+                values: &[],
+            };
+            return count_levels(&page, self.leaf);
+        }
+        self.window_size = PAGE_WINDOW;
+        let stored = self.bytes(body, header.compressed_size as u64)?;
+        let page = self
+            .opener
+            .data_page(header, &stored, self.chunk.codec, self.leaf)?;
+        count_levels(&page, self.leaf)
+    }
+
+    /// `size` bytes at `offset`, from the window if they are in it.
+    fn bytes(&mut self, offset: u64, size: u64) -> Result<Bytes> {
+        if size > self.limit.saturating_sub(offset) {
+            return Err(Error::corrupt(format!(
+                "{size} bytes were expected at {offset}, the chunk ends at {}",
+                self.limit
+            )));
+        }
+        let window_end = self.window_start + self.window.len() as u64;
+        if offset < self.window_start || offset + size > window_end {
+            let end = (offset + size.max(self.window_size)).min(self.limit);
+            self.window = self.store.read(self.file, offset..end)?;
+            self.window_start = offset;
+        }
+        let start = (offset - self.window_start) as usize;
+        Ok(self.window.slice(start..start + size as usize))
+    }
+}
+
+/// Null count in the statistics of a version 1 page header.
+fn header_null_count(header: &[u8]) -> Result<Option<u64>> {
+    let mut nulls = None;
+    Reader::new(header).fields(|id, wire, reader| {
+        if (id, wire) != (5, Wire::Struct) {
+            return reader.skip(wire);
+        }
+        reader.fields(|id, wire, reader| match (id, wire) {
+            (5, Wire::Struct) => {
+                nulls = footer::parse_null_count(reader)?;
+                Ok(())
+            }
+            _ => reader.skip(wire),
+        })
+    })?;
+    Ok(nulls)
+}

@@ -1,0 +1,142 @@
+//! Which leaves a column name selects, and how they become Arrow.
+
+pub mod hint;
+pub mod tree;
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field};
+use parquet::arrow::{
+    FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema_by_columns,
+};
+use parquet::basic::{ConvertedType, Type as PhysicalType};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::schema::types::ColumnDescPtr;
+
+use crate::error::{Error, Result, catch_panic};
+use crate::footer;
+
+/// One leaf of the schema: what is stored as a column chunk.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// Number of the leaf among all leaves of the file.
+    pub ordinal: usize,
+    /// Dotted path.
+    pub path: Arc<str>,
+    /// Physical type.
+    pub physical: PhysicalType,
+    /// Repetition level of an element that continues the innermost list.
+    pub max_repetition: i16,
+    /// Definition level of a value that is there.
+    pub max_definition: i16,
+    /// The crate's own description.
+    pub descriptor: ColumnDescPtr,
+}
+
+/// A column as asked for, in one schema: its leaves and its Arrow type.
+#[derive(Debug)]
+pub struct ColumnSchema {
+    /// Footer of an empty file with this schema (and the writer's Arrow schema
+    /// if it stored one): what the index keeps of a schema.
+    pub footer: Vec<u8>,
+    /// Selected leaves in file order; never empty.
+    pub leaves: Vec<Leaf>,
+    /// The top-level column, pruned to the selected leaves.
+    pub field: Arc<Field>,
+    /// The same for the crate's readers.
+    pub levels: FieldLevels,
+    /// `footer` parsed: the readers ask for it.
+    pub metadata: Arc<ParquetMetaData>,
+    /// Whether an array must be validated in full before it is handed out: its
+    /// Arrow type promises UTF-8 where the reader does not check it.
+    pub needs_validation: bool,
+}
+
+impl ColumnSchema {
+    /// Selects `column` (a top-level name, or the dotted path of a leaf or of an
+    /// inner node) in the schema of `footer`.
+    pub fn resolve(footer: &[u8], column: &str) -> Result<Self> {
+        let tree = footer::schema_tree(footer)?;
+        let selected = tree.select(column)?;
+        // The tree is sound, so that the crate may recurse and allocate by it.
+        let metadata = catch_panic(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?))?;
+        let descriptor = metadata.file_metadata().schema_descr();
+        if descriptor.num_columns() != tree.num_leaves() {
+            return Err(Error::corrupt(format!(
+                "the schema has {} leaves, {} of them with a type",
+                tree.num_leaves(),
+                descriptor.num_columns()
+            )));
+        }
+        let leaves: Vec<Leaf> = selected
+            .clone()
+            .map(|ordinal| leaf(ordinal, descriptor.column(ordinal)))
+            .collect();
+        let (field, levels) = arrow(&metadata, &selected.collect::<Vec<_>>())?;
+        let needs_validation = has_text(field.data_type())
+            && leaves.iter().any(|leaf| {
+                leaf.physical == PhysicalType::BYTE_ARRAY
+                    && leaf.descriptor.converted_type() != ConvertedType::UTF8
+            });
+        Ok(Self {
+            footer: footer.to_vec(),
+            leaves,
+            field,
+            levels,
+            metadata: Arc::new(metadata),
+            needs_validation,
+        })
+    }
+}
+
+fn leaf(ordinal: usize, descriptor: ColumnDescPtr) -> Leaf {
+    Leaf {
+        ordinal,
+        path: descriptor.path().string().into(),
+        physical: descriptor.physical_type(),
+        max_repetition: descriptor.max_rep_level(),
+        max_definition: descriptor.max_def_level(),
+        descriptor,
+    }
+}
+
+/// The Arrow field of the selected leaves, with the writer's Arrow schema as advice
+/// if the crate takes it.
+fn arrow(metadata: &ParquetMetaData, leaves: &[usize]) -> Result<(Arc<Field>, FieldLevels)> {
+    let schema = metadata.file_metadata().schema_descr();
+    let key_values = metadata.file_metadata().key_value_metadata();
+    let hint = key_values
+        .into_iter()
+        .flatten()
+        .find(|pair| pair.key == hint::ARROW_SCHEMA_KEY)
+        .and_then(|pair| hint::decode(pair.value.as_deref()?));
+    let mask = || ProjectionMask::leaves(schema, leaves.iter().copied());
+    let convert = |hinted: bool| {
+        catch_panic(|| {
+            let hint = hint.as_ref().filter(|_| hinted);
+            let key_values = key_values.filter(|_| hinted);
+            let levels = parquet_to_arrow_field_levels(schema, mask(), hint)?;
+            let fields = parquet_to_arrow_schema_by_columns(schema, mask(), key_values)?.fields;
+            match &fields[..] {
+                [field] => Ok((field.clone(), levels)),
+                _ => Err(Error::corrupt("the column has no Arrow type")),
+            }
+        })
+    };
+    match convert(hint.is_some()) {
+        Err(_) if hint.is_some() => convert(false),
+        converted => converted,
+    }
+}
+
+fn has_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_text(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_text(field.data_type())),
+        _ => false,
+    }
+}
