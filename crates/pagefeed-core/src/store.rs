@@ -162,7 +162,9 @@ impl Store {
 
     /// Tells the system that `range` of `file` will be read soon.
     pub fn will_need(&self, file: &FileId, range: Range<u64>) {
-        let open = self.cached(&file.path).map_or_else(|| self.open(&file.path), Ok);
+        let open = self
+            .cached(&file.path)
+            .map_or_else(|| self.open(&file.path), Ok);
         if let (Ok(open), Ok(size)) = (open, readable(file, &range)) {
             advise(&open, range.start, size, Advice::WillNeed);
         }

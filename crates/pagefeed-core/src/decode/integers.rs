@@ -102,7 +102,15 @@ pub fn decode_dictionary(
     codec: Codec,
     leaf: &Leaf,
 ) -> Result<IntegerDictionary> {
-    let storage = Storage::of(leaf)?;
+    read_dictionary(opener, page, codec, Storage::of(leaf)?)
+}
+
+pub(crate) fn read_dictionary(
+    opener: &mut PageOpener,
+    page: &[u8],
+    codec: Codec,
+    storage: Storage,
+) -> Result<IntegerDictionary> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {

@@ -147,10 +147,9 @@ fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Ve
     let count = reader.list_of(Wire::Struct)?;
     let mut row_groups = Vec::new();
     for number in 0..count {
-        let group = parse_row_group(reader, context)
-            .map_err(|error| {
-                error.in_chunk(u32::try_from(number).unwrap_or(u32::MAX), context.column)
-            })?;
+        let group = parse_row_group(reader, context).map_err(|error| {
+            error.in_chunk(u32::try_from(number).unwrap_or(u32::MAX), context.column)
+        })?;
         row_groups.push(group);
     }
     Ok(row_groups)

@@ -80,7 +80,10 @@ fn footer_size(trailer: &[u8], file_size: u64) -> Result<u64> {
             )));
         }
     }
-    let length = length.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    let length = length
+        .iter()
+        .rev()
+        .fold(0, |n, byte| n << 8 | u64::from(*byte));
     if length > MAX_FOOTER_BYTES {
         return Err(Error::limit(format!(
             "the footer claims {length} bytes, the limit is {MAX_FOOTER_BYTES}"

@@ -111,8 +111,7 @@ impl Builder<'_> {
     ) -> Result<Vec<ChunkPages>> {
         let pages = |chunk: &Chunk, leaf| {
             let verify = self.options.verify_checksums;
-            let mut reader =
-                ChunkReader::new(self.store, file, chunk, leaf, footer_start, verify);
+            let mut reader = ChunkReader::new(self.store, file, chunk, leaf, footer_start, verify);
             locate(&mut reader, regions.as_ref(), chunk, leaf, group.num_rows)
         };
         let chunks = group.chunks.iter().zip(&schema.leaves);
@@ -171,7 +170,13 @@ fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
     let driving = (0..num_leaves)
         .min_by_key(|leaf| (tables[*leaf].splits_records(), u64::MAX - sizes[*leaf]))
         .unwrap_or(0);
-    Ok(Index::new(column.to_string(), files, schemas, tables, driving))
+    Ok(Index::new(
+        column.to_string(),
+        files,
+        schemas,
+        tables,
+        driving,
+    ))
 }
 
 /// Results of `work(0) .. work(count)` in order, or the error of the lowest number.
@@ -198,7 +203,9 @@ fn parallel<T: Send>(
         }
     };
     let mut results = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..num_threads.min(count)).map(|_| scope.spawn(run)).collect();
+        let others: Vec<_> = (1..num_threads.min(count))
+            .map(|_| scope.spawn(run))
+            .collect();
         let mut results = run();
         for other in others {
             match other.join() {

@@ -93,7 +93,8 @@ impl ChunkPages {
                 size: page.size,
                 num_rows: page.num_rows,
                 num_values: page.num_values - page.leading_values,
-                flags: needs_dictionary(page) | u8::from(page.starts_mid_record) * STARTS_MID_RECORD,
+                flags: needs_dictionary(page)
+                    | u8::from(page.starts_mid_record) * STARTS_MID_RECORD,
             });
         }
         Ok(Self { dictionary, pages })
@@ -134,7 +135,16 @@ mod tests {
         let numbers: Vec<_> = chunk
             .pages
             .iter()
-            .map(|p| (p.number, p.offset, p.size, p.num_rows, p.num_values, p.flags))
+            .map(|p| {
+                (
+                    p.number,
+                    p.offset,
+                    p.size,
+                    p.num_rows,
+                    p.num_values,
+                    p.flags,
+                )
+            })
             .collect();
         assert_eq!(
             numbers,

@@ -82,7 +82,9 @@ fn indexed(
     };
     let (mut pages, mut levels) = (Vec::with_capacity(locations.len()), 0u64);
     for (number, location) in locations.iter().enumerate() {
-        let next = locations.get(number + 1).map_or(num_rows, |next| next.first_row);
+        let next = locations
+            .get(number + 1)
+            .map_or(num_rows, |next| next.first_row);
         let rows = next - location.first_row;
         let counted = if needs_level_counts(chunk, leaf) {
             histograms.page(number, locations.len(), rows, leaf)?

@@ -29,8 +29,8 @@ pub fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u6
         )));
     }
     for (input, output) in input.iter().zip(output) {
-        let number = u64::try_from(*input)
-            .map_err(|_| Error::invalid(format!("{input} is negative")))?;
+        let number =
+            u64::try_from(*input).map_err(|_| Error::invalid(format!("{input} is negative")))?;
         // Counts of a file set stay far below 2^63.
         *output = answer(number)?.cast_signed();
     }
@@ -38,7 +38,9 @@ pub fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u6
 }
 
 fn out_of_range(what: &str, number: u64, count: u64) -> Error {
-    Error::invalid(format!("{what} {number} is out of range: there are {count}"))
+    Error::invalid(format!(
+        "{what} {number} is out of range: there are {count}"
+    ))
 }
 
 /// The index contradicts itself: its file was damaged after it was written.
@@ -68,7 +70,9 @@ impl Table {
 
     /// Whether a page begins in the middle of a record.
     pub fn splits_records(&self) -> bool {
-        self.page_flags.iter().any(|flags| flags & STARTS_MID_RECORD != 0)
+        self.page_flags
+            .iter()
+            .any(|flags| flags & STARTS_MID_RECORD != 0)
     }
 
     /// `first` (one number per span, and the total) at the begin of each file.
@@ -129,7 +133,9 @@ impl Table {
     /// The last page that begins at or before `number`: the one that holds it, since
     /// those after it begin behind `number` and empty ones before it end there.
     fn search(&self, first: &[u64], relative: &[u32], number: u64) -> Result<u64> {
-        let span = first.partition_point(|first| *first <= number).wrapping_sub(1);
+        let span = first
+            .partition_point(|first| *first <= number)
+            .wrapping_sub(1);
         let fences = self.fences(span)?;
         let within = number - first[span];
         let pages = &relative[fences.start..fences.end - 1];
@@ -142,9 +148,10 @@ impl Table {
 
     /// Places of a span in the arrays that have one number more per span.
     fn fences(&self, span: usize) -> Result<Range<usize>> {
-        let (Some(start), Some(end)) =
-            (self.first_page.get(span), self.first_page.get(span.wrapping_add(1)))
-        else {
+        let (Some(start), Some(end)) = (
+            self.first_page.get(span),
+            self.first_page.get(span.wrapping_add(1)),
+        ) else {
             return Err(damaged());
         };
         let fences = *start as usize + span..*end as usize + span + 1;

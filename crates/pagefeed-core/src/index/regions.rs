@@ -57,7 +57,9 @@ impl Regions {
 
     /// The bytes of a range that was asked for.
     pub fn get(&self, range: &Range<u64>) -> Result<&[u8]> {
-        let after = self.regions.partition_point(|(start, _)| *start <= range.start);
+        let after = self
+            .regions
+            .partition_point(|(start, _)| *start <= range.start);
         self.regions[..after]
             .iter()
             .rev()

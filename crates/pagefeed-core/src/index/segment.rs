@@ -50,7 +50,10 @@ fn list_of(name: &str, item: DataType) -> Field {
 pub fn lists<T: ArrowPrimitiveType>(buffers: &[&ScalarBuffer<T::Native>]) -> Result<ArrayRef> {
     let values = match buffers {
         [buffer] => (*buffer).clone(),
-        _ => buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect(),
+        _ => buffers
+            .iter()
+            .flat_map(|buffer| buffer.iter().copied())
+            .collect(),
     };
     let lengths = buffers.iter().map(|buffer| buffer.len());
     list_array(Arc::new(PrimitiveArray::<T>::new(values, None)), lengths)
@@ -74,13 +77,17 @@ pub fn list_row<T: ArrowPrimitiveType>(
     row: usize,
 ) -> Result<ScalarBuffer<T::Native>> {
     let values = list_values(batch, name, row)?;
-    let values = values.as_primitive_opt::<T>().ok_or_else(|| unexpected(name))?;
+    let values = values
+        .as_primitive_opt::<T>()
+        .ok_or_else(|| unexpected(name))?;
     Ok(values.values().clone())
 }
 
 fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> {
     let column = batch.column_by_name(name).ok_or_else(|| unexpected(name))?;
-    let lists = column.as_list_opt::<i64>().ok_or_else(|| unexpected(name))?;
+    let lists = column
+        .as_list_opt::<i64>()
+        .ok_or_else(|| unexpected(name))?;
     if row >= lists.len() || lists.null_count() > 0 || lists.values().null_count() > 0 {
         return Err(unexpected(name));
     }
@@ -88,7 +95,9 @@ fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> 
 }
 
 fn unexpected(name: &str) -> Error {
-    Error::corrupt(format!("the page index lacks column {name:?}, or has it otherwise"))
+    Error::corrupt(format!(
+        "the page index lacks column {name:?}, or has it otherwise"
+    ))
 }
 
 pub(super) fn save(index: &Index, path: &Path) -> Result<()> {
@@ -116,7 +125,10 @@ fn write(batch: &RecordBatch, path: &Path) -> Result<()> {
         FileWriter::try_new_with_options(BufWriter::new(file), &batch.schema(), options)?;
     writer.write(batch)?;
     writer.finish()?;
-    let file = writer.into_inner()?.into_inner().map_err(|error| error.into_error())?;
+    let file = writer
+        .into_inner()?
+        .into_inner()
+        .map_err(|error| error.into_error())?;
     Ok(file.sync_data()?)
 }
 
@@ -126,19 +138,29 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
     // Columns of files and schemas fill the first row's list.
     let first = |values: ArrayRef| {
         let length = values.len();
-        list_array(values, (0..rows).map(|row| if row == 0 { length } else { 0 }))
+        list_array(
+            values,
+            (0..rows).map(|row| if row == 0 { length } else { 0 }),
+        )
     };
     fn numbers<T: ArrowPrimitiveType>(numbers: impl Iterator<Item = T::Native>) -> ArrayRef {
         Arc::new(PrimitiveArray::<T>::from_iter_values(numbers))
     }
     let stamps = || files.ids.iter().map(|file| file.stamp);
-    let halves = |shift| files.digests.iter().map(move |digest| (digest >> shift) as u64);
+    let halves = |shift| {
+        files
+            .digests
+            .iter()
+            .map(move |digest| (digest >> shift) as u64)
+    };
     let paths = StringArray::from_iter_values(files.ids.iter().map(|file| &*file.path));
     let footers = BinaryArray::from_iter_values(index.schemas.iter().map(|s| &s.footer));
     let mut arrays = vec![
         first(Arc::new(paths))?,
         first(numbers::<UInt64Type>(stamps().map(|stamp| stamp.size)))?,
-        first(numbers::<Int64Type>(stamps().map(|stamp| stamp.modified_ns)))?,
+        first(numbers::<Int64Type>(
+            stamps().map(|stamp| stamp.modified_ns),
+        ))?,
         first(numbers::<UInt64Type>(stamps().map(|stamp| stamp.inode)))?,
         first(numbers::<UInt64Type>(halves(64)))?,
         first(numbers::<UInt64Type>(halves(0)))?,
@@ -220,7 +242,10 @@ fn decode(buffer: &Buffer) -> Result<RecordBatch> {
         .and_then(|(metadata, body)| metadata.checked_add(body))
         .ok_or_else(damaged)?;
     let start = usize::try_from(block.offset()).map_err(|_| damaged())?;
-    if !start.checked_add(length).is_some_and(|end| end <= footer_start) {
+    if !start
+        .checked_add(length)
+        .is_some_and(|end| end <= footer_start)
+    {
         return Err(damaged());
     }
     FileDecoder::new(Arc::new(schema), footer.version())
@@ -245,10 +270,17 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
         .map(|row| Table::from_batch(batch, row))
         .collect::<Result<_>>()?;
     let footers = list_values(batch, "schema", 0)?;
-    let footers = footers.as_binary_opt::<i32>().ok_or_else(|| unexpected("schema"))?;
+    let footers = footers
+        .as_binary_opt::<i32>()
+        .ok_or_else(|| unexpected("schema"))?;
     let schemas: Vec<_> = footers
         .iter()
-        .map(|footer| Ok(Arc::new(ColumnSchema::resolve(footer.unwrap_or_default(), &column)?)))
+        .map(|footer| {
+            Ok(Arc::new(ColumnSchema::resolve(
+                footer.unwrap_or_default(),
+                &column,
+            )?))
+        })
         .collect::<Result<_>>()?;
     let files = files(batch)?;
     let fits = |table: &Table| {
@@ -259,7 +291,9 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
     if driving >= tables.len()
         || !tables.iter().all(fits)
         || !files.schema_ids.iter().all(known)
-        || !schemas.iter().all(|schema| schema.leaves.len() == tables.len())
+        || !schemas
+            .iter()
+            .all(|schema| schema.leaves.len() == tables.len())
     {
         return Err(Error::corrupt("its columns do not fit each other"));
     }
@@ -275,26 +309,38 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
 
 fn files(batch: &RecordBatch) -> Result<Files> {
     let paths = list_values(batch, "path", 0)?;
-    let paths = paths.as_string_opt::<i32>().ok_or_else(|| unexpected("path"))?;
+    let paths = paths
+        .as_string_opt::<i32>()
+        .ok_or_else(|| unexpected("path"))?;
     let sizes = list_row::<UInt64Type>(batch, "size", 0)?;
     let times = list_row::<Int64Type>(batch, "modified_ns", 0)?;
     let inodes = list_row::<UInt64Type>(batch, "inode", 0)?;
     let high = list_row::<UInt64Type>(batch, "digest_high", 0)?;
     let low = list_row::<UInt64Type>(batch, "digest_low", 0)?;
     let schema_ids = list_row::<UInt32Type>(batch, "schema_id", 0)?;
-    let lengths = [sizes.len(), times.len(), inodes.len(), high.len(), low.len(), schema_ids.len()];
+    let lengths = [
+        sizes.len(),
+        times.len(),
+        inodes.len(),
+        high.len(),
+        low.len(),
+        schema_ids.len(),
+    ];
     if lengths.iter().any(|length| *length != paths.len()) {
         return Err(unexpected("path"));
     }
     let stamps = sizes.iter().zip(times.iter()).zip(inodes.iter());
-    let ids = paths.iter().zip(stamps).map(|(path, ((size, modified_ns), inode))| FileId {
-        path: path.unwrap_or_default().into(),
-        stamp: Stamp {
-            size: *size,
-            modified_ns: *modified_ns,
-            inode: *inode,
-        },
-    });
+    let ids = paths
+        .iter()
+        .zip(stamps)
+        .map(|(path, ((size, modified_ns), inode))| FileId {
+            path: path.unwrap_or_default().into(),
+            stamp: Stamp {
+                size: *size,
+                modified_ns: *modified_ns,
+                inode: *inode,
+            },
+        });
     let digest = |(high, low): (&u64, &u64)| u128::from(*high) << 64 | u128::from(*low);
     Ok(Files {
         ids: ids.collect(),

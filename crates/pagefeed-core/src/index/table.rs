@@ -161,8 +161,8 @@ impl TableBuilder {
     /// Whether `page` continues the last span.
     fn fits(&self, page: &Page) -> bool {
         let (span, last) = (self.offset.len() - 1, self.page_row.len() - 1);
-        let number = u64::from(self.first_number[span]) + self.first_page[span + 1]
-            - self.first_page[span];
+        let number =
+            u64::from(self.first_number[span]) + self.first_page[span + 1] - self.first_page[span];
         let end = self.offset[span] + u64::from(self.page_offset[last]);
         let limit = u64::from(u32::MAX);
         page.number == number
@@ -185,16 +185,26 @@ impl TableBuilder {
         };
         self.file.push(0);
         self.row_group.push(row_group);
-        self.first_number.push(narrow(page.number, "a page's number")?);
+        self.first_number
+            .push(narrow(page.number, "a page's number")?);
         self.codec.push(codec_number(codec));
         self.offset.push(page.offset);
         self.dictionary_offset.push(dictionary.start);
         let size = dictionary.end - dictionary.start;
-        self.dictionary_size.push(narrow(size, "the size of a dictionary page")?);
-        for first in [&mut self.first_page, &mut self.first_row, &mut self.first_value] {
+        self.dictionary_size
+            .push(narrow(size, "the size of a dictionary page")?);
+        for first in [
+            &mut self.first_page,
+            &mut self.first_row,
+            &mut self.first_value,
+        ] {
             first.extend_from_within(first.len() - 1..);
         }
-        for fence in [&mut self.page_offset, &mut self.page_row, &mut self.page_value] {
+        for fence in [
+            &mut self.page_offset,
+            &mut self.page_row,
+            &mut self.page_value,
+        ] {
             fence.push(0);
         }
         Ok(())

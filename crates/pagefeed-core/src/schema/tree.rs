@@ -107,7 +107,12 @@ impl SchemaTree {
         Ok(tree)
     }
 
-    fn push(&mut self, parent: Option<usize>, element: &Element<'_>, depth: usize) -> Result<usize> {
+    fn push(
+        &mut self,
+        parent: Option<usize>,
+        element: &Element<'_>,
+        depth: usize,
+    ) -> Result<usize> {
         if depth > MAX_SCHEMA_DEPTH {
             return Err(Error::limit(format!(
                 "the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
@@ -269,7 +274,12 @@ mod tests {
 
     #[test]
     fn a_missing_column_names_the_nearest_and_all() {
-        let tree = parse(&[("root", 2, false), ("input_ids", 0, true), ("text", 0, true)]).unwrap();
+        let tree = parse(&[
+            ("root", 2, false),
+            ("input_ids", 0, true),
+            ("text", 0, true),
+        ])
+        .unwrap();
         let error = tree.select("inputids").unwrap_err();
         assert_eq!(error.kind(), Kind::ColumnNotFound);
         assert_eq!(
