@@ -54,6 +54,8 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
         DataType::RunEndEncoded(_, value) => plain_type(value.data_type())?,
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
+        // Stored as days; other readers leave it at that.
+        DataType::Date64 => DataType::Date32,
         DataType::List(item) | DataType::ListView(item) => DataType::List(plain_field(item)?),
         DataType::LargeList(item) | DataType::LargeListView(item) => {
             DataType::LargeList(plain_field(item)?)
