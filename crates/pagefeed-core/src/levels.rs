@@ -25,6 +25,13 @@ pub struct LevelCounts {
 pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
     let num_levels = num_levels(page)?;
     let mut definitions = Definitions::new(page, leaf)?;
+    if leaf.max_repetition == 0 {
+        return Ok(LevelCounts {
+            num_rows: num_levels as u64,
+            num_values: definitions.advance(num_levels)?.present as u64,
+            ..LevelCounts::default()
+        });
+    }
     let (mut num_rows, mut first_row) = (0, None);
     for_each_record(page, leaf, |position| {
         num_rows += 1;
@@ -49,17 +56,14 @@ pub(crate) fn num_levels(page: &DataPage<'_>) -> Result<usize> {
         .ok_or_else(|| Error::corrupt("a data page was expected, found another kind"))
 }
 
-/// Calls `found` with the position, among the levels of the page, of each one at
-/// which a record begins: those with repetition level 0.
+/// Calls `found` with the position, among the levels of a page with lists, of each
+/// one at which a record begins: those with repetition level 0.
 pub(crate) fn for_each_record(
     page: &DataPage<'_>,
     leaf: &Leaf,
     mut found: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
     let num_levels = num_levels(page)?;
-    if leaf.max_repetition == 0 {
-        return (0..num_levels).try_for_each(found);
-    }
     let mut start = 0;
     let max = leaf.max_repetition;
     for run in Runs::new(page.repetition, level_width(max), num_levels) {
@@ -102,6 +106,8 @@ pub(crate) struct Counts {
     pub(crate) null_elements: usize,
     /// Levels that stand for no element: an empty list, or a null around it.
     pub(crate) no_elements: usize,
+    /// Those of them that are nulls.
+    pub(crate) null_lists: usize,
 }
 
 /// Walks the definition levels of a page once, stretch by stretch.
@@ -150,27 +156,6 @@ impl<'a> Definitions<'a> {
         Ok(counts)
     }
 
-    /// Calls `each` for every remaining level with whether its value is there.
-    pub(crate) fn for_each(mut self, mut each: impl FnMut(bool)) -> Result<()> {
-        let mut left = self.runs.remaining() + self.run.count() - self.used;
-        while left > 0 {
-            if self.used == self.run.count() {
-                self.next_run()?;
-            }
-            left -= self.run.count() - self.used;
-            match self.run {
-                Run::Repeated { value, count } => {
-                    (self.used..count).for_each(|_| each(value == self.max));
-                }
-                Run::Packed(packed) => {
-                    (self.used..packed.count).for_each(|i| each(packed.get(i) == self.max));
-                }
-            }
-            self.used = self.run.count();
-        }
-        Ok(())
-    }
-
     fn next_run(&mut self) -> Result<()> {
         let run = self
             .runs
@@ -182,28 +167,23 @@ impl<'a> Definitions<'a> {
     }
 
     fn count(&self, from: usize, to: usize, counts: &mut Counts) {
-        let packed = match self.run {
-            Run::Repeated { value, .. } => {
-                let kind = match value {
-                    value if value == self.max => &mut counts.present,
-                    value if value >= self.element => &mut counts.null_elements,
-                    _ => &mut counts.no_elements,
-                };
-                *kind += to - from;
-                return;
-            }
-            Run::Packed(packed) => packed,
+        let between = |low: u32, high: u32| match self.run {
+            Run::Repeated { value, .. } if (low..high).contains(&value) => to - from,
+            Run::Repeated { .. } => 0,
+            Run::Packed(packed) => (low..high)
+                .map(|level| packed.count_equal(level, from, to))
+                .sum(),
         };
-        let present = packed.count_equal(self.max, from, to);
+        let present = between(self.max, self.max + 1);
         counts.present += present;
         if present == to - from {
             return;
         }
-        let nulls = (self.element..self.max)
-            .map(|level| packed.count_equal(level, from, to))
-            .sum::<usize>();
+        let nulls = between(self.element, self.max);
         counts.null_elements += nulls;
         counts.no_elements += to - from - present - nulls;
+        // The level below an element's is that of an empty list.
+        counts.null_lists += between(0, self.element.saturating_sub(1));
     }
 }
 

@@ -12,7 +12,8 @@ pub(crate) enum Run<'a> {
     Packed(Packed<'a>),
 }
 
-/// Bit-packed values; `bytes` covers at least `count` of them.
+/// Bit-packed values: `bytes` begins with `count` of them and may go on behind, so
+/// that wide loads need not stop short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
     pub(crate) bytes: &'a [u8],
@@ -49,11 +50,6 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Number of values not yet covered.
-    pub(crate) fn remaining(&self) -> usize {
-        self.remaining
-    }
-
     fn run(&mut self) -> Result<Run<'a>> {
         let header = self.header()?;
         let count = header >> 1;
@@ -67,14 +63,15 @@ impl<'a> Runs<'a> {
             let count = count.saturating_mul(8).min(self.remaining);
             // The last group may be cut off behind the last value.
             let needed = (count * self.width as usize).div_ceil(8);
-            let whole = (count.div_ceil(8) * self.width as usize).min(self.bytes.len());
-            if needed > whole {
+            let bytes = self.bytes;
+            if needed > bytes.len() {
                 return Err(Error::corrupt(format!(
-                    "a bit-packed run of {count} values takes {needed} bytes, {whole} are left"
+                    "a bit-packed run of {count} values takes {needed} bytes, {} are left",
+                    bytes.len()
                 )));
             }
-            let (bytes, rest) = self.bytes.split_at(whole);
-            self.bytes = rest;
+            let whole = count.div_ceil(8) * self.width as usize;
+            self.bytes = &bytes[whole.min(bytes.len())..];
             Run::Packed(Packed {
                 bytes,
                 width: self.width,
@@ -136,7 +133,7 @@ pub(crate) fn load_u64(bytes: &[u8], at: usize) -> u64 {
 
 impl Packed<'_> {
     /// Value number `index`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn get(&self, index: usize) -> u32 {
         debug_assert!(index < self.count);
         if self.width == 0 {

@@ -1,22 +1,28 @@
 //! From stored pages to tokens and Arrow arrays.
 //!
-//! [`tokens`](decode_tokens) and the fast paths of [`arrays`](decode_array) are
-//! written by hand for what language-model data is; everything else goes through
+//! [`decode_tokens`] and the fast paths of [`decode_array`] are written by hand for what language-model data is; everything else goes through
 //! the `parquet` crate's own reader behind its `RowGroups` seam.
 
+mod arrays;
+mod bounds;
+mod fallback;
 pub(crate) mod hybrid;
+mod integers;
+mod rows;
+mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tokens;
+mod unpack;
+mod values;
 
-use std::sync::Arc;
+pub use arrays::{Paths, decode_array, decode_array_by};
+pub use integers::decode_dictionary;
+pub use tokens::{decode_tokens, decode_tokens_into};
 
-use arrow_array::ArrayRef;
 use bytes::Bytes;
 
 use crate::codec::Codec;
-use crate::error::Result;
-use crate::page::PageOpener;
-use crate::schema::{ColumnSchema, Leaf};
 
 /// Consecutive data pages of one leaf as stored, headers included, and what the
 /// index promises of them.
@@ -77,8 +83,14 @@ impl Tokens {
     }
 }
 
+impl Default for Tokens {
+    fn default() -> Self {
+        Self::U16(Vec::new())
+    }
+}
+
 /// One page of a token column: rows of integers, joined.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TokenPage {
     /// All tokens of all rows.
     pub tokens: Tokens,
@@ -97,44 +109,4 @@ pub enum IntegerDictionary {
     U32(Vec<u32>),
     /// 64-bit columns.
     I64(Vec<i64>),
-}
-
-/// Decodes the dictionary page of an integer leaf.
-pub fn decode_dictionary(
-    opener: &mut PageOpener,
-    page: &[u8],
-    codec: Codec,
-    leaf: &Leaf,
-) -> Result<IntegerDictionary> {
-    let _ = (opener, page, codec, leaf);
-    todo!()
-}
-
-/// Decodes a run of an integer column, at most one list deep, into its rows.
-///
-/// `dictionary` is the decoded dictionary page if the caller has it; otherwise
-/// `run.dictionary` is decoded when a page needs it. Null tokens inside a row are an
-/// error (a null row is an empty row).
-pub fn decode_tokens(
-    opener: &mut PageOpener,
-    run: &PageRun,
-    dictionary: Option<&Arc<IntegerDictionary>>,
-    leaf: &Leaf,
-) -> Result<TokenPage> {
-    let _ = (opener, run, dictionary, leaf);
-    todo!()
-}
-
-/// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
-/// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per
-/// leaf of `schema`, each covering at least these rows.
-pub fn decode_array(
-    opener: &mut PageOpener,
-    schema: &ColumnSchema,
-    runs: &[PageRun],
-    first_row: u64,
-    num_rows: u64,
-) -> Result<ArrayRef> {
-    let _ = (opener, schema, runs, first_row, num_rows);
-    todo!()
 }

@@ -1,0 +1,355 @@
+//! Values of integer columns, appended page by page in the narrowest type.
+
+use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType};
+use parquet::data_type::{Int32Type, Int64Type};
+
+use super::hybrid::{Run, Runs};
+use super::unpack::{BATCH, check_index, look_up};
+use super::values::decode_values;
+use super::{IntegerDictionary, Tokens};
+use crate::codec::Codec;
+use crate::error::{Error, Kind, Result};
+use crate::limits::MAX_DECODED_PAGE_BYTES;
+use crate::page::{DataPage, PageOpener};
+use crate::schema::Leaf;
+
+/// How a leaf stores its integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    I32,
+    U32,
+    I64,
+    /// As `I64`, but negative numbers would stand for ones above `i64::MAX`.
+    U64,
+}
+
+impl Storage {
+    /// Storage of an integer leaf; refuses every other type.
+    pub(crate) fn of(leaf: &Leaf) -> Result<Self> {
+        let info = leaf.descriptor.get_basic_info();
+        let signed = match (info.logical_type_ref(), info.converted_type()) {
+            (Some(LogicalType::Integer(integer)), _) => integer.is_signed,
+            (None | Some(LogicalType::Unknown), converted) => match converted {
+                ConvertedType::UINT_8
+                | ConvertedType::UINT_16
+                | ConvertedType::UINT_32
+                | ConvertedType::UINT_64 => false,
+                ConvertedType::NONE
+                | ConvertedType::INT_8
+                | ConvertedType::INT_16
+                | ConvertedType::INT_32
+                | ConvertedType::INT_64 => true,
+                other => return Err(not_integers(leaf, &other)),
+            },
+            (Some(other), _) => return Err(not_integers(leaf, other)),
+        };
+        match (leaf.physical, signed) {
+            (PhysicalType::INT32, true) => Ok(Self::I32),
+            (PhysicalType::INT32, false) => Ok(Self::U32),
+            (PhysicalType::INT64, true) => Ok(Self::I64),
+            (PhysicalType::INT64, false) => Ok(Self::U64),
+            (other, _) => Err(not_integers(leaf, &other)),
+        }
+    }
+
+    fn check(self, values: &[i64]) -> Result<()> {
+        if self == Self::U64 && values.iter().fold(0, |all, value| all | value) < 0 {
+            return Err(Error::new(
+                Kind::TokenRange,
+                "a token does not fit 63 bits; tokens are non-negative 64-bit integers at most",
+            ));
+        }
+        Ok(())
+    }
+
+    fn empty(self) -> Tokens {
+        match self {
+            Self::I32 => Tokens::I32(Vec::new()),
+            Self::U32 => Tokens::U32(Vec::new()),
+            Self::I64 | Self::U64 => Tokens::I64(Vec::new()),
+        }
+    }
+}
+
+fn not_integers(leaf: &Leaf, found: &dyn std::fmt::Debug) -> Error {
+    Error::unsupported(format!(
+        "tokens must be integers; column {} holds {found:?} stored as {}",
+        leaf.path, leaf.physical
+    ))
+}
+
+fn damaged_plain(num_values: usize, bytes: usize) -> Error {
+    Error::corrupt(format!("{num_values} values do not fit {bytes} bytes"))
+}
+
+/// The first `num_values` numbers of `bytes`.
+fn plain<const SIZE: usize, T>(
+    bytes: &[u8],
+    num_values: usize,
+    parse: impl Fn([u8; SIZE]) -> T,
+) -> Result<impl ExactSizeIterator<Item = T>> {
+    let (numbers, _) = bytes.as_chunks::<SIZE>();
+    let numbers = numbers
+        .get(..num_values)
+        .ok_or_else(|| damaged_plain(num_values, bytes.len()))?;
+    Ok(numbers.iter().map(move |number| parse(*number)))
+}
+
+/// Decodes the dictionary page of an integer leaf.
+pub fn decode_dictionary(
+    opener: &mut PageOpener,
+    page: &[u8],
+    codec: Codec,
+    leaf: &Leaf,
+) -> Result<IntegerDictionary> {
+    read_dictionary(opener, page, codec, Storage::of(leaf)?)
+}
+
+pub(crate) fn read_dictionary(
+    opener: &mut PageOpener,
+    page: &[u8],
+    codec: Codec,
+    storage: Storage,
+) -> Result<IntegerDictionary> {
+    let (num_values, bytes) = opener.dictionary_page(page, codec)?;
+    Ok(match storage {
+        Storage::I32 => {
+            let values: Vec<i32> = plain(bytes, num_values, i32::from_le_bytes)?.collect();
+            narrowed(&values).unwrap_or(IntegerDictionary::I32(values))
+        }
+        Storage::U32 => {
+            let values: Vec<u32> = plain(bytes, num_values, u32::from_le_bytes)?.collect();
+            narrowed(&values).unwrap_or(IntegerDictionary::U32(values))
+        }
+        Storage::I64 | Storage::U64 => {
+            let values: Vec<i64> = plain(bytes, num_values, i64::from_le_bytes)?.collect();
+            storage.check(&values)?;
+            narrowed(&values).unwrap_or(IntegerDictionary::I64(values))
+        }
+    })
+}
+
+fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Option<IntegerDictionary> {
+    let narrow = values.iter().map(|&value| value.try_into().ok());
+    narrow
+        .collect::<Option<Vec<u16>>>()
+        .map(IntegerDictionary::U16)
+}
+
+/// Appends the values of pages to [`Tokens`], widening them when it must.
+pub(crate) struct IntegerReader<'a> {
+    pub(crate) leaf: &'a Leaf,
+    pub(crate) storage: Storage,
+    /// Use 16 bits where a dictionary allows it.
+    pub(crate) narrow: bool,
+}
+
+impl IntegerReader<'_> {
+    /// Empties `tokens` and gives them the type that the first page asks for.
+    pub(crate) fn prepare(&self, tokens: &mut Tokens, dictionary: Option<&IntegerDictionary>) {
+        let fits = |tokens: &Tokens| match (dictionary, tokens) {
+            (Some(IntegerDictionary::U16(_)), Tokens::U16(_)) => self.narrow,
+            (Some(IntegerDictionary::U16(_)), _) if self.narrow => false,
+            (_, tokens) => {
+                std::mem::discriminant(tokens) == std::mem::discriminant(&self.storage.empty())
+            }
+        };
+        if !fits(tokens) {
+            *tokens = match dictionary {
+                Some(IntegerDictionary::U16(_)) if self.narrow => Tokens::U16(Vec::new()),
+                _ => self.storage.empty(),
+            };
+        }
+        tokens.clear();
+    }
+
+    /// Appends the first `num_values` values of a page.
+    pub(crate) fn append(
+        &self,
+        page: &DataPage<'_>,
+        num_values: usize,
+        dictionary: Option<&IntegerDictionary>,
+        tokens: &mut Tokens,
+    ) -> Result<()> {
+        let encoding = page
+            .header
+            .encoding()
+            .ok_or_else(|| Error::corrupt("a data page was expected"))?;
+        if encoding == Encoding::RLE_DICTIONARY {
+            let dictionary = dictionary.ok_or_else(missing_dictionary)?;
+            if !matches!(dictionary, IntegerDictionary::U16(_)) {
+                tokens.widen(self.storage);
+            }
+            return append_indices(page.values, num_values, dictionary, tokens);
+        }
+        tokens.widen(self.storage);
+        reserve_tokens(tokens, num_values.min(page.values.len()))?;
+        if encoding == Encoding::PLAIN {
+            return self.append_plain(page.values, num_values, tokens);
+        }
+        match tokens {
+            Tokens::I32(out) => {
+                out.extend(decode_values::<Int32Type>(page, num_values, self.leaf)?);
+            }
+            Tokens::U32(out) => {
+                let values = decode_values::<Int32Type>(page, num_values, self.leaf)?;
+                out.extend(values.into_iter().map(i32::cast_unsigned));
+            }
+            Tokens::I64(out) => {
+                let values = decode_values::<Int64Type>(page, num_values, self.leaf)?;
+                self.storage.check(&values)?;
+                out.extend(values);
+            }
+            Tokens::U16(_) => return Err(mismatch()),
+        }
+        Ok(())
+    }
+
+    fn append_plain(&self, bytes: &[u8], num_values: usize, tokens: &mut Tokens) -> Result<()> {
+        match tokens {
+            Tokens::I32(out) => out.extend(plain(bytes, num_values, i32::from_le_bytes)?),
+            Tokens::U32(out) => out.extend(plain(bytes, num_values, u32::from_le_bytes)?),
+            Tokens::I64(out) => {
+                let start = out.len();
+                out.extend(plain(bytes, num_values, i64::from_le_bytes)?);
+                self.storage.check(&out[start..])?;
+            }
+            Tokens::U16(_) => return Err(mismatch()),
+        }
+        Ok(())
+    }
+}
+
+fn mismatch() -> Error {
+    Error::new(
+        Kind::Internal,
+        "the dictionary is of another type than its column",
+    )
+}
+
+pub(crate) fn missing_dictionary() -> Error {
+    Error::corrupt("the page refers to a dictionary, and there is none")
+}
+
+/// Splits a dictionary-encoded page into its runs of indices.
+pub(crate) fn index_runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
+    if num_values == 0 {
+        return Ok(Runs::new(&[], 0, 0));
+    }
+    let (&width, rest) = bytes
+        .split_first()
+        .ok_or_else(|| Error::corrupt("the dictionary indices are missing"))?;
+    if width > 32 {
+        return Err(Error::corrupt(format!(
+            "dictionary indices of {width} bits; 32 is the most"
+        )));
+    }
+    Ok(Runs::new(rest, u32::from(width), num_values))
+}
+
+fn append_indices(
+    bytes: &[u8],
+    num_values: usize,
+    dictionary: &IntegerDictionary,
+    tokens: &mut Tokens,
+) -> Result<()> {
+    let runs = index_runs(bytes, num_values)?;
+    reserve_tokens(tokens, num_values)?;
+    match (dictionary, tokens) {
+        (IntegerDictionary::U16(table), Tokens::U16(out)) => append_runs(runs, table, out, |v| v),
+        (IntegerDictionary::U16(table), Tokens::I32(out)) => {
+            append_runs(runs, table, out, i32::from)
+        }
+        (IntegerDictionary::U16(table), Tokens::U32(out)) => {
+            append_runs(runs, table, out, u32::from)
+        }
+        (IntegerDictionary::U16(table), Tokens::I64(out)) => {
+            append_runs(runs, table, out, i64::from)
+        }
+        (IntegerDictionary::I32(table), Tokens::I32(out)) => append_runs(runs, table, out, |v| v),
+        (IntegerDictionary::U32(table), Tokens::U32(out)) => append_runs(runs, table, out, |v| v),
+        (IntegerDictionary::I64(table), Tokens::I64(out)) => append_runs(runs, table, out, |v| v),
+        _ => Err(mismatch()),
+    }
+}
+
+fn append_runs<S: Copy, T: Clone>(
+    runs: Runs<'_>,
+    table: &[S],
+    output: &mut Vec<T>,
+    convert: impl Fn(S) -> T + Copy,
+) -> Result<()> {
+    let mut buffer = [0; BATCH];
+    for run in runs {
+        match run? {
+            Run::Repeated { value, count } => {
+                check_index(value, table.len())?;
+                let value = convert(table[value as usize]);
+                output.resize(output.len() + count, value);
+            }
+            Run::Packed(packed) => look_up(&packed, table, output, convert, &mut buffer)?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes room for `additional` tokens, within the limit and the memory there is.
+fn reserve_tokens(tokens: &mut Tokens, additional: usize) -> Result<()> {
+    match tokens {
+        Tokens::U16(values) => reserve(values, additional),
+        Tokens::I32(values) => reserve(values, additional),
+        Tokens::U32(values) => reserve(values, additional),
+        Tokens::I64(values) => reserve(values, additional),
+    }
+}
+
+/// Makes room for `additional` elements, within the limit and the memory there is.
+pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
+    let bytes = (values.len() + additional).saturating_mul(size_of::<T>());
+    if bytes > MAX_DECODED_PAGE_BYTES {
+        return Err(Error::limit(format!(
+            "a page decodes to {bytes} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
+        )));
+    }
+    values
+        .try_reserve(additional)
+        .map_err(|_| Error::limit(format!("no memory for a decoded page of {bytes} bytes")))
+}
+
+impl Tokens {
+    fn clear(&mut self) {
+        match self {
+            Self::U16(values) => values.clear(),
+            Self::I32(values) => values.clear(),
+            Self::U32(values) => values.clear(),
+            Self::I64(values) => values.clear(),
+        }
+    }
+
+    /// Gives 16-bit tokens the column's own type.
+    fn widen(&mut self, storage: Storage) {
+        if let Self::U16(values) = self {
+            *self = match storage {
+                Storage::I32 => Self::I32(values.iter().map(|&v| v.into()).collect()),
+                Storage::U32 => Self::U32(values.iter().map(|&v| v.into()).collect()),
+                Storage::I64 | Storage::U64 => {
+                    Self::I64(values.iter().map(|&v| v.into()).collect())
+                }
+            };
+        }
+    }
+
+    /// Keeps the tokens in `range`.
+    pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
+        fn keep<T>(values: &mut Vec<T>, range: std::ops::Range<usize>) {
+            values.truncate(range.end);
+            values.drain(..range.start);
+        }
+        match self {
+            Self::U16(values) => keep(values, range),
+            Self::I32(values) => keep(values, range),
+            Self::U32(values) => keep(values, range),
+            Self::I64(values) => keep(values, range),
+        }
+    }
+}

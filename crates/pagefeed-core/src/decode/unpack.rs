@@ -1,0 +1,216 @@
+//! Bit-packed dictionary indices, unpacked and looked up.
+//!
+//! Real token columns are 13 to 17 bits wide, in runs of about 500 values. On such
+//! runs AVX2 unpacks eight indices in six instructions; the lookups stay scalar,
+//! because a table of 16-bit entries is served from the nearest caches faster than
+//! gathers fetch it.
+
+use super::hybrid::{Packed, load_u64};
+use crate::error::{Error, Result};
+
+/// Indices unpacked at once: they stay in the nearest cache.
+pub(crate) const BATCH: usize = 512;
+
+/// Appends `convert(table[index])` for each of the packed indices; what `buffer`
+/// holds before and after is of no interest.
+pub(crate) fn look_up<S: Copy, T>(
+    packed: &Packed<'_>,
+    table: &[S],
+    output: &mut Vec<T>,
+    convert: impl Fn(S) -> T,
+    buffer: &mut [u32; BATCH],
+) -> Result<()> {
+    let mut from = 0;
+    while from < packed.count {
+        let count = BATCH.min(packed.count - from);
+        let indices = &mut buffer[..count];
+        let largest = unpack(packed, from, indices);
+        check_index(largest, table.len())?;
+        output.extend(indices.iter().map(|&index| {
+            // SAFETY: no index is above `largest`, which is inside the table.
+            convert(unsafe { *table.get_unchecked(index as usize) })
+        }));
+        from += count;
+    }
+    Ok(())
+}
+
+/// Refuses an index that the dictionary does not have.
+pub(crate) fn check_index(index: u32, entries: usize) -> Result<()> {
+    if index as usize >= entries {
+        return Err(Error::corrupt(format!(
+            "dictionary index {index} in a dictionary of {entries} entries"
+        )));
+    }
+    Ok(())
+}
+
+/// Unpacks values `from..from + output.len()`, `from` being a multiple of 8;
+/// returns the largest of them.
+pub(crate) fn unpack(packed: &Packed<'_>, from: usize, output: &mut [u32]) -> u32 {
+    debug_assert!(from % 8 == 0 && from + output.len() <= packed.count);
+    let bytes = &packed.bytes[(from / 8 * packed.width as usize).min(packed.bytes.len())..];
+    #[cfg(target_arch = "x86_64")]
+    if (1..=avx2::MAX_WIDTH).contains(&packed.width) && is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        let (done, largest) = unsafe { avx2::unpack(bytes, packed.width, output) };
+        let skipped = done / 8 * packed.width as usize;
+        return largest.max(unpack_scalar(
+            &bytes[skipped..],
+            packed.width,
+            &mut output[done..],
+        ));
+    }
+    unpack_scalar(bytes, packed.width, output)
+}
+
+/// Unpacks `output.len()` values that begin with `bytes`; returns the largest.
+fn unpack_scalar(bytes: &[u8], width: u32, output: &mut [u32]) -> u32 {
+    if width == 0 {
+        output.fill(0);
+        return 0;
+    }
+    let mask = u64::MAX >> (64 - width);
+    let (mut bit, mut largest) = (0, 0);
+    for value in output {
+        *value = ((load_u64(bytes, bit / 8) >> (bit % 8)) & mask) as u32;
+        largest = largest.max(*value);
+        bit += width as usize;
+    }
+    largest
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    /// Four values and the bits in front of them fit a load of 16 bytes, each with
+    /// its own in four of them.
+    pub(super) const MAX_WIDTH: u32 = 25;
+
+    /// Which bytes of its half each 32-bit lane gets, by width.
+    const SHUFFLES: [[u8; 32]; MAX_WIDTH as usize + 1] = shuffles();
+    /// How far each lane is then shifted down, by width.
+    const SHIFTS: [[u32; 8]; MAX_WIDTH as usize + 1] = shifts();
+
+    /// Bits before lane `lane` in the 16 bytes its half is loaded from.
+    const fn bit_of(width: usize, lane: usize) -> usize {
+        let half_start = if lane < 4 { 0 } else { 4 * width / 8 * 8 };
+        lane * width - half_start
+    }
+
+    const fn shuffles() -> [[u8; 32]; MAX_WIDTH as usize + 1] {
+        let mut tables = [[0; 32]; MAX_WIDTH as usize + 1];
+        let mut i = 0;
+        while i < tables.len() * 32 {
+            let (width, lane, byte) = (i / 32, i % 32 / 4, i % 4);
+            tables[width][i % 32] = (bit_of(width, lane) / 8 + byte) as u8;
+            i += 1;
+        }
+        tables
+    }
+
+    const fn shifts() -> [[u32; 8]; MAX_WIDTH as usize + 1] {
+        let mut tables = [[0; 8]; MAX_WIDTH as usize + 1];
+        let mut i = 0;
+        while i < tables.len() * 8 {
+            tables[i / 8][i % 8] = (bit_of(i / 8, i % 8) % 8) as u32;
+            i += 1;
+        }
+        tables
+    }
+
+    /// Unpacks whole groups of eight values for as long as loads stay inside
+    /// `bytes`; returns how many values it unpacked, and the largest of them.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn unpack(bytes: &[u8], width: u32, output: &mut [u32]) -> (usize, u32) {
+        let width = width as usize;
+        let second = 4 * width / 8;
+        // A group at `8 * group * width` bits is loaded up to `second + 16` bytes on.
+        let loadable = (bytes.len() + width).saturating_sub(second + 16) / width;
+        let groups = loadable.min(output.len() / 8);
+        // SAFETY: unaligned loads from tables of 32 bytes.
+        let (shuffle, shift) = unsafe {
+            (
+                _mm256_loadu_si256(SHUFFLES[width].as_ptr().cast()),
+                _mm256_loadu_si256(SHIFTS[width].as_ptr().cast()),
+            )
+        };
+        let mask = _mm256_set1_epi32((1 << width) - 1);
+        let mut largest = _mm256_setzero_si256();
+        for group in 0..groups {
+            // SAFETY: `groups` was chosen so that both loads end inside `bytes` and the
+            // store inside `output`.
+            unsafe {
+                let low = bytes.as_ptr().add(group * width);
+                let halves = _mm256_loadu2_m128i(low.add(second).cast(), low.cast());
+                let lanes = _mm256_shuffle_epi8(halves, shuffle);
+                let values = _mm256_and_si256(_mm256_srlv_epi32(lanes, shift), mask);
+                largest = _mm256_max_epu32(largest, values);
+                _mm256_storeu_si256(output.as_mut_ptr().add(group * 8).cast(), values);
+            }
+        }
+        let mut lanes = [0u32; 8];
+        // SAFETY: `lanes` has 32 bytes.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), largest) };
+        (groups * 8, lanes.into_iter().max().unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::testing::{Random, pack};
+
+    #[test]
+    fn all_widths_and_lengths_agree_with_packing_bit_by_bit() {
+        let mut random = Random(4);
+        for width in 0..=32u32 {
+            let mask = ((1u64 << width) - 1) as u32;
+            for count in [0, 1, 7, 8, 9, 31, 64, 100, 504, 512, 1000] {
+                let values: Vec<u32> = (0..count).map(|_| random.next() as u32 & mask).collect();
+                // With and without bytes behind the values.
+                for slack in [0, 1, 15, 40] {
+                    let mut bytes = pack(&values, width);
+                    bytes.extend((0..slack).map(|_| random.next() as u8));
+                    let packed = Packed {
+                        bytes: &bytes,
+                        width,
+                        count,
+                    };
+                    for from in [0, 8, 64] {
+                        let Some(expected) = values.get(from..) else {
+                            continue;
+                        };
+                        let (mut fast, mut slow) =
+                            (vec![9; expected.len()], vec![9; expected.len()]);
+                        let largest = unpack(&packed, from, &mut fast);
+                        unpack_scalar(&bytes[from / 8 * width as usize..], width, &mut slow);
+                        assert_eq!(fast, expected, "width {width}");
+                        assert_eq!(slow, expected, "width {width}");
+                        assert_eq!(largest, expected.iter().copied().max().unwrap_or(0));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn indices_beyond_the_dictionary_are_refused() {
+        let mut values = vec![99u32; 700];
+        let table: Vec<u16> = (0..100).collect();
+        for (position, index) in [(0, 99), (0, 100), (511, 100), (699, 127)] {
+            values[position] = index;
+            let bytes = pack(&values, 7);
+            let packed = Packed {
+                bytes: &bytes,
+                width: 7,
+                count: 700,
+            };
+            let mut output = Vec::new();
+            let result = look_up(&packed, &table, &mut output, i32::from, &mut [0; BATCH]);
+            assert_eq!(result.is_ok(), index < 100);
+            values[position] = 99;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Values of one page by the `parquet` crate's decoders, levels left aside.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Encoding, Repetition};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::DataType;
+use parquet::errors::Result as ParquetResult;
+use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
+
+use crate::error::{Error, Result, catch_panic};
+use crate::page::DataPage;
+use crate::schema::Leaf;
+
+/// Decodes the first `num_values` values of a page in any encoding but that of
+/// dictionaries: as a column without levels.
+pub(crate) fn decode_values<D: DataType>(
+    page: &DataPage<'_>,
+    num_values: usize,
+    leaf: &Leaf,
+) -> Result<Vec<D::T>> {
+    let encoding = page
+        .header
+        .encoding()
+        .filter(|encoding| *encoding != Encoding::RLE_DICTIONARY)
+        .ok_or_else(|| Error::invalid("a page with a dictionary needs its dictionary"))?;
+    let too_many = |_| Error::limit(format!("a page of {num_values} values"));
+    let pages: Box<dyn PageReader> = Box::new(OnePage(Some(Page::DataPage {
+        buf: Bytes::copy_from_slice(page.values),
+        num_values: u32::try_from(num_values).map_err(too_many)?,
+        encoding,
+        def_level_encoding: Encoding::RLE,
+        rep_level_encoding: Encoding::RLE,
+        statistics: None,
+    })));
+    let name = leaf.descriptor.name();
+    let flat = Type::primitive_type_builder(name, leaf.physical)
+        .with_repetition(Repetition::REQUIRED)
+        .with_length(leaf.descriptor.type_length())
+        .build()?;
+    let path = ColumnPath::new(vec![name.to_string()]);
+    let descriptor = Arc::new(ColumnDescriptor::new(Arc::new(flat), 0, 0, path));
+    catch_panic(|| {
+        let mut values = Vec::new();
+        let (_, read, _) = ColumnReaderImpl::<D>::new(descriptor, pages).read_records(
+            num_values,
+            None,
+            None,
+            &mut values,
+        )?;
+        if read != num_values || values.len() != num_values {
+            return Err(Error::corrupt(format!(
+                "{num_values} values were expected, the page holds {read}"
+            )));
+        }
+        Ok(values)
+    })
+}
+
+/// A column chunk of a single page.
+struct OnePage(Option<Page>);
+
+impl PageReader for OnePage {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
+        Ok(self.0.take())
+    }
+
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
+        Ok(self.0.as_ref().map(|page| PageMetadata {
+            num_rows: Some(page.num_values() as usize),
+            num_levels: Some(page.num_values() as usize),
+            is_dict: false,
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
+        self.0 = None;
+        Ok(())
+    }
+}
+
+impl Iterator for OnePage {
+    type Item = ParquetResult<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
