@@ -47,6 +47,8 @@ fn varint(bytes: &mut &[u8]) -> usize {
     }
 }
 
+const GATHER: bool = false;
+
 /// Unpacks, looks up and writes in one pass. `packed` must be readable 16 bytes
 /// beyond its values, which holds for all runs of a page but its last.
 #[cfg(target_arch = "x86_64")]
@@ -75,7 +77,7 @@ fn unpack_and_look_up(packed: &[u8], width: usize, table: &[i32], out: &mut [i64
             let lanes = _mm256_shuffle_epi8(halves, shuffle);
             let indices = _mm256_and_si256(_mm256_srlv_epi32(lanes, shift), mask);
             let to = out.as_mut_ptr().add(group * 8);
-            if cfg!(feature = "gather") {
+            if GATHER {
                 let values = _mm256_i32gather_epi32::<4>(table.as_ptr(), indices);
                 let low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(values));
                 let high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(values));
@@ -237,6 +239,18 @@ fn decompress(chunk: &[u8], codec: Codec) -> usize {
     size
 }
 
+/// Processor time of this thread: unlike wall time it does not count the waiting for
+/// other processes.
+fn thread_seconds() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for writing.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// What [`run_loop`] is to do.
 const DECOMPRESS: u32 = 0;
 const BARE: u32 = 1;
@@ -270,12 +284,24 @@ pub unsafe extern "C" fn run_loop(
         DECOMPRESS | BARE => (None, Vec::new()),
         _ => runs(chunk, codec, &list_leaf()),
     };
-    let start = std::time::Instant::now();
+    let start = thread_seconds();
     let written = match which {
         DECOMPRESS => decompress(chunk, codec),
         BARE => bare(chunk, codec, out),
+        3 => {
+            let (leaf, mut opener) = (list_leaf(), PageOpener::default());
+            let mut page = TokenPage::default();
+            let dictionary = dictionary.map(|bytes| {
+                Arc::new(decode_dictionary(&mut opener, bytes, codec, &leaf).unwrap())
+            });
+            for run in &runs {
+                decode_tokens_into(&mut opener, run, dictionary.as_ref(), &leaf, &mut page)
+                    .unwrap();
+            }
+            0
+        }
         _ => pagefeed(&runs, dictionary, out).unwrap(),
     };
-    *seconds = start.elapsed().as_secs_f64();
+    *seconds = thread_seconds() - start;
     written
 }

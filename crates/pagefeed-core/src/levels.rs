@@ -25,6 +25,13 @@ pub struct LevelCounts {
 pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
     let num_levels = num_levels(page)?;
     let mut definitions = Definitions::new(page, leaf)?;
+    if leaf.max_repetition == 0 {
+        return Ok(LevelCounts {
+            num_rows: num_levels as u64,
+            num_values: definitions.advance(num_levels)?.present as u64,
+            ..LevelCounts::default()
+        });
+    }
     let (mut num_rows, mut first_row) = (0, None);
     for_each_record(page, leaf, |position| {
         num_rows += 1;
@@ -49,17 +56,14 @@ pub(crate) fn num_levels(page: &DataPage<'_>) -> Result<usize> {
         .ok_or_else(|| Error::corrupt("a data page was expected, found another kind"))
 }
 
-/// Calls `found` with the position, among the levels of the page, of each one at
-/// which a record begins: those with repetition level 0.
+/// Calls `found` with the position, among the levels of a page with lists, of each
+/// one at which a record begins: those with repetition level 0.
 pub(crate) fn for_each_record(
     page: &DataPage<'_>,
     leaf: &Leaf,
     mut found: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
     let num_levels = num_levels(page)?;
-    if leaf.max_repetition == 0 {
-        return (0..num_levels).try_for_each(found);
-    }
     let mut start = 0;
     let max = leaf.max_repetition;
     for run in Runs::new(page.repetition, level_width(max), num_levels) {

@@ -133,7 +133,7 @@ pub(crate) fn load_u64(bytes: &[u8], at: usize) -> u64 {
 
 impl Packed<'_> {
     /// Value number `index`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn get(&self, index: usize) -> u32 {
         debug_assert!(index < self.count);
         if self.width == 0 {

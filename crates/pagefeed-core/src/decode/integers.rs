@@ -4,7 +4,7 @@ use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType}
 use parquet::data_type::{Int32Type, Int64Type};
 
 use super::hybrid::{Run, Runs};
-use super::unpack::{check_index, look_up};
+use super::unpack::{BATCH, check_index, look_up};
 use super::values::decode_values;
 use super::{IntegerDictionary, Tokens};
 use crate::codec::Codec;
@@ -102,7 +102,15 @@ pub fn decode_dictionary(
     codec: Codec,
     leaf: &Leaf,
 ) -> Result<IntegerDictionary> {
-    let storage = Storage::of(leaf)?;
+    read_dictionary(opener, page, codec, Storage::of(leaf)?)
+}
+
+pub(crate) fn read_dictionary(
+    opener: &mut PageOpener,
+    page: &[u8],
+    codec: Codec,
+    storage: Storage,
+) -> Result<IntegerDictionary> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {
@@ -271,6 +279,7 @@ fn append_runs<S: Copy, T: Clone>(
     output: &mut Vec<T>,
     convert: impl Fn(S) -> T + Copy,
 ) -> Result<()> {
+    let mut buffer = [0; BATCH];
     for run in runs {
         match run? {
             Run::Repeated { value, count } => {
@@ -278,7 +287,7 @@ fn append_runs<S: Copy, T: Clone>(
                 let value = convert(table[value as usize]);
                 output.resize(output.len() + count, value);
             }
-            Run::Packed(packed) => look_up(&packed, table, output, convert)?,
+            Run::Packed(packed) => look_up(&packed, table, output, convert, &mut buffer)?,
         }
     }
     Ok(())

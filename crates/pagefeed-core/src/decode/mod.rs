@@ -3,25 +3,26 @@
 //! [`decode_tokens`] and the fast paths of [`decode_array`] are written by hand for what language-model data is; everything else goes through
 //! the `parquet` crate's own reader behind its `RowGroups` seam.
 
+mod arrays;
+mod bounds;
+mod fallback;
 pub(crate) mod hybrid;
 mod integers;
 mod rows;
+mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
 mod unpack;
 mod values;
 
+pub use arrays::{Paths, decode_array, decode_array_by};
 pub use integers::decode_dictionary;
 pub use tokens::{decode_tokens, decode_tokens_into};
 
-use arrow_array::ArrayRef;
 use bytes::Bytes;
 
 use crate::codec::Codec;
-use crate::error::Result;
-use crate::page::PageOpener;
-use crate::schema::ColumnSchema;
 
 /// Consecutive data pages of one leaf as stored, headers included, and what the
 /// index promises of them.
@@ -108,18 +109,4 @@ pub enum IntegerDictionary {
     U32(Vec<u32>),
     /// 64-bit columns.
     I64(Vec<i64>),
-}
-
-/// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
-/// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per
-/// leaf of `schema`, each covering at least these rows.
-pub fn decode_array(
-    opener: &mut PageOpener,
-    schema: &ColumnSchema,
-    runs: &[PageRun],
-    first_row: u64,
-    num_rows: u64,
-) -> Result<ArrayRef> {
-    let _ = (opener, schema, runs, first_row, num_rows);
-    todo!()
 }

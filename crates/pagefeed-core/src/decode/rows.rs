@@ -15,8 +15,9 @@ pub(crate) struct RowReader<'a> {
     pub(crate) offsets: Vec<u32>,
     /// Values seen so far.
     pub(crate) num_values: usize,
-    /// Whether any row is null rather than empty.
-    pub(crate) has_null_rows: bool,
+    /// Whether any row is null rather than empty, or holds a null.
+    pub(crate) has_nulls: bool,
+    allow_nulls: bool,
     /// Row number of the first row, for messages.
     first_row: u64,
     num_rows: usize,
@@ -37,12 +38,19 @@ impl<'a> RowReader<'a> {
             leaf,
             offsets,
             num_values: 0,
-            has_null_rows: false,
+            has_nulls: false,
+            allow_nulls: false,
             first_row: run.first_row,
             num_rows,
             starts_mid_record: run.starts_mid_record,
             num_levels: 0,
         })
+    }
+
+    /// Counts rows with nulls in them as if those were not there.
+    pub(crate) fn allow_nulls(mut self) -> Self {
+        self.allow_nulls = true;
+        self
     }
 
     /// Whether all rows asked for have been seen to their end.
@@ -99,7 +107,7 @@ impl<'a> RowReader<'a> {
         let count = num_levels(page)?.min(wanted);
         let all = Definitions::new(page, self.leaf)?.advance(count)?;
         reserve(&mut self.offsets, count)?;
-        self.has_null_rows |= all.present < count;
+        self.has_nulls |= all.present < count;
         if all.present == count {
             self.push(self.num_values + count)?; // Checks that all of them fit.
             self.offsets.pop();
@@ -180,12 +188,12 @@ impl<'a> RowReader<'a> {
                 "row {row} of the row group is an empty list and goes on"
             )));
         }
-        if counts.null_elements > 0 {
+        if counts.null_elements > 0 && !self.allow_nulls {
             return Err(Error::unsupported(format!(
                 "row {row} of the row group holds a null token; only whole rows may be null"
             )));
         }
-        self.has_null_rows |= counts.null_lists > 0;
+        self.has_nulls |= counts.null_lists + counts.null_elements > 0;
         Ok(())
     }
 }

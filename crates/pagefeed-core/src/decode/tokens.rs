@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use super::integers::{IntegerReader, Storage, decode_dictionary, missing_dictionary};
+use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
 use super::rows::RowReader;
 use super::{IntegerDictionary, PageRun, TokenPage, Tokens};
 use crate::error::{Error, Result};
@@ -40,27 +40,32 @@ pub fn decode_tokens_into(
     let offsets = std::mem::take(&mut page.row_offsets);
     let mut rows = RowReader::new(leaf, run, offsets)?;
     let dictionary = dictionary.cloned();
-    decode_rows(opener, run, dictionary, &mut rows, true, &mut page.tokens)?;
+    let reader = IntegerReader {
+        leaf,
+        storage: Storage::of(leaf)?,
+        narrow: true,
+    };
+    decode_rows(
+        opener,
+        run,
+        dictionary,
+        &mut rows,
+        &reader,
+        &mut page.tokens,
+    )?;
     page.row_offsets = rows.offsets;
     Ok(())
 }
 
 /// Reads the rows of `run` to their end; tokens that belong to no row are left out.
-/// `narrow` allows 16-bit tokens.
 pub(crate) fn decode_rows(
     opener: &mut PageOpener,
     run: &PageRun,
     mut dictionary: Option<Arc<IntegerDictionary>>,
     rows: &mut RowReader<'_>,
-    narrow: bool,
+    reader: &IntegerReader<'_>,
     tokens: &mut Tokens,
 ) -> Result<()> {
-    let leaf = rows.leaf;
-    let reader = IntegerReader {
-        leaf,
-        storage: Storage::of(leaf)?,
-        narrow,
-    };
     let mut is_first = true;
     let mut pages = DataPages::new(&run.data);
     while let Some((header, stored)) = pages.next()? {
@@ -70,13 +75,13 @@ pub(crate) fn decode_rows(
         let is_indices = header.encoding() == Some(Encoding::RLE_DICTIONARY);
         if is_indices && dictionary.is_none() {
             let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
-            let decoded = decode_dictionary(opener, page, run.codec, leaf)?;
+            let decoded = read_dictionary(opener, page, run.codec, reader.storage)?;
             dictionary = Some(Arc::new(decoded));
         }
         if std::mem::take(&mut is_first) {
             reader.prepare(tokens, dictionary.as_deref().filter(|_| is_indices));
         }
-        let page = opener.data_page(&header, stored, run.codec, leaf)?;
+        let page = opener.data_page(&header, stored, run.codec, reader.leaf)?;
         let num_values = rows.read(&page)?;
         reader.append(&page, num_values, dictionary.as_deref(), tokens)?;
     }
@@ -139,3 +144,6 @@ impl<'a> DataPages<'a> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

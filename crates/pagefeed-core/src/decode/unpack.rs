@@ -9,16 +9,17 @@ use super::hybrid::{Packed, load_u64};
 use crate::error::{Error, Result};
 
 /// Indices unpacked at once: they stay in the nearest cache.
-const BATCH: usize = 512;
+pub(crate) const BATCH: usize = 512;
 
-/// Appends `convert(table[index])` for each of the packed indices.
+/// Appends `convert(table[index])` for each of the packed indices; what `buffer`
+/// holds before and after is of no interest.
 pub(crate) fn look_up<S: Copy, T>(
     packed: &Packed<'_>,
     table: &[S],
     output: &mut Vec<T>,
     convert: impl Fn(S) -> T,
+    buffer: &mut [u32; BATCH],
 ) -> Result<()> {
-    let mut buffer = [0; BATCH];
     let mut from = 0;
     while from < packed.count {
         let count = BATCH.min(packed.count - from);
@@ -207,7 +208,7 @@ mod tests {
                 count: 700,
             };
             let mut output = Vec::new();
-            let result = look_up(&packed, &table, &mut output, i32::from);
+            let result = look_up(&packed, &table, &mut output, i32::from, &mut [0; BATCH]);
             assert_eq!(result.is_ok(), index < 100);
             values[position] = 99;
         }

@@ -81,6 +81,7 @@ fn indexed(
         _ => LevelHistograms::default(),
     };
     let (mut pages, mut levels) = (Vec::with_capacity(locations.len()), 0u64);
+    let mut rows_miscounted = false;
     for (number, location) in locations.iter().enumerate() {
         let next = locations
             .get(number + 1)
@@ -97,10 +98,22 @@ fn indexed(
         };
         let number = number as u64;
         let (page, num_levels) = match counted {
-            Some(counted) => {
+            // Arrow C++ before 23 counts a record anew in every batch it writes of it;
+            // the first such page of a chunk must prove that its location is right.
+            Some(counted) if counted.num_rows == rows || rows_miscounted => {
                 let needs_dictionary = number < dictionary_pages;
                 let page = counted_page(number, location, counted, needs_dictionary);
+                let page = StoredPage {
+                    num_rows: rows,
+                    ..page
+                };
                 (page, counted.num_levels)
+            }
+            Some(counted) => {
+                let read = read_page(reader, number, location)?;
+                rows_miscounted =
+                    read.1 == counted.num_levels && read.0.num_values == counted.num_values;
+                read
             }
             None => read_page(reader, number, location)?,
         };

@@ -54,6 +54,8 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
         DataType::RunEndEncoded(_, value) => plain_type(value.data_type())?,
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
+        // Stored as days; other readers leave it at that.
+        DataType::Date64 => DataType::Date32,
         DataType::List(item) | DataType::ListView(item) => DataType::List(plain_field(item)?),
         DataType::LargeList(item) | DataType::LargeListView(item) => {
             DataType::LargeList(plain_field(item)?)
@@ -72,6 +74,8 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -83,7 +87,10 @@ mod tests {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8)),
                 true,
             )
-            .with_metadata([("ARROW:extension:name".into(), "evil".into())].into()),
+            .with_metadata(HashMap::from([(
+                "ARROW:extension:name".to_string(),
+                "evil".to_string(),
+            )])),
             Field::new("l", DataType::LargeListView(item), false),
             Field::new("t", DataType::UInt16, false),
         ]);

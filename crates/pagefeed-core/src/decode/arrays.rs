@@ -1,0 +1,261 @@
+//! Pages decoded into Arrow arrays.
+
+use std::sync::Arc;
+
+use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait, PrimitiveArray,
+};
+use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_schema::{DataType, FieldRef};
+
+use super::integers::{IntegerReader, Storage};
+use super::rows::RowReader;
+use super::tokens::decode_rows;
+use super::{PageRun, Tokens, fallback, strings};
+use crate::error::{Error, Kind, Result};
+use crate::page::PageOpener;
+use crate::schema::{ColumnSchema, Leaf};
+
+/// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
+/// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per
+/// leaf of `schema`, each covering at least these rows.
+pub fn decode_array(
+    opener: &mut PageOpener,
+    schema: &ColumnSchema,
+    runs: &[PageRun],
+    first_row: u64,
+    num_rows: u64,
+) -> Result<ArrayRef> {
+    decode_array_by(opener, schema, runs, first_row, num_rows, Paths::All)
+}
+
+/// Which decoders may be used: tests compare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paths {
+    /// The fast ones where they fit.
+    All,
+    /// The `parquet` crate's reader only.
+    FallbackOnly,
+}
+
+/// [`decode_array`] with a choice of decoders.
+#[doc(hidden)]
+pub fn decode_array_by(
+    opener: &mut PageOpener,
+    schema: &ColumnSchema,
+    runs: &[PageRun],
+    first_row: u64,
+    num_rows: u64,
+    paths: Paths,
+) -> Result<ArrayRef> {
+    if runs.len() != schema.leaves.len() {
+        return Err(Error::invalid(format!(
+            "{} runs of pages for {} leaves",
+            runs.len(),
+            schema.leaves.len()
+        )));
+    }
+    for run in runs {
+        if run.first_row > first_row {
+            return Err(Error::invalid(format!(
+                "row {first_row} was asked for, the pages begin with row {}",
+                run.first_row
+            )));
+        }
+    }
+    if num_rows == 0 {
+        return Ok(arrow_array::new_empty_array(schema.field.data_type()));
+    }
+    let fast = match paths {
+        Paths::All => decode_fast(opener, schema, runs, first_row, num_rows)?,
+        Paths::FallbackOnly => None,
+    };
+    let array = match fast {
+        Some(array) => array,
+        None => {
+            let array = fallback::decode(opener, schema, runs, first_row, num_rows)?;
+            if schema.needs_validation {
+                array.to_data().validate_full()?;
+            }
+            array
+        }
+    };
+    check(&array, schema, num_rows)?;
+    Ok(array)
+}
+
+fn check(array: &ArrayRef, schema: &ColumnSchema, num_rows: u64) -> Result<()> {
+    if array.len() as u64 != num_rows {
+        return Err(Error::corrupt(format!(
+            "{num_rows} rows were expected, the pages gave {}",
+            array.len()
+        )));
+    }
+    if array.data_type() != schema.field.data_type() {
+        return Err(Error::new(
+            Kind::Internal,
+            format!(
+                "a column of type {} was decoded as {}",
+                schema.field.data_type(),
+                array.data_type()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Columns of one leaf that have a decoder of their own; `None` for all others.
+fn decode_fast(
+    opener: &mut PageOpener,
+    schema: &ColumnSchema,
+    runs: &[PageRun],
+    first_row: u64,
+    num_rows: u64,
+) -> Result<Option<ArrayRef>> {
+    let ([leaf], [run]) = (&schema.leaves[..], runs) else {
+        return Ok(None);
+    };
+    let skipped = first_row - run.first_row;
+    let (Ok(skip), Ok(rows)) = (usize::try_from(skipped), usize::try_from(num_rows)) else {
+        return Err(Error::limit(format!("{num_rows} rows at once")));
+    };
+    let run = PageRun {
+        num_rows: skipped + num_rows,
+        ..run.clone()
+    };
+    let data_type = schema.field.data_type();
+    let array = match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+            strings::decode(opener, &run, leaf, data_type, skip + rows)?
+        }
+        _ => integers(opener, &run, leaf, data_type)?,
+    };
+    Ok(array.map(|array| {
+        if skip > 0 {
+            array.slice(skip, rows)
+        } else {
+            array
+        }
+    }))
+}
+
+/// Integers and lists of them, as long as nothing is null.
+fn integers(
+    opener: &mut PageOpener,
+    run: &PageRun,
+    leaf: &Leaf,
+    data_type: &DataType,
+) -> Result<Option<ArrayRef>> {
+    let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
+        data_type
+    else {
+        let tokens = read_integers(opener, run, leaf, data_type, 0)?;
+        return Ok(tokens.and_then(|(tokens, _)| primitive(data_type, tokens)));
+    };
+    let Some((tokens, offsets)) = read_integers(opener, run, leaf, item.data_type(), 1)? else {
+        return Ok(None);
+    };
+    let Some(values) = primitive(item.data_type(), tokens) else {
+        return Ok(None);
+    };
+    Ok(match data_type {
+        DataType::List(_) => list::<i32>(item, &offsets, values)?,
+        DataType::LargeList(_) => list::<i64>(item, &offsets, values)?,
+        DataType::FixedSizeList(_, size) => fixed_size_list(item, *size, &offsets, values)?,
+        _ => None,
+    })
+}
+
+/// Reads integers that are to become `item`, `depth` lists deep; `None` if they are
+/// not, or if a row or value is null.
+fn read_integers(
+    opener: &mut PageOpener,
+    run: &PageRun,
+    leaf: &Leaf,
+    item: &DataType,
+    depth: i16,
+) -> Result<Option<(Tokens, Vec<u32>)>> {
+    let is_plain = leaf.max_repetition == depth && item.is_integer();
+    let Some(storage) = Storage::of(leaf).ok().filter(|_| is_plain) else {
+        return Ok(None);
+    };
+    let reader = IntegerReader {
+        leaf,
+        // Arrow has unsigned 64-bit integers: no number is out of range.
+        storage: if storage == Storage::U64 {
+            Storage::I64
+        } else {
+            storage
+        },
+        narrow: false,
+    };
+    let mut rows = RowReader::new(leaf, run, Vec::new())?.allow_nulls();
+    let mut tokens = Tokens::default();
+    decode_rows(opener, run, None, &mut rows, &reader, &mut tokens)?;
+    Ok((!rows.has_nulls).then_some((tokens, rows.offsets)))
+}
+
+/// An array without nulls; `None` if the type is not what the column stores.
+fn primitive(data_type: &DataType, tokens: Tokens) -> Option<ArrayRef> {
+    Some(match (data_type, tokens) {
+        (DataType::Int32, Tokens::I32(values)) => whole::<Int32Type>(Buffer::from_vec(values)),
+        (DataType::UInt32, Tokens::U32(values)) => whole::<UInt32Type>(Buffer::from_vec(values)),
+        (DataType::Int64, Tokens::I64(values)) => whole::<Int64Type>(Buffer::from_vec(values)),
+        (DataType::UInt64, Tokens::I64(values)) => whole::<UInt64Type>(Buffer::from_vec(values)),
+        (DataType::Int8, Tokens::I32(values)) => cut::<Int8Type, _>(values, |v| v as i8),
+        (DataType::Int16, Tokens::I32(values)) => cut::<Int16Type, _>(values, |v| v as i16),
+        (DataType::UInt8, Tokens::U32(values)) => cut::<UInt8Type, _>(values, |v| v as u8),
+        (DataType::UInt16, Tokens::U32(values)) => cut::<UInt16Type, _>(values, |v| v as u16),
+        _ => return None,
+    })
+}
+
+fn whole<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.into(), None))
+}
+
+/// Small integers are stored in 32 bits; as other readers, we keep the lowest.
+fn cut<T: ArrowPrimitiveType, V>(values: Vec<V>, narrow: impl Fn(V) -> T::Native) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::from_iter_values(
+        values.into_iter().map(narrow),
+    ))
+}
+
+fn list<O: OffsetSizeTrait>(
+    item: &FieldRef,
+    offsets: &[u32],
+    values: ArrayRef,
+) -> Result<Option<ArrayRef>> {
+    let offsets: Option<Vec<O>> = offsets
+        .iter()
+        .map(|&offset| O::from_usize(offset as usize))
+        .collect();
+    let Some(offsets) = offsets else {
+        return Err(Error::limit(
+            "a page holds more values than its Arrow type can address",
+        ));
+    };
+    let offsets = OffsetBuffer::new(offsets.into());
+    let list = GenericListArray::<O>::try_new(item.clone(), offsets, values, None)?;
+    Ok(Some(Arc::new(list)))
+}
+
+fn fixed_size_list(
+    item: &FieldRef,
+    size: i32,
+    offsets: &[u32],
+    values: ArrayRef,
+) -> Result<Option<ArrayRef>> {
+    let lengths = offsets.windows(2).map(|row| row[1] - row[0]);
+    if size <= 0
+        || lengths
+            .into_iter()
+            .any(|length| length != size.unsigned_abs())
+    {
+        return Ok(None);
+    }
+    let list = FixedSizeListArray::try_new(item.clone(), size, values, None)?;
+    Ok(Some(Arc::new(list)))
+}

@@ -1,0 +1,299 @@
+//! Any column by the `parquet` crate's own reader, fed with pages that are already
+//! opened and checked.
+
+use std::collections::VecDeque;
+
+use arrow_array::ArrayRef;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{
+    ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
+};
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+use super::PageRun;
+use super::bounds;
+use super::integers::missing_dictionary;
+use super::tokens::DataPages;
+use crate::error::{Error, Result, catch_panic};
+use crate::header::PageHeader;
+use crate::levels::{LevelCounts, count_levels};
+use crate::page::{DataPage, PageOpener};
+use crate::schema::{ColumnSchema, Leaf};
+
+/// Decodes rows as [`decode_array`](super::decode_array) does.
+///
+/// Leaves of one column begin their pages at different rows. All are read from the
+/// earliest such row on: a leaf that begins later gets a gap in front, which the
+/// reader skips without asking for its bytes.
+pub(crate) fn decode(
+    opener: &mut PageOpener,
+    schema: &ColumnSchema,
+    runs: &[PageRun],
+    first_row: u64,
+    num_rows: u64,
+) -> Result<ArrayRef> {
+    let mut base = first_row;
+    for run in runs {
+        base = base.min(first_record(run)?);
+    }
+    let skipped = to_usize(first_row - base)?;
+    let selected = to_usize(num_rows)?;
+    let chunks = schema
+        .leaves
+        .iter()
+        .zip(runs)
+        .map(|(leaf, run)| {
+            let chunk = Chunk::open(opener, leaf, run, base)?;
+            if chunk.num_rows < skipped + selected {
+                return Err(Error::corrupt(format!(
+                    "rows {first_row} to {} were expected, the pages of {} end with row {}",
+                    first_row + num_rows,
+                    leaf.path,
+                    base + chunk.num_rows as u64
+                )));
+            }
+            Ok((leaf.ordinal, chunk))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let pages = ColumnPages {
+        chunks,
+        num_rows: skipped + selected,
+        metadata: &schema.metadata,
+    };
+    let selection = (skipped > 0).then(|| {
+        RowSelection::from(vec![
+            RowSelector::skip(skipped),
+            RowSelector::select(selected),
+        ])
+    });
+    catch_panic(|| {
+        let mut reader = ParquetRecordBatchReader::try_new_with_row_groups(
+            &schema.levels,
+            &pages,
+            selected,
+            selection,
+        )?;
+        let batch = reader
+            .next()
+            .ok_or_else(|| Error::corrupt("the pages hold no rows"))??;
+        Ok(batch.column(0).clone())
+    })
+}
+
+/// Row at which the first record of a run begins, counting the part of one.
+fn first_record(run: &PageRun) -> Result<u64> {
+    run.first_row
+        .checked_sub(u64::from(run.starts_mid_record))
+        .ok_or_else(|| Error::corrupt("the first page of a row group begins inside a record"))
+}
+
+fn to_usize(rows: u64) -> Result<usize> {
+    usize::try_from(rows).map_err(|_| Error::limit(format!("{rows} rows at once")))
+}
+
+/// One step of a column chunk.
+#[derive(Clone)]
+enum Step {
+    /// The dictionary, in front of everything.
+    Dictionary(Page),
+    /// Rows without bytes, always skipped.
+    Gap(usize),
+    /// A data page.
+    Data {
+        page: Page,
+        starts_mid_record: bool,
+        num_rows: usize,
+    },
+}
+
+/// Pages of one leaf, from the common first row on.
+struct Chunk {
+    steps: VecDeque<Step>,
+    num_rows: usize,
+}
+
+impl Chunk {
+    fn open(opener: &mut PageOpener, leaf: &Leaf, run: &PageRun, base: u64) -> Result<Self> {
+        let gap = to_usize(first_record(run)? - base)?;
+        let mut num_rows = gap + usize::from(run.starts_mid_record);
+        let mut steps = VecDeque::new();
+        let (mut needs_dictionary, mut num_leaf_values) = (false, 0);
+        let mut pages = DataPages::new(&run.data);
+        while let Some((header, stored)) = pages.next()? {
+            let page = opener.data_page(&header, stored, run.codec, leaf)?;
+            let counts = count_levels(&page, leaf)?;
+            if steps.is_empty() && counts.starts_mid_record != run.starts_mid_record {
+                return Err(Error::corrupt(
+                    "the page does not begin with the record it was indexed with; \
+                     build the index again",
+                ));
+            }
+            bounds::check(&page, leaf, &counts)?;
+            needs_dictionary |= header.encoding() == Some(Encoding::RLE_DICTIONARY);
+            let rows = to_usize(counts.num_rows)?;
+            num_rows += rows;
+            num_leaf_values += counts.num_values;
+            steps.push_back(Step::Data {
+                page: rebuild(&page, &header, &counts)?,
+                starts_mid_record: counts.starts_mid_record,
+                num_rows: rows,
+            });
+        }
+        if gap > 0 {
+            steps.push_front(Step::Gap(gap));
+        }
+        if needs_dictionary {
+            let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
+            let (num_values, values) = opener.dictionary_page(page, run.codec)?;
+            bounds::check_dictionary(values, num_values, leaf, num_leaf_values)?;
+            steps.push_front(Step::Dictionary(Page::DictionaryPage {
+                buf: Bytes::copy_from_slice(values),
+                num_values: to_u32(num_values)?,
+                encoding: Encoding::PLAIN,
+                is_sorted: false,
+            }));
+        }
+        Ok(Self { steps, num_rows })
+    }
+}
+
+fn to_u32(size: usize) -> Result<u32> {
+    u32::try_from(size).map_err(|_| Error::limit(format!("{size} does not fit 32 bits")))
+}
+
+/// The page as one of version 2, its counts being what the levels say.
+fn rebuild(page: &DataPage<'_>, header: &PageHeader, counts: &LevelCounts) -> Result<Page> {
+    let (Some(num_values), Some(encoding)) = (header.num_levels(), header.encoding()) else {
+        return Err(Error::invalid("not a data page"));
+    };
+    Ok(Page::DataPageV2 {
+        buf: [page.repetition, page.definition, page.values]
+            .concat()
+            .into(),
+        num_values: to_u32(num_values)?,
+        encoding,
+        num_nulls: to_u32(num_values - to_usize(counts.num_values)?)?,
+        num_rows: to_u32(to_usize(counts.num_rows)?)?,
+        def_levels_byte_len: to_u32(page.definition.len())?,
+        rep_levels_byte_len: to_u32(page.repetition.len())?,
+        is_compressed: false,
+        statistics: None,
+    })
+}
+
+/// The column as the crate's reader asks for it.
+struct ColumnPages<'a> {
+    chunks: Vec<(usize, Chunk)>,
+    num_rows: usize,
+    metadata: &'a ParquetMetaData,
+}
+
+impl RowGroups for ColumnPages<'_> {
+    fn num_rows(&self) -> usize {
+        self.num_rows
+    }
+
+    fn column_chunks(&self, ordinal: usize) -> ParquetResult<Box<dyn PageIterator>> {
+        let (_, chunk) = self
+            .chunks
+            .iter()
+            .find(|(leaf, _)| *leaf == ordinal)
+            .ok_or_else(|| ParquetError::General(format!("leaf {ordinal} was not selected")))?;
+        let reader = StepReader(chunk.steps.clone());
+        Ok(Box::new(OneChunk(Some(reader))))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(self.metadata.row_groups().iter())
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        self.metadata
+    }
+}
+
+struct OneChunk(Option<StepReader>);
+
+impl Iterator for OneChunk {
+    type Item = ParquetResult<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0
+            .take()
+            .map(|reader| Ok(Box::new(reader) as Box<dyn PageReader>))
+    }
+}
+
+impl PageIterator for OneChunk {}
+
+struct StepReader(VecDeque<Step>);
+
+impl PageReader for StepReader {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
+        match self.0.pop_front() {
+            None => Ok(None),
+            Some(Step::Dictionary(page) | Step::Data { page, .. }) => Ok(Some(page)),
+            Some(Step::Gap(rows)) => Err(ParquetError::General(format!(
+                "{rows} rows before the first page were to be skipped"
+            ))),
+        }
+    }
+
+    /// Row counts are told only for pages that may be skipped without a look: those
+    /// that hold whole records.
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
+        let Some(step) = self.0.front() else {
+            return Ok(None);
+        };
+        let (num_rows, is_dict) = match *step {
+            Step::Dictionary(_) => (None, true),
+            Step::Gap(rows) => (Some(rows), false),
+            Step::Data {
+                starts_mid_record,
+                num_rows,
+                ..
+            } => {
+                let ends_mid_record = self.starts_mid_record(1);
+                let is_whole = !starts_mid_record && !ends_mid_record;
+                (is_whole.then_some(num_rows), false)
+            }
+        };
+        Ok(Some(PageMetadata {
+            num_rows,
+            num_levels: None,
+            is_dict,
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
+        self.0.pop_front();
+        Ok(())
+    }
+
+    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
+        Ok(!self.starts_mid_record(0))
+    }
+}
+
+impl StepReader {
+    fn starts_mid_record(&self, index: usize) -> bool {
+        matches!(
+            self.0.get(index),
+            Some(Step::Data {
+                starts_mid_record: true,
+                ..
+            })
+        )
+    }
+}
+
+impl Iterator for StepReader {
+    type Item = ParquetResult<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
