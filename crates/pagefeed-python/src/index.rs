@@ -14,6 +14,7 @@ use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 use crate::run::detached;
@@ -47,6 +48,12 @@ fn lookup(
         )
     };
     detached(py, || find(from, into))
+}
+
+/// Numbers as bytes: there may be millions, too many for Python integers.
+fn numbers<'py>(py: Python<'py>, numbers: &[u64]) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+    PyBytes::new(py, &bytes)
 }
 
 /// Bytes of the numbers a column or its lists hold.
@@ -212,6 +219,18 @@ impl Index {
         lookup(py, &values, &pages, |from, into| {
             self.index.pages_of_values(from, into)
         })
+    }
+
+    /// First page of each row group, as 64-bit integers in native order.
+    fn row_group_runs<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        numbers(py, &py.detach(|| self.index.row_group_runs()))
+    }
+
+    /// First page of each run of pages worth its dictionary, likewise; None if every
+    /// page is a run.
+    fn dictionary_runs<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let runs = py.detach(|| self.index.dictionary_runs())?;
+        Some(numbers(py, &runs))
     }
 
     /// (file, row_group, page, first_row, num_rows, offset, compressed_size).

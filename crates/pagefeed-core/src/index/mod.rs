@@ -12,6 +12,7 @@ mod lookup;
 mod offset_index;
 mod read;
 mod regions;
+mod runs;
 mod segment;
 mod table;
 mod walk;
