@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p pagefeed-core --example engine_overhead`
 
+#![allow(clippy::unwrap_used)]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use pagefeed_core::engine::{Batch, Engine, EngineConfig, PageSource, Plan, Token
 use pagefeed_core::gather::{BatchToken, copy_segment};
 use pagefeed_core::page::PageOpener;
 
-/// Pages of 16-bit tokens that cost one copy of what they hold.
+/// Pages of 16-bit tokens that cost `work`.
 struct Copied {
     rows: usize,
     row_length: usize,
@@ -31,6 +33,8 @@ impl PageSource for Copied {
             _ => (Vec::new(), Vec::new()),
         };
         tokens.clear();
+        // Exactly: a vector that grows by itself would double.
+        tokens.reserve_exact(self.rows * self.row_length);
         tokens.resize(self.rows * self.row_length, page as u16);
         row_offsets.clear();
         row_offsets.extend((0..=self.rows).map(|row| (row * self.row_length) as u32));
@@ -62,6 +66,18 @@ fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineCon
     }
 }
 
+/// Seconds of processor time of all threads so far: unlike the clock on the wall it
+/// does not count what other processes take.
+fn cpu_seconds() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -90,15 +106,16 @@ fn lanes(steps: std::ops::Range<u64>, batch_rows: u64, page_rows: u64, length: u
 }
 
 /// Runs `num_batches` batches, submitted in pieces, with a consumer that looks at one
-/// value in each cache line; seconds per batch and per call of `next_batch`.
-fn run(source: Copied, config: EngineConfig, num_batches: u64) -> (f64, Vec<f64>) {
+/// value in each cache line; seconds per batch (wall and processor) and per call of
+/// `next_batch`.
+fn run(source: Copied, config: EngineConfig, num_batches: u64) -> (f64, f64, Vec<f64>) {
     let (batch_rows, length) = (config.batch_rows as u64, source.row_length as u32);
     let page_rows = source.rows as u64;
     let engine = Engine::new(Arc::new(source), config).unwrap();
     let piece = 128;
     let mut submitted = 0;
     let mut waits = Vec::new();
-    let begin = Instant::now();
+    let (begin, begin_cpu) = (Instant::now(), cpu_seconds());
     for taken in 0..num_batches {
         while submitted < num_batches && submitted < taken + 3 * piece {
             let end = num_batches.min(submitted + piece);
@@ -118,14 +135,14 @@ fn run(source: Copied, config: EngineConfig, num_batches: u64) -> (f64, Vec<f64>
             .sum();
         black_box(sum);
     }
-    let seconds = begin.elapsed().as_secs_f64();
+    let (wall, cpu) = (begin.elapsed().as_secs_f64(), cpu_seconds() - begin_cpu);
     let stats = engine.stats().unwrap();
     assert_eq!(stats.pages_reloaded, 0);
-    (seconds / num_batches as f64, waits)
+    (wall / num_batches as f64, cpu / num_batches as f64, waits)
 }
 
 fn scheduling() {
-    println!("scheduling (pages and batches without content, 64 segments a batch)");
+    println!("scheduling: processor time for pages and batches without content, 64 segments each");
     for num_threads in [1, 2] {
         let per_batch = |page_rows| {
             let source = || Copied {
@@ -133,7 +150,7 @@ fn scheduling() {
                 row_length: 1,
                 work: Duration::ZERO,
             };
-            let once = |_| run(source(), config(num_threads, 64, 1), 4000).0 * 1e6;
+            let once = |_| run(source(), config(num_threads, 64, 1), 4000).1 * 1e6;
             median((0..5).map(once).collect())
         };
         let (few, many) = (per_batch(64), per_batch(2));
@@ -178,7 +195,9 @@ fn gather_speed<T: BatchToken>(name: &str, tokens: Tokens, zero: T) {
         row_offsets: (0..=num_rows).map(|row| (row * LENGTH) as u32).collect(),
     };
     let mut batches = vec![vec![zero; ROWS * LENGTH]; 4];
-    let source = vec![zero; ROWS * LENGTH * 4];
+    let source_rows = (32 << 20) / LENGTH / size_of::<T>();
+    let mut source = vec![zero; source_rows * LENGTH];
+    source.fill(T::from_i64(7).unwrap()); // Fresh zeros would all be one page of memory.
     let bytes = (ROWS * LENGTH * size_of::<T>()) as f64;
     let (mut ours, mut memcpy) = (Vec::new(), Vec::new());
     for round in 0..200 {
@@ -192,7 +211,7 @@ fn gather_speed<T: BatchToken>(name: &str, tokens: Tokens, zero: T) {
         black_box(&batch);
         let begin = Instant::now();
         for (row, target) in batch.chunks_exact_mut(LENGTH).enumerate() {
-            let from = (round * 97 + row * 13) % (ROWS * 4) * LENGTH;
+            let from = (round * 977 + row * 131) % source_rows * LENGTH;
             target.copy_from_slice(&source[from..from + LENGTH]);
         }
         memcpy.push(begin.elapsed().as_secs_f64());
@@ -218,19 +237,122 @@ fn gather_speeds() {
     gather_speed("u16 -> u16", Tokens::U16(vec![7; 2 * count]), 0u16);
 }
 
-/// Private memory of the process in MiB: current and peak resident.
-fn memory() -> String {
+/// Private memory of the process now, in MiB.
+fn private_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    let mebibytes = |name| field(name).unwrap_or(0) >> 10;
-    format!(
-        "{} MiB now, {} MiB at most",
-        mebibytes("RssAnon"),
-        mebibytes("VmHWM")
-    )
+    let line = status.lines().find(|line| line.starts_with("RssAnon"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    kibibytes.unwrap_or(0u64) >> 10
+}
+
+fn hash(value: u64) -> u64 {
+    let z = value.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ (z >> 31)
+}
+
+/// Pages of very different sizes.
+struct Uneven;
+
+const UNEVEN_LENGTH: u64 = 512;
+
+impl Uneven {
+    fn rows(page: u64) -> u64 {
+        1 + hash(page) % 8 * (hash(page) >> 8) % 64
+    }
+}
+
+impl PageSource for Uneven {
+    fn load(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        let source = Copied {
+            rows: Self::rows(page) as usize,
+            row_length: UNEVEN_LENGTH as usize,
+            work: Duration::ZERO,
+        };
+        source.load(opener, page, recycle)
+    }
+
+    fn decoded_size(&self, page: u64) -> usize {
+        (Self::rows(page) * (UNEVEN_LENGTH * 2 + 4) + 4) as usize
+    }
+
+    fn will_need(&self, _: u64) {}
+}
+
+/// Row of a page at a place of the order.
+type Unit = (u64, u64, u32);
+
+/// Rows of uneven pages, each delayed by up to `window` rows.
+fn delayed(num_pages: u64, window: u64) -> Vec<Unit> {
+    let mut units = Vec::new();
+    for page in 0..num_pages {
+        for row in 0..Uneven::rows(page) {
+            let position = units.len() as u64;
+            units.push((
+                position + hash(position ^ 1 << 40) % window,
+                page,
+                row as u32,
+            ));
+        }
+    }
+    units.sort_unstable();
+    units
+}
+
+/// Batches of 64 units each.
+fn batches(units: &[Unit]) -> Plan {
+    let count = units.len();
+    Plan {
+        batch_offsets: (0..=count as u32 / 64).map(|batch| batch * 64).collect(),
+        page: units.iter().map(|unit| unit.1).collect(),
+        row: units.iter().map(|unit| unit.2).collect(),
+        first_token: vec![0; count],
+        num_tokens: vec![UNEVEN_LENGTH as u32; count],
+        destination_row: (0..count as u32).map(|unit| unit % 64).collect(),
+        destination_offset: vec![0; count],
+    }
+}
+
+/// Private memory while data many times the budget flows through. Pages are held for
+/// about a window's length.
+fn memory() {
+    println!("private memory against a budget of 64 MiB, pages of 1 to 448 KiB");
+    for window_mib in [32, 128] {
+        let units = delayed(50_000, (window_mib << 20) / 2 / UNEVEN_LENGTH);
+        let before = private_memory();
+        let config = EngineConfig {
+            budget: 64 << 20,
+            ..config(2, 64, UNEVEN_LENGTH as usize)
+        };
+        let engine = Engine::new(Arc::new(Uneven), config).unwrap();
+        let mut most = before;
+        let mut pieces = units.chunks_exact(64 * 128);
+        for _ in 0..units.len() / 64 / 128 * 128 {
+            if engine.num_pending() < 256 {
+                let piece = pieces.next();
+                piece
+                    .into_iter()
+                    .for_each(|units| engine.submit(batches(units)).unwrap());
+                most = private_memory().max(most);
+            }
+            black_box(engine.next_batch(Duration::from_secs(10)).unwrap().unwrap());
+        }
+        let stats = engine.stats().unwrap();
+        println!(
+            "  window of {window_mib} MiB: {} MiB, {} of it counted; {} MiB of batches, {} loads, \
+             {} of them again",
+            most - before,
+            stats.peak_bytes >> 20,
+            (stats.tokens * 8) >> 20,
+            stats.pages_loaded,
+            stats.pages_reloaded
+        );
+    }
 }
 
 fn throughput() {
@@ -242,23 +364,24 @@ fn throughput() {
                 row_length: 2048,
                 work: Duration::from_micros(work_us),
             };
-            let (seconds, mut waits) = run(source, config(num_threads, 64, 2048), 4000);
+            let (seconds, cpu, mut waits) = run(source, config(num_threads, 64, 2048), 4000);
             waits.sort_by(f64::total_cmp);
             let at = |share: f64| waits[(waits.len() as f64 * share) as usize] * 1e6;
             println!(
-                "  {num_threads} threads, {work_us} us a page: {:.0} us a batch, {:.0} Mtok/s; \
-                 next(): median {:.0} us, p99 {:.0} us; {}",
+                "  {num_threads} threads, {work_us} us a page: {:.0} us a batch (processor {:.0}), {:.0} Mtok/s; \
+                 next(): median {:.0} us, p99 {:.0} us",
                 seconds * 1e6,
+                cpu * 1e6,
                 64.0 * 2048.0 / seconds / 1e6,
                 at(0.5),
-                at(0.99),
-                memory()
+                at(0.99)
             );
         }
     }
 }
 
 fn main() {
+    memory();
     throughput();
     scheduling();
     gather_speeds();

@@ -205,6 +205,7 @@ impl BatchToken for u16 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -15,7 +15,7 @@ mod tests;
 mod worker;
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use crate::error::{Error, Kind, Result};
 use crate::gather::BatchToken;
 use crate::page::PageOpener;
 use plan::PreparedPlan;
+use schedule::State;
 use worker::Shared;
 
 /// Where pages come from: numbered, loaded whole.
@@ -34,7 +35,9 @@ use worker::Shared;
 /// Everything but `load` and `will_need` is called under the engine's lock and must
 /// be quick.
 pub trait PageSource: Send + Sync {
-    /// Reads and decodes a page. `recycle` is a spent page whose memory may be used.
+    /// Reads and decodes a page. `recycle` is a spent page whose memory may be used;
+    /// it is about as large as `decoded_size` says. To keep to the budget, grow it by
+    /// `reserve_exact`.
     fn load(
         &self,
         opener: &mut PageOpener,
@@ -212,7 +215,7 @@ impl Engine {
             return Err(closed());
         }
         state.append(&plan);
-        self.shared.wake_worker(&state);
+        self.shared.wake_worker(&mut state);
         Ok(())
     }
 
@@ -220,24 +223,38 @@ impl Engine {
     /// An error that belongs to a batch is returned in its place, again on every call.
     pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch>> {
         self.check_process()?;
-        let begin = Instant::now();
-        let (mut state, _) = self
-            .shared
-            .settled
-            .wait_timeout_while(self.shared.lock(), timeout, |state| {
-                !state.is_stopping && !state.head_is_settled()
-            })
-            .unwrap_or_else(PoisonError::into_inner);
-        state.stats.wait += begin.elapsed();
+        let mut state = self.shared.lock();
+        if !state.head_is_settled() {
+            state = self.wait(state, timeout);
+        }
         if state.is_stopping {
             return Err(closed());
         }
         let buffer = state.take_head()?;
-        self.shared.wake_worker(&state);
+        self.shared.wake_worker(&mut state);
         drop(state);
         let num_bytes = self.shared.config.batch_bytes();
         let engine = Arc::downgrade(&self.shared);
         Ok(buffer.map(|buffer| Batch::new(buffer, num_bytes, engine)))
+    }
+
+    /// Waits until the batch at the head is finished or failed, or the time is up.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, State> {
+        let begin = Instant::now();
+        state.num_waiting += 1;
+        let is_waiting = |state: &mut State| !state.is_stopping && !state.head_is_settled();
+        let (mut state, _) = self
+            .shared
+            .settled
+            .wait_timeout_while(state, timeout, is_waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.num_waiting -= 1;
+        state.stats.wait += begin.elapsed();
+        state
     }
 
     /// Drops all batches submitted and not yet taken, and their errors.
@@ -247,7 +264,7 @@ impl Engine {
         state.clear();
         let garbage = state.take_garbage();
         drop(state);
-        drop(garbage);
+        garbage.discard();
         Ok(())
     }
 
@@ -283,10 +300,10 @@ impl Engine {
         state.clear();
         let garbage = state.take_garbage();
         drop(state);
-        drop(garbage);
+        garbage.discard();
     }
 
-    fn lock_threads(&self) -> std::sync::MutexGuard<'_, Vec<ManuallyDrop<JoinHandle<()>>>> {
+    fn lock_threads(&self) -> MutexGuard<'_, Vec<ManuallyDrop<JoinHandle<()>>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

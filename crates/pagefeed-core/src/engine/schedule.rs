@@ -6,7 +6,7 @@
 //! whose next use is farthest away, and if the head's own pages are too many, by
 //! writing those that are there into the batch and letting them go.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::batch::Buffer;
@@ -21,6 +21,12 @@ use crate::error::{Error, Result};
 const ADVICE_DISTANCE: usize = 256;
 /// Pages the source is told about at one time.
 const ADVICE_AT_ONCE: usize = 16;
+
+/// Largest size of a page that is believed, so that sums cannot overflow.
+const MAX_ESTIMATE: usize = usize::MAX >> 8;
+
+/// Bytes of pages freed after which the allocator is trimmed.
+const TRIM_AFTER: usize = 16 << 20;
 
 /// A use that was gathered.
 const DONE: Slot = Slot::MAX;
@@ -65,6 +71,7 @@ pub(super) struct LoadJob {
     slot: Slot,
     estimate: usize,
     pub page: u64,
+    recycled_bytes: usize,
     /// Memory to reuse.
     pub recycle: Option<TokenPage>,
     /// Pages to tell the source about first.
@@ -87,7 +94,27 @@ pub(super) struct GatherJob {
 }
 
 /// Memory that is no longer needed, to be dropped outside the lock.
-pub(super) type Garbage = (Vec<TokenPage>, Vec<Buffer>);
+#[derive(Debug, Default)]
+pub(super) struct Garbage {
+    pages: Vec<TokenPage>,
+    buffers: Vec<Buffer>,
+    /// Whether so much was freed that the allocator should be asked to return it.
+    is_trim_due: bool,
+}
+
+impl Garbage {
+    pub fn discard(self) {
+        drop((self.pages, self.buffers));
+        if self.is_trim_due {
+            // Freed pages leave holes that the next, slightly larger ones do not fit.
+            #[cfg(all(target_os = "linux", target_env = "gnu"))]
+            // SAFETY: may be called at any time by any thread.
+            unsafe {
+                libc::malloc_trim(0);
+            }
+        }
+    }
+}
 
 /// Everything the lock protects.
 pub(super) struct State {
@@ -97,7 +124,9 @@ pub(super) struct State {
     head: BatchNumber,
     pages: PageTable,
     budget: Budget,
-    spare_pages: Vec<TokenPage>,
+    /// Memory of spent pages by size and order of release.
+    spare_pages: BTreeMap<(usize, u64), TokenPage>,
+    num_recycled: u64,
     spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
@@ -105,7 +134,12 @@ pub(super) struct State {
     generation: u64,
     num_running: usize,
     garbage: Garbage,
+    /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
+    num_freed: usize,
+    /// Workers asleep and not yet told to wake.
     pub num_idle: usize,
+    /// Consumers asleep.
+    pub num_waiting: usize,
     pub is_stopping: bool,
     pub stats: EngineStats,
 }
@@ -117,13 +151,16 @@ impl State {
             head: 1,
             pages: PageTable::default(),
             budget: Budget::new(&config),
-            spare_pages: Vec::new(),
+            spare_pages: BTreeMap::new(),
+            num_recycled: 0,
             spare_buffers: Vec::new(),
             failure: None,
             generation: 0,
             num_running: 0,
             garbage: Garbage::default(),
+            num_freed: 0,
             num_idle: 0,
+            num_waiting: 0,
             is_stopping: false,
             stats: EngineStats::default(),
             config,
@@ -170,7 +207,8 @@ impl State {
                 .for_each(|buffer| self.take_back(buffer));
         }
         let dropped = std::mem::take(&mut self.pages);
-        self.garbage.0.extend(dropped.into_held());
+        self.garbage.pages.extend(dropped.into_held());
+        self.num_freed += self.budget.held;
         self.budget.held = 0;
         self.failure.take_if(|(batch, _)| *batch > 0);
         self.generation += 1;
@@ -209,7 +247,7 @@ impl State {
             self.spare_buffers.push(buffer);
         } else {
             self.budget.num_buffers -= 1;
-            self.garbage.1.push(buffer);
+            self.garbage.buffers.push(buffer);
         }
     }
 
@@ -273,9 +311,10 @@ impl State {
 
     fn estimate(&self, source: &dyn PageSource, slot: Slot) -> usize {
         let page = self.pages.page(slot);
-        source
+        let estimate = source
             .decoded_size(page)
-            .saturating_add(source.stored_size(page))
+            .saturating_add(source.stored_size(page));
+        estimate.min(MAX_ESTIMATE)
     }
 
     /// The next thing to do, begun.
@@ -351,7 +390,8 @@ impl State {
         self.stats.pages_loaded += 1;
         self.stats.bytes_read += source.stored_size(page) as u64;
         let recycle = self.take_spare(estimate);
-        let estimate = recycle.as_ref().map_or(0, page_bytes).max(estimate);
+        let recycled_bytes = recycle.as_ref().map_or(0, page_bytes);
+        let estimate = estimate.max(recycled_bytes);
         self.budget.loading += estimate;
         self.give_up_spares();
         let distance = (self.config.budget / 4 / estimate.max(1)).min(ADVICE_DISTANCE);
@@ -361,6 +401,7 @@ impl State {
             slot,
             estimate,
             page,
+            recycled_bytes,
             recycle,
             advise: advise.take(ADVICE_AT_ONCE).collect(),
         })
@@ -409,6 +450,9 @@ impl State {
             Ok(page) if job.generation == self.generation => {
                 let bytes = page_bytes(&page);
                 self.budget.held += bytes;
+                if bytes != job.recycled_bytes {
+                    self.num_freed += job.recycled_bytes;
+                }
                 for &batch in self.pages.loaded(job.slot, page, bytes) {
                     let position = batch - self.head;
                     self.batches[position as usize].num_missing -= 1;
@@ -418,7 +462,7 @@ impl State {
                 let batch = self.pages.failed(job.slot);
                 self.fail(batch, error);
             }
-            Ok(page) => self.garbage.0.push(page),
+            Ok(page) => self.garbage.pages.push(page),
             Err(_) => {}
         }
         self.give_up_spares();
@@ -433,7 +477,7 @@ impl State {
         }
         if job.generation != self.generation {
             self.garbage
-                .0
+                .pages
                 .extend(job.pages.drain(..).flatten().filter_map(Arc::into_inner));
             job.buffer
                 .into_iter()
@@ -463,46 +507,51 @@ impl State {
         self.budget.note_peak();
     }
 
-    /// Turns a held page that is not needed now into spare memory.
+    /// Turns a held page that is not needed now into spare memory. All of it is kept
+    /// that there is room for: freeing and allocating from several threads would
+    /// scatter what is held over the allocator's arenas, at up to twice its size.
     fn recycle(&mut self, page: Arc<TokenPage>, bytes: usize) {
         self.budget.held -= bytes;
-        let Some(page) = Arc::into_inner(page) else {
-            return;
-        };
-        if self.spare_pages.len() < 2 * self.config.num_threads + 2 {
+        if let Some(page) = Arc::into_inner(page) {
             self.budget.spare += bytes;
-            self.spare_pages.push(page);
-        } else {
-            self.garbage.0.push(page);
+            self.num_recycled += 1;
+            self.spare_pages.insert((bytes, self.num_recycled), page);
         }
     }
 
-    /// The spare page whose memory fits best; none that would waste half of it.
+    /// The smallest spare page that is large enough, or else the largest that is not,
+    /// to be grown; none whose size is far from what is wanted.
     fn take_spare(&mut self, wanted: usize) -> Option<TokenPage> {
-        let distance = |page: &TokenPage| page_bytes(page).abs_diff(wanted);
-        let best = (0..self.spare_pages.len()).min_by_key(|&i| distance(&self.spare_pages[i]))?;
-        let bytes = page_bytes(&self.spare_pages[best]);
-        if bytes > wanted.saturating_mul(2) {
-            return None;
-        }
-        self.budget.spare -= bytes;
-        Some(self.spare_pages.swap_remove(best))
+        let larger = self.spare_pages.range((wanted, 0)..).next();
+        let smaller = self.spare_pages.range(..(wanted, 0)).next_back();
+        let is_near = |bytes: usize| bytes <= wanted * 2 && wanted <= bytes * 2;
+        let key = [larger, smaller]
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| *key)
+            .find(|(bytes, _)| is_near(*bytes))?;
+        self.budget.spare -= key.0;
+        self.spare_pages.remove(&key)
     }
 
     fn give_up_spares(&mut self) {
         while self.budget.is_over() {
-            let Some(page) = self.spare_pages.pop() else {
+            let Some(((bytes, _), page)) = self.spare_pages.pop_last() else {
                 return;
             };
-            self.budget.spare -= page_bytes(&page);
-            self.garbage.0.push(page);
+            self.budget.spare -= bytes;
+            self.num_freed += bytes;
+            self.garbage.pages.push(page);
         }
     }
 
-    /// Memory to drop outside the lock.
-    pub fn take_garbage(&mut self) -> Option<Garbage> {
-        let is_empty = self.garbage.0.is_empty() && self.garbage.1.is_empty();
-        (!is_empty).then(|| std::mem::take(&mut self.garbage))
+    /// Memory to discard outside the lock.
+    pub fn take_garbage(&mut self) -> Garbage {
+        if self.num_freed >= TRIM_AFTER {
+            self.num_freed = 0;
+            self.garbage.is_trim_due = true;
+        }
+        std::mem::take(&mut self.garbage)
     }
 
     pub fn stats(&self) -> EngineStats {

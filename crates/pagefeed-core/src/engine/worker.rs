@@ -49,8 +49,9 @@ impl Shared {
     }
 
     /// Wakes a worker if there may be work for one that sleeps. It wakes the next.
-    pub fn wake_worker(&self, state: &State) {
+    pub fn wake_worker(&self, state: &mut State) {
         if state.num_idle > 0 && state.may_have_work(&*self.source) {
+            state.num_idle -= 1;
             self.work.notify_one();
         }
     }
@@ -62,10 +63,10 @@ impl Shared {
         }
         let mut state = self.lock();
         state.take_back(buffer);
-        self.wake_worker(&state);
+        self.wake_worker(&mut state);
         let garbage = state.take_garbage();
         drop(state);
-        drop(garbage);
+        garbage.discard();
     }
 }
 
@@ -95,13 +96,12 @@ fn work(shared: &Shared) {
                 .work
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
-            state.num_idle -= 1;
             continue;
         };
-        shared.wake_worker(&state);
+        shared.wake_worker(&mut state);
         let garbage = state.take_garbage();
         drop(state);
-        drop(garbage);
+        garbage.discard();
         state = match job {
             Job::Load(mut job) => {
                 let result = load(shared, &mut opener, &mut job);
@@ -116,7 +116,7 @@ fn work(shared: &Shared) {
                 state
             }
         };
-        if state.head_is_settled() {
+        if state.num_waiting > 0 && state.head_is_settled() {
             shared.settled.notify_all();
         }
     }
