@@ -85,7 +85,10 @@ mod tests {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8)),
                 true,
             )
-            .with_metadata([("ARROW:extension:name".into(), "evil".into())].into()),
+            .with_metadata(std::collections::HashMap::from([(
+                "ARROW:extension:name".to_string(),
+                "evil".to_string(),
+            )])),
             Field::new("l", DataType::LargeListView(item), false),
             Field::new("t", DataType::UInt16, false),
         ]);
