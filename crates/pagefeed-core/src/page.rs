@@ -38,6 +38,14 @@ pub struct DataPage<'a> {
 }
 
 impl PageOpener {
+    /// An opener without buffers yet, that verifies checksums or does not.
+    pub fn new(verify_checksums: bool) -> Self {
+        Self {
+            verify_checksums,
+            ..Self::default()
+        }
+    }
+
     /// Opens a data page; `stored` is the page without its header.
     pub fn data_page<'a>(
         &'a mut self,
