@@ -6,6 +6,7 @@ that lie, records split between pages.
 
 import itertools
 import zlib
+from collections.abc import Sequence
 
 from files import DATA, DATA_V2, DICTIONARY, PageBytes, ParquetBytes
 from thrift import (
@@ -92,7 +93,7 @@ def rle_run(count: int, value: int, bit_width: int) -> bytes:
 
 def one_column(
     schema: list[Struct],
-    pages: list[PageBytes],
+    pages: Sequence[PageBytes],
     *,
     num_rows: int,
     codec: int = UNCOMPRESSED,
@@ -119,7 +120,7 @@ def one_column(
         3: i64(num_rows),
         4: listed(STRUCT, [group]),
     }
-    return ParquetBytes(footer, [pages])
+    return ParquetBytes(footer, [list(pages)])
 
 
 def levels(values: list[int], bit_width: int) -> bytes:

@@ -48,7 +48,7 @@ class Outcome:
         return self.outcome in TYPED
 
     def __str__(self) -> str:
-        job = f"{self.job.path.name}:{self.job.column} {self.job.options or ''}"
+        job = f"{self.job.path.name}:{self.job.column[:50]!r} {self.job.options or ''}"
         return f"{job}: {self.outcome} {self.message}"
 
 

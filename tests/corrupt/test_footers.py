@@ -62,10 +62,8 @@ def test_huge_lists_inside_row_groups(sound: dict[str, Path], tmp_path: Path):
     data = sound["v1"].read_bytes()
     footer = data[footer_offset(data) : -8]
     start = data[: footer_offset(data)]
-    schema = read_footer(data)[2].value[1]
-    columns = list_header(STRUCT, 7)
+    columns = list_header(STRUCT, len(column_chunks(read_footer(data))) // 2)
     at = footer.index(bytes([0x19]) + columns, 20)  # RowGroup.columns
-    assert len(schema) == 17
     files = {}
     for count in HUGE:
         broken = footer[: at + 1] + list_header(STRUCT, count) + footer[at + 2 :]
@@ -220,3 +218,29 @@ def test_files_that_are_not_parquet(tmp_path: Path):
         "zeros": b"\0" * 4096,
     }
     refused(files, tmp_path)
+
+
+NAMES = {
+    "nul": b"nul\0byte",
+    "bytes": b"\xff\xfe",
+    "long": b"x" * 100_000,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("kind", sorted(NAMES))
+def test_strange_names(sound: dict[str, Path], tmp_path: Path, at: int, kind: str):
+    """Of the column itself, its repeated group and its element."""
+    name = NAMES[kind] if (at, kind) != (1, "empty") else b" "
+    data = sound["v1"].read_bytes()
+    footer = read_footer(data)
+    footer[2].value[1][at][4] = thrift.binary(name)
+    for chunk in column_chunks(footer, "input_ids"):
+        chunk[3].value[3].value[1][at - 1] = name
+    path = tmp_path / "names.parquet"
+    path.write_bytes(with_footer(data, footer))
+    column = "input_ids" if at > 1 else name.decode(errors="replace")
+    expected = sound["v1"] if at > 1 else None
+    job = Job(path=path, column=column, expected=expected)
+    assert_all(probe([job]), {"same", "different", "values"})

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from handmade import (
     token_page_v2,
     with_checksums,
 )
-from thrift import i32, i64
+from thrift import encode, i32, i64
 
 FLAT = [element("input_ids", kind=INT32, repetition=REQUIRED)]
 Pieces = list[tuple[bool, list[list[int]]]]
@@ -176,11 +177,26 @@ def test_a_record_of_fifty_megabytes_over_fifty_pages(tmp_path: Path):
     assert index.num_values == 50 * tokens + 3
 
 
+@dataclass
+class StampedPage(PageBytes):
+    """A page whose header is encoded already."""
+
+    stamp: bytes
+
+    def encode(self) -> bytes:
+        return self.stamp + self.body
+
+
 @pytest.fixture(scope="module")
 def tiny_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred thousand pages of one number, with and without an offset index."""
     folder = tmp_path_factory.mktemp("tiny")
-    pages = [data_page(1, number.to_bytes(4, "little")) for number in range(100_000)]
+    one = data_page(1, bytes(4))
+    stamp = encode(one.header)
+    pages = [
+        StampedPage(one.header, number.to_bytes(4, "little"), stamp)
+        for number in range(100_000)
+    ]
     data = one_column(FLAT, pages, num_rows=len(pages)).encode()
     (folder / "walked.parquet").write_bytes(data)
     size = len(pages[0].encode())

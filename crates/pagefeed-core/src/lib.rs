@@ -21,6 +21,7 @@ pub mod index;
 pub mod levels;
 pub mod limits;
 pub mod page;
+pub mod reader;
 pub mod schema;
 pub mod source;
 pub mod store;

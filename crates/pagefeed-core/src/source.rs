@@ -8,6 +8,7 @@ use crate::engine::PageSource;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
+use crate::reader;
 use crate::store::Store;
 
 /// One index among those numbered through.
@@ -103,6 +104,7 @@ impl IndexSource {
             .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
         let mut page = recycle.unwrap_or_default();
         decode_tokens_into(opener, &run, dictionary.as_ref(), leaf, &mut page)?;
+        reader::check_num_values(record, page.tokens.len() as u64)?;
         Ok(page)
     }
 }
@@ -136,11 +138,7 @@ impl PageSource for IndexSource {
             return error;
         };
         match part.index.page(page) {
-            Ok(record) => error
-                .in_file(&part.index.files()[record.file as usize].path)
-                .in_chunk(record.row_group, part.index.column())
-                .at_page(u64::from(record.page))
-                .at_offset(record.offset),
+            Ok(record) => reader::locate(&part.index, &record, error),
             Err(_) => error,
         }
     }

@@ -1,14 +1,15 @@
 //! The page index in Python.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use pagefeed_core::decode::decode_array;
 use pagefeed_core::engine::PageSource;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
+use pagefeed_core::reader::read_array;
 use pagefeed_core::source::IndexSource;
 use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
@@ -18,6 +19,11 @@ use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 use crate::run::detached;
+
+thread_local! {
+    /// Keeps the codecs' contexts and buffers from one page to the next.
+    static OPENER: RefCell<PageOpener> = RefCell::default();
+}
 
 /// Where every page of one column lies. Wrapped by `pagefeed.PageIndex`.
 #[pyclass(frozen, module = "pagefeed._core")]
@@ -260,25 +266,12 @@ impl Index {
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
         detached(py, || {
-            let record = self.index.page(page)?;
-            let schema = self.index.schema(record.file);
-            let mut opener = PageOpener::default();
-            opener.verify_checksums = verify_checksums;
-            let array = self
-                .index
-                .read_runs(&self.store, page, true)
-                .and_then(|runs| {
-                    let (first, count) = (record.first_row_in_group, record.num_rows);
-                    decode_array(&mut opener, schema, &runs, first, count)
-                })
-                .map_err(|error| {
-                    let file = &self.index.files()[record.file as usize];
-                    error
-                        .in_file(&file.path)
-                        .in_chunk(record.row_group, self.index.column())
-                        .at_page(u64::from(record.page))
-                        .at_offset(record.offset)
-                })?;
+            let array = OPENER.with_borrow_mut(|opener| {
+                opener.verify_checksums = verify_checksums;
+                read_array(&self.index, &self.store, opener, page)
+            })?;
+            let file = self.index.page(page)?.file;
+            let schema = self.index.schema(file);
             Ok(ArrowArray::new(array, schema.field.as_ref().clone()))
         })
     }

@@ -1,0 +1,100 @@
+//! Single pages as Arrow arrays, held against what the index promises of them.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use crate::decode::decode_array;
+use crate::error::{Error, Result};
+use crate::index::{Index, PageRecord};
+use crate::page::PageOpener;
+use crate::store::Store;
+
+/// Reads and decodes `page`: an array of exactly the rows and, for a column of one
+/// leaf, the values that the index promises.
+pub fn read_array(
+    index: &Index,
+    store: &Store,
+    opener: &mut PageOpener,
+    page: u64,
+) -> Result<ArrayRef> {
+    let record = index.page(page)?;
+    let mut read = || {
+        let schema = index.schema(record.file);
+        let runs = index.read_runs(store, page, true)?;
+        let (first_row, num_rows) = (record.first_row_in_group, record.num_rows);
+        let array = decode_array(opener, schema, &runs, first_row, num_rows)?;
+        if schema.leaves.len() == 1 {
+            check_num_values(&record, num_leaf_values(array.as_ref()))?;
+        }
+        Ok(array)
+    };
+    read().map_err(|error| locate(index, &record, error))
+}
+
+/// Refuses a page whose values are not as many as the index, and so the numbering of
+/// all tokens, says.
+pub fn check_num_values(record: &PageRecord, found: u64) -> Result<()> {
+    if found == record.num_values {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "the page holds {found} values, its file's metadata promises {}: index the file \
+         with page_index=False, or write it again",
+        record.num_values
+    )))
+}
+
+/// Says where an error about a page is.
+pub fn locate(index: &Index, record: &PageRecord, error: Error) -> Error {
+    error
+        .in_file(&index.files()[record.file as usize].path)
+        .in_chunk(record.row_group, index.column())
+        .at_page(u64::from(record.page))
+        .at_offset(record.offset)
+}
+
+/// Values of the innermost array that are not null, in rows that are not null.
+fn num_leaf_values(array: &dyn Array) -> u64 {
+    match array.data_type() {
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let offsets = lists.value_offsets();
+            let range = offsets[0] as usize..offsets[lists.len()] as usize;
+            num_leaf_values(lists.values().slice(range.start, range.len()).as_ref())
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            let offsets = lists.value_offsets();
+            let range = offsets[0] as usize..offsets[lists.len()] as usize;
+            num_leaf_values(lists.values().slice(range.start, range.len()).as_ref())
+        }
+        DataType::FixedSizeList(_, _) => {
+            // Values behind a null row exist here, and are not the column's.
+            let lists = array.as_fixed_size_list();
+            (0..lists.len())
+                .filter(|&row| lists.is_valid(row))
+                .map(|row| num_leaf_values(lists.value(row).as_ref()))
+                .sum()
+        }
+        DataType::Struct(_) => {
+            let fields = array.as_struct();
+            fields
+                .columns()
+                .first()
+                .map_or(0, |field| num_visible_values(fields, field.as_ref()))
+        }
+        _ => (array.len() - array.logical_null_count()) as u64,
+    }
+}
+
+/// Values of a struct's only field in rows where the struct is not null.
+fn num_visible_values(parent: &dyn Array, field: &dyn Array) -> u64 {
+    if parent.null_count() == 0 {
+        return num_leaf_values(field);
+    }
+    (0..parent.len())
+        .filter(|&row| parent.is_valid(row))
+        .map(|row| num_leaf_values(field.slice(row, 1).as_ref()))
+        .sum()
+}
