@@ -13,11 +13,12 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
-    {"_core", "arrays", "errors", "extras", "sizes"},
+    {"_core", "arguments", "arrays", "errors", "extras", "sizes"},
     {"dataset", "index", "paths", "tokens"},
     {"sequences", "blocks"},
     {"order", "mixture", "tokenizer"},
-    {"loader", "state", "planner", "iteration", "provenance", "launch"},
+    {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
+    | {"engines", "formats", "orders"},
     {"torch", "hf", "view", "verify", "trace", "smoke", "doctor", "prepare"},
     {FACE, "cli", "__main__"},
 )

@@ -11,6 +11,7 @@ from pagefeed.index import Page, PageIndex
 from pagefeed.loader import Loader
 from pagefeed.order import Permutation, Shuffle
 from pagefeed.sequences import Windows
+from pagefeed.view import SequenceView
 
 __all__ = [
     "Loader",
@@ -19,6 +20,7 @@ __all__ = [
     "PagefeedError",
     "ParquetDataset",
     "Permutation",
+    "SequenceView",
     "Shuffle",
     "Windows",
     "parquet",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ from pagefeed.arrays import Int64Array
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, StaleFileError
 from pagefeed.paths import PathLike, Paths, expand_paths
 
-__all__ = ["Page", "PageIndex"]
+__all__ = ["BlockKind", "Page", "PageIndex"]
+
+BlockKind = Literal["page", "row_group"]
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
@@ -217,6 +219,23 @@ class PageIndex:
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
         return _lookup(self.core.pages_of_values, values)
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first page of each run of pages that a shuffle moves as one.
+
+        Args:
+            kind: ``"row_group"``, or ``"page"``: then a run is the shortest for which
+                the dictionary page is at most a quarter of what is read, or one page
+                if all dictionaries together are small (64 MiB).
+
+        Returns:
+            int64 [runs], rising from 0; None if every page is a run.
+        """
+        if kind == "row_group":
+            runs: bytes | None = self.core.row_group_runs()
+        else:
+            runs = self.core.dictionary_runs()
+        return None if runs is None else np.frombuffer(runs, dtype=np.int64)
 
     def locate(self, page: int) -> Page:
         """Return where a page lies.

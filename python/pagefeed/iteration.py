@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pagefeed import _core
 from pagefeed.errors import CancelledError
-from pagefeed.planner import Planner, Route
+from pagefeed.planner import Planner
 
 __all__ = ["Iteration"]
 
@@ -21,43 +21,57 @@ class Iteration(Iterator[_core.Buffer]):
     Args:
         engine: Takes the plans, returns the batches.
         planner: Makes the plans.
-        route: The way through the epochs.
         horizon_units: Units of this rank to plan ahead, so that the engine knows the
             last use of every page it holds.
     """
 
     def __init__(
-        self,
-        *,
-        engine: _core.Engine,
-        planner: Planner,
-        route: Route,
-        horizon_units: int,
+        self, *, engine: _core.Engine, planner: Planner, horizon_units: int
     ) -> None:
-        self.num_taken = 0
-        """Steps taken so far."""
         self._engine = engine
-        self._planner = planner
-        self._route = route
-        self._chunk_steps = max(1, CHUNK_UNITS // route.batch_size)
-        self._ahead_steps = horizon_units // route.batch_size + self._chunk_steps
-        self._num_planned = 0
+        self._chunk_steps = max(1, CHUNK_UNITS // planner.route.batch_size)
+        self._ahead_steps = (
+            horizon_units // planner.route.batch_size + self._chunk_steps
+        )
         self._process = os.getpid()
         self._open = True
+        self._begin(planner, is_new=True)
+
+    def _begin(self, planner: Planner, *, is_new: bool) -> None:
+        self._planner = planner
+        self.is_new = is_new
+        """Whether no step was taken since it began or was sent elsewhere."""
+        self._num_steps = planner.route.num_taken_here
+        self._num_taken = self._num_planned = 0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it began in this process: its threads do not survive a fork."""
+        return self._process == os.getpid()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps were taken."""
+        return self._num_steps is not None and self._num_taken >= self._num_steps
 
     @property
     def position(self) -> int:
-        """Units consumed by all ranks, counted through all epochs."""
-        return self._route.position_after(self.num_taken)
+        """Units consumed or skipped by all ranks, counted through all epochs."""
+        return self._planner.route.position_after(self._num_taken)
 
     @property
-    def num_steps_done(self) -> int:
-        """Steps up to there, those of other processes of the rank included."""
-        return self.num_taken * self._route.num_workers
+    def step(self) -> int:
+        """Number of the next step."""
+        return self._planner.route.step_after(self._num_taken)
+
+    def follow(self, planner: Planner, *, is_new: bool) -> None:
+        """Go on along another route; what was planned and not taken is forgotten."""
+        self._engine.clear()
+        self._begin(planner, is_new=is_new)
 
     def close(self) -> None:
         """Stop; batches that were planned and not taken are forgotten."""
-        if self._open and self._process == os.getpid():
+        if self._open and self.is_here:
             self._engine.clear()
         self._open = False
 
@@ -65,28 +79,35 @@ class Iteration(Iterator[_core.Buffer]):
         """Take the next batch, and top the plan up.
 
         Raises:
-            CancelledError: If a fork lies between the start and now.
+            CancelledError: If the iteration was closed before its end, or a fork lies
+                between its start and now.
         """
-        if self._process != os.getpid():
+        if not self.is_here:
             raise CancelledError(
                 "this iteration began in another process, whose threads a fork does "
                 "not take along: call iter(loader) in this one"
             )
-        num_steps = self._route.num_taken_here
-        if not self._open or (num_steps is not None and self.num_taken >= num_steps):
+        if self.is_finished:
             raise StopIteration
-        self._top_up(num_steps)
+        if not self._open:
+            raise CancelledError(
+                "this iteration was ended before its last step by a new iter(loader), "
+                "load_state_dict or set_epoch: a loader runs one iteration at a time"
+            )
+        self._top_up()
         batch = self._engine.next_batch()
-        self.num_taken += 1
+        self._num_taken += 1
+        self.is_new = False
         return batch
 
-    def _top_up(self, num_steps: int | None) -> None:
+    def _top_up(self) -> None:
         """Plan the whole horizon at the start, then a chunk when one was used up."""
-        if self._num_planned - self.num_taken > self._ahead_steps - self._chunk_steps:
+        ahead = self._num_planned - self._num_taken
+        if ahead > self._ahead_steps - self._chunk_steps:
             return
-        wanted = self.num_taken + self._ahead_steps
-        if num_steps is not None:
-            wanted = min(wanted, num_steps)
+        wanted = self._num_taken + self._ahead_steps
+        if self._num_steps is not None:
+            wanted = min(wanted, self._num_steps)
         while self._num_planned < wanted:
             steps = min(self._chunk_steps, wanted - self._num_planned)
             self._engine.submit(*self._planner.plan(self._num_planned, steps))

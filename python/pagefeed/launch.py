@@ -1,13 +1,26 @@
-"""Which rank this process is: as given, or as its launcher says."""
+"""Which rank this process is, and what other processes take its place."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Protocol
 
+from pagefeed.arguments import check_positive
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.state import LoaderState
 
-__all__ = ["available_cpus", "resolve_rank"]
+__all__ = ["Follower", "resolve_rank", "resolve_threads"]
+
+
+class Follower(Protocol):
+    """What must know of a loader's moves, and may iterate in its stead."""
+
+    def moved(self, state: LoaderState) -> None:
+        """Learn where the next iteration begins."""
+
+    def check_state(self) -> None:
+        """Raise if the loader's own position is not that of its consumer."""
 
 
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -35,9 +48,16 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def available_cpus() -> int:
-    """Return the processors this process may use, as its share of the machine."""
-    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+def resolve_threads(num_threads: int | None) -> int:
+    """Return the number of threads: as given, or this rank's share of the processors.
+
+    Raises:
+        InvalidArgumentError: If it is not a whole number, at least 1.
+    """
+    if num_threads is not None:
+        return check_positive(num_threads, "num_threads")
+    local = os.environ.get("LOCAL_WORLD_SIZE", "")
+    local_ranks = int(local) if local.isdecimal() else 1
     return max(1, len(os.sched_getaffinity(0)) // max(1, local_ranks))
 
 

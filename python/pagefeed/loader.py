@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from pagefeed import _core
+from pagefeed.arguments import check_choice, check_positive
 from pagefeed.dataset import ParquetDataset
+from pagefeed.engines import ProcessEngine
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.extras import require
+from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.iteration import Iteration
-from pagefeed.launch import available_cpus, resolve_rank
-from pagefeed.order import Blocks, Order, Shuffle, choose_num_lanes
-from pagefeed.planner import NO_UNIT, Planner, Route
-from pagefeed.provenance import Source, sources_of_unit
+from pagefeed.launch import Follower, resolve_rank, resolve_threads
+from pagefeed.order import Shuffle
+from pagefeed.orders import Orders
+from pagefeed.planner import Planner, unit_of_slot
+from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.route import Route, Slot
+from pagefeed.run import Run
 from pagefeed.sequences import Sequences, Units
 from pagefeed.sizes import parse_bytes
 from pagefeed.state import LoaderState
 
-__all__ = ["Batch", "Loader"]
-
-FORMATS = ("numpy", "torch")
-DTYPES = ("int64", "int32", "uint16")
+__all__ = ["Loader"]
 
 OPTIONS = (
     "sequences",
@@ -38,6 +37,7 @@ OPTIONS = (
     "format",
     "dtype",
     "padding",
+    "pin_memory",
     "epochs",
     "drop_last",
     "rank",
@@ -46,9 +46,6 @@ OPTIONS = (
 )
 """What a loader is made of, beside its dataset."""
 
-Batch = dict[str, Any]
-"""Arrays or tensors by name; ``input_ids`` is [batch_size, length]."""
-
 
 class Loader:
     """Feeds shuffled batches of token sequences, straight from Parquet.
@@ -56,7 +53,9 @@ class Loader:
     ``for batch in loader`` runs through one epoch, the next loop through the next one,
     shuffled anew. ``state_dict()`` between two batches is the position of what was
     consumed; ``load_state_dict`` makes the next loop continue there, on any number of
-    ranks. A loop that is left early begins its epoch again.
+    ranks. A loop that is left early begins its epoch again. ``seek`` and ``skip`` move
+    about in an epoch, also inside a loop; anything else that places a loader ends a
+    running loop, whose iterator then says so.
 
     Args:
         dataset: What :func:`pagefeed.parquet` returned.
@@ -69,6 +68,8 @@ class Loader:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
+        pin_memory: Hand out tensors in page-locked memory; without CUDA this only
+            warns.
         epochs: Epochs of one iteration, joined without a gap; None never ends.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
             filled up with padding on every rank.
@@ -101,6 +102,7 @@ class Loader:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: Literal["int64", "int32", "uint16"] = "int64",
         padding: int = 0,
+        pin_memory: bool = False,
         epochs: int | None = 1,
         drop_last: bool = True,
         rank: int | None = None,
@@ -109,18 +111,19 @@ class Loader:
     ) -> None:
         self.dataset = dataset
         self.sequences = sequences
-        self.batch_size = _positive(batch_size, "batch_size")
+        self.batch_size = check_positive(batch_size, "batch_size")
         self.seed = seed
         self.shuffle = Shuffle.parse(shuffle)
         self.memory = parse_bytes(memory, name="memory")
-        self.format = _one_of(format, FORMATS, "format")
-        self.dtype = _one_of(dtype, DTYPES, "dtype")
+        self.format = format
+        self.dtype = check_choice(dtype, DTYPES, "dtype")
         self.padding = padding
-        self.epochs = epochs if epochs is None else _positive(epochs, "epochs")
+        self.pin_memory = pin_memory
+        self.epochs = epochs if epochs is None else check_positive(epochs, "epochs")
         self.drop_last = drop_last
         self.rank, self.world_size = resolve_rank(rank, world_size)
-        self.num_threads = _positive(num_threads or available_cpus(), "num_threads")
-        self._convert = _converter(self.format)
+        self.num_threads = resolve_threads(num_threads)
+        self._convert = make_converter(format, pin_memory=pin_memory)
 
         self._units: Units = sequences.bind(dataset.index)
         if self._units.num_units == 0:
@@ -128,11 +131,44 @@ class Loader:
                 f"{dataset!r} holds no sequence of {sequences!r}: it has "
                 f"{dataset.index.num_values} tokens in {len(dataset)} rows"
             )
-        self._order = lru_cache(maxsize=2)(self._make_order)
-        self._begin = self._beginning(0)
+        orders = Orders(
+            dataset,
+            fingerprint=f"{dataset.fingerprint} {sequences!r}",
+            units=self._units,
+            seed=seed,
+            shuffle=self.shuffle,
+            world_size=self.world_size,
+        )
+        self._run = Run(
+            units=self._units,
+            orders=orders,
+            batch_size=self.batch_size,
+            rank=self.rank,
+            world_size=self.world_size,
+            epochs=self.epochs,
+            drop_last=drop_last,
+            plan=LoaderState(
+                num_lanes=orders.num_lanes,
+                seed=seed,
+                dataset=dataset.fingerprint,
+                sequences=repr(sequences),
+                shuffle=repr(self.shuffle),
+            ),
+        )
+        self._engine = ProcessEngine(
+            dataset,
+            batch_rows=self.batch_size,
+            row_length=self._units.length,
+            num_threads=self.num_threads,
+            memory=self.memory,
+            dtype=self.dtype,
+            padding=padding,
+        )
+        self._begin = self._run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration | None = None
-        self._engine: tuple[int, _core.Engine] | None = None
+        self.follower: Follower | None = None
+        """Told of moves; an adapter that iterates in other processes sets it."""
 
     @property
     def num_units(self) -> int:
@@ -150,7 +186,7 @@ class Loader:
         Raises:
             TypeError: If ``epochs`` is None.
         """
-        steps = self._route(self._beginning(0)).num_steps
+        steps = self._run.route(self._run.beginning(0)).num_steps
         if steps is None:
             raise TypeError("a loader with epochs=None has no length: it never ends")
         return steps
@@ -167,15 +203,14 @@ class Loader:
         order. ``iter(loader)`` is the same with one process.
         """
         if self._iteration is not None:
-            self._stop(self._beginning(self._begin.first_epoch))
+            self._stop(self._next_beginning())
         route = replace(
-            self._route(self._begin), worker=worker, num_workers=num_workers
+            self._run.route(self._begin), worker=worker, num_workers=num_workers
         )
         iteration = Iteration(
-            engine=self._running_engine(),
+            engine=self._engine.get(),
             planner=self.planner(route),
-            route=route,
-            horizon_units=self._horizon_units(),
+            horizon_units=self._run.horizon_units(self._begin),
         )
         self._iteration = iteration
         return self._batches(iteration)
@@ -185,15 +220,19 @@ class Loader:
         for buffer in iteration:
             tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
             yield {"input_ids": self._convert(tokens)}
-        if iteration is self._iteration and self.epochs is not None:
-            self._stop(self._beginning(self._begin.first_epoch + self.epochs))
+        if iteration is self._iteration:
+            self._stop(self._run.after(self._begin))
 
     def share(self, num_shares: int) -> Loader:
-        """Return a loader at the same place with a part of the memory and threads."""
-        options = self._options()
+        """Return a loader that begins where the next iteration of this one would.
+
+        It has a part of the memory and threads, and leaves pinning to the process that
+        talks to the device.
+        """
+        options = self._options() | {"pin_memory": False}
         options["memory"] = max(1, self.memory // num_shares)
         options["num_threads"] = max(1, self.num_threads // num_shares)
-        return _rebuild(self.dataset, options, self._state())
+        return _rebuild(self.dataset, options, self._next_beginning())
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle as configuration and place: threads and files stay here."""
@@ -206,7 +245,13 @@ class Loader:
         """Return the consumed position as plain JSON types, under 1 KB.
 
         The same on every rank that has taken as many steps.
+
+        Raises:
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
+                this process does not know the position.
         """
+        if self.follower is not None:
+            self.follower.check_state()
         return self._state().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -222,46 +267,85 @@ class Loader:
             loaded = LoaderState.from_dict(state)
             loaded.check_plan(self._begin)
             self._stop(loaded)
+            self._tell()
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run epoch ``epoch``; a no-op if it will anyway."""
-        if self._state().epoch != epoch:
-            self._stop(self._beginning(epoch))
+        following = self._next_beginning()
+        if following.epoch != epoch:
+            self._stop(self._run.beginning(epoch))
+        self._tell()
+
+    def seek(self, step: int) -> None:
+        """Go to a step of the current iteration; a running one goes on there.
+
+        Args:
+            step: Number of the step; of a skipped one, the next that is not. The
+                number of steps leads to the end.
+
+        Raises:
+            InvalidArgumentError: If there is no such step, or it lies before a resume
+                with other sizes, which this loader knows nothing of.
+        """
+        route = self._run.known_route(self._begin)
+        index = route.checked_index(step, past_end=True)
+        position, number = route.position_after(index), route.number_of(index)
+        self._move(self._run.state_at(self._begin, position, number), is_new=True)
+
+    def skip(self, steps: Iterable[int]) -> None:
+        """Leave steps of the current iteration out, such as those of bad batches.
+
+        A running iteration goes on as if their sequences did not exist, and so does
+        every run that loads its state, at any world size. The other steps keep their
+        numbers; steps that are skipped already stay so.
+
+        Args:
+            steps: Numbers of steps that lie ahead, such as ``range(1190, 1210)``.
+
+        Raises:
+            InvalidArgumentError: If a step was taken already or does not exist, or
+                there are too many separate ranges of them for a small state.
+        """
+        state = self._state()
+        self._move(state.skipping(self._run.route(state), steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Source]:
         """Return where a row of this rank's batches comes from, without running.
 
         Args:
-            step: Step of the current iteration, counted from its first epoch's start.
+            step: Number of the step in the current iteration.
             row: Row of the batch.
 
         Raises:
-            InvalidArgumentError: If there is no such row, or it lies before a resume
-                with other sizes, which this loader knows nothing of.
+            InvalidArgumentError: If there is no such row, the step is skipped, or it
+                lies before a resume with other sizes, which this loader knows nothing
+                of.
         """
-        return sources_of_unit(self.dataset.index, self._units, self._unit(step, row))
+        unit = unit_of_slot(self.planner(self._run.known_route(self._begin)), step, row)
+        return sources_of_unit(self.dataset.index, self._units, unit)
 
-    def _unit(self, step: int, row: int) -> int:
-        begin, route = self._begin, self._route(self._begin)
-        known = 0 if self._same_sizes() else begin.step
-        last = route.num_steps
-        beyond = last is not None and step >= begin.step + last
-        if step < known or beyond or not 0 <= row < self.batch_size:
-            end = "" if last is None else f" and below {begin.step + last}"
-            raise InvalidArgumentError(
-                f"step={step}, row={row} is not in this iteration: steps are at least "
-                f"{known}{end}, rows below {self.batch_size}"
-            )
-        unit = int(self.planner(route).units(step - begin.step, 1)[row])
-        if unit == NO_UNIT:
-            raise InvalidArgumentError(f"step={step}, row={row} is padding")
-        return unit
+    def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
+        """Return where a document is seen in the current epoch: ``locate`` inverted.
 
-    def _same_sizes(self) -> bool:
-        """Whether all steps so far had this loader's world size and batch size."""
-        begin = self._begin
-        consumed = (begin.epoch - begin.first_epoch) * self.num_units + begin.position
-        return consumed == begin.step * self.batch_size * self.world_size
+        Args:
+            file: Path of a file of the dataset.
+            row: Row, counted within the file.
+
+        Returns:
+            Step, rank and row of every sequence with tokens of the document, by step;
+            none for those that are skipped or dropped.
+
+        Raises:
+            InvalidArgumentError: If there is no such document, or some of it was seen
+                before a resume with other sizes.
+        """
+        units = self._units.units_of_tokens(
+            *tokens_of_row(self.dataset.index, os.fspath(file), row)
+        )
+        epoch, route = self._state().epoch, self._run.known_route(self._begin)
+        places = self._run.order(self._begin, epoch).positions(units)
+        positions = epoch * self.num_units + places
+        return route.slots(positions)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
@@ -270,31 +354,27 @@ class Loader:
         ``batches``, ``tokens``, ``wait_seconds`` (spent waiting for a batch) and
         ``peak_bytes``.
         """
-        return self._running_engine().stats()
+        return self._engine.get().stats()
+
+    def planner(self, route: Route) -> Planner:
+        """Return what plans the batches of a route through this run's order."""
+        return self._run.planner(self._begin, route)
 
     def _state(self) -> LoaderState:
+        """The consumed position."""
         if self._iteration is None:
             return self._begin
-        epoch, position = divmod(self._iteration.position, self.num_units)
-        return self._begin.advanced(
-            epoch=epoch,
-            position=position,
-            step=self._begin.step + self._iteration.num_steps_done,
-            num_lanes=self._num_lanes(epoch),
-        )
+        position, step = self._iteration.position, self._iteration.step
+        return self._run.state_at(self._begin, position, step)
 
-    def _beginning(self, epoch: int) -> LoaderState:
-        return LoaderState(
-            epoch=epoch,
-            position=0,
-            step=0,
-            first_epoch=epoch,
-            num_lanes=self._chosen_lanes(),
-            seed=self.seed,
-            dataset=self.dataset.fingerprint,
-            sequences=repr(self.sequences),
-            shuffle=repr(self.shuffle),
-        )
+    def _next_beginning(self) -> LoaderState:
+        """Where another ``iter(loader)`` would begin."""
+        begin, running = self._begin, self._iteration
+        if running is None or running.is_new:
+            return begin
+        if running.is_finished:
+            return self._run.after(begin)
+        return replace(self._run.beginning(begin.first_epoch), skipped=begin.skipped)
 
     def _stop(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""
@@ -302,90 +382,19 @@ class Loader:
             self._iteration.close()
         self._iteration, self._begin = None, begin
 
-    def _route(self, state: LoaderState) -> Route:
-        end = None
-        if self.epochs is not None:
-            end = (state.first_epoch + self.epochs) * self.num_units
-        return Route(
-            start=state.epoch * self.num_units + state.position,
-            end=end,
-            batch_size=self.batch_size,
-            rank=self.rank,
-            world_size=self.world_size,
-            drop_last=self.drop_last,
-        )
+    def _move(self, state: LoaderState, *, is_new: bool) -> None:
+        """Continue this iteration at ``state``, the running iterator too."""
+        running, self._begin = self._iteration, state
+        if running is not None and running.is_here:
+            planner = self.planner(self._run.route(state))
+            running.follow(planner, is_new=is_new or running.is_new)
+        else:
+            self._stop(state)
+        self._tell()
 
-    def planner(self, route: Route) -> Planner:
-        """Return what plans the batches of a route through this run's order."""
-        return Planner(self._units, self._order_of, route)
-
-    def _running_engine(self) -> _core.Engine:
-        """This process's engine: threads do not survive a fork."""
-        if self._engine is None or self._engine[0] != os.getpid():
-            engine = _core.Engine(
-                [self.dataset.index.core],
-                num_threads=self.num_threads,
-                memory=self.memory,
-                dtype=self.dtype,
-                batch_rows=self.batch_size,
-                row_length=self._units.length,
-                padding=self.padding,
-                verify_checksums=self.dataset.verify_checksums,
-            )
-            self._engine = os.getpid(), engine
-        return self._engine[1]
-
-    def _blocks(self) -> Blocks:
-        kind = "row_group" if self.shuffle.block == "row_group" else "page"
-        return self._units.blocks(kind)
-
-    def _unit_bytes(self) -> float:
-        """Mean decoded size of a unit, in the column's own type."""
-        index = self.dataset.index
-        return index.num_values * index.value_bytes / self.num_units
-
-    def _chosen_lanes(self) -> int:
-        num_blocks = len(self._blocks())
-        return choose_num_lanes(
-            num_blocks=num_blocks,
-            block_bytes=self._unit_bytes() * self.num_units / max(1, num_blocks),
-            world_size=self.world_size,
-            file_order=self.shuffle.block is None,
-        )
-
-    def _num_lanes(self, epoch: int) -> int:
-        """Lanes of an epoch: those the state names, chosen anew for later epochs."""
-        begin = self._begin
-        return begin.num_lanes if epoch == begin.epoch else self._chosen_lanes()
-
-    def _window(self, num_lanes: int) -> int:
-        return self.shuffle.delay(
-            num_units=self.num_units,
-            num_blocks=len(self._blocks()),
-            unit_bytes=self._unit_bytes(),
-            num_lanes=num_lanes,
-        )
-
-    def _horizon_units(self) -> int:
-        """Units of this rank between the first and the last use of a page."""
-        num_lanes = self._begin.num_lanes
-        return 2 * self._window(num_lanes) * num_lanes // self.world_size
-
-    def _order_of(self, epoch: int) -> Order:
-        return self._order(epoch, self._num_lanes(epoch))
-
-    def _make_order(self, epoch: int, num_lanes: int) -> Order:
-        return Order(
-            self._blocks(),
-            seed=self.seed,
-            epoch=epoch,
-            name="",
-            shuffle=self.shuffle,
-            num_lanes=num_lanes,
-            window=self._window(num_lanes),
-            fingerprint=f"{self.dataset.fingerprint} {self.sequences!r}",
-            cache_dir=self.dataset.cache_dir,
-        )
+    def _tell(self) -> None:
+        if self.follower is not None:
+            self.follower.moved(self._next_beginning())
 
 
 def _rebuild(
@@ -394,26 +403,3 @@ def _rebuild(
     loader = Loader(dataset, **options)
     loader.load_state_dict(state.to_dict())
     return loader
-
-
-def _positive(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidArgumentError(
-            f"{name}={value!r} must be a whole number, at least 1"
-        )
-    return value
-
-
-def _one_of(value: str, choices: tuple[str, ...], name: str) -> str:
-    if value not in choices:
-        raise InvalidArgumentError(
-            f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
-        )
-    return value
-
-
-def _converter(format_name: str) -> Callable[[npt.NDArray[Any]], Any]:
-    if format_name == "numpy":
-        return lambda array: array
-    torch = require("torch", extra="torch", purpose="format='torch'")
-    return cast("Callable[[npt.NDArray[Any]], Any]", torch.from_numpy)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 from pagefeed.sequences import Segments, Units
 
-__all__ = ["Source", "sources_of_unit"]
+__all__ = ["Source", "sources_of_unit", "tokens_of_row"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +46,32 @@ def sources_of_unit(index: PageIndex, units: Units, unit: int) -> list[Source]:
         for number in range(len(segments.page))
         for source in _rows(index, Segments(*(part[number:] for part in segments)))
     ]
+
+
+def tokens_of_row(index: PageIndex, file: str, row: int) -> tuple[int, int]:
+    """Return the first token of a row of a file and one past its last.
+
+    Tokens are numbered through the dataset. Reads the row's page.
+
+    Raises:
+        InvalidArgumentError: If the dataset has no such file or row.
+    """
+    path = os.path.abspath(file)
+    if path not in index.files:
+        raise InvalidArgumentError(
+            f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
+            f"such as {index.files[0]!r}"
+        )
+    number = index.files.index(path)
+    first, end = index.file_first_row[number : number + 2].tolist()
+    if not 0 <= row < end - first:
+        raise InvalidArgumentError(
+            f"row {row} is out of range: {file} has {end - first} rows"
+        )
+    page = int(index.pages_of_rows([first + row])[0])
+    offsets = index.row_offsets(page) + index.first_values([page])[0]
+    place = first + row - int(index.first_rows([page])[0])
+    return int(offsets[place]), int(offsets[place + 1])
 
 
 def _rows(index: PageIndex, segments: Segments) -> Iterator[Source]:

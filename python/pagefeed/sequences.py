@@ -15,7 +15,7 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.index import PageIndex
+from pagefeed.index import BlockKind, PageIndex
 
 __all__ = ["Segments", "Sequences", "Units", "WindowUnits", "Windows"]
 
@@ -52,11 +52,17 @@ class Units(Protocol):
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
 
-    def blocks(self, kind: str) -> Blocks:
-        """Return the blocks of ``kind`` ("page" or "row_group")."""
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``."""
 
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``."""
+
+    def units_of_tokens(self, first: int, last: int) -> Int64Array:
+        """Return the units that hold tokens ``first .. last`` of one row.
+
+        Tokens are numbered through the dataset; ``last`` is one past the last.
+        """
 
 
 class Sequences(Protocol):
@@ -122,11 +128,9 @@ class WindowUnits:
         """Tokens of a window."""
         return self.windows.length
 
-    def blocks(self, kind: str) -> Blocks:
-        """Return the blocks of ``kind``: the windows that start in one page."""
-        if kind != "page":
-            raise InvalidArgumentError(f"there are no blocks of kind {kind!r}")
-        return _PageBlocks(self)
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: the windows that start in one run of pages."""
+        return _RunBlocks(self, self.index.runs(kind))
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
@@ -135,6 +139,16 @@ class WindowUnits:
         number = units - self.file_first_unit[file]
         start = first_token[file] + number * self.length
         return start, np.minimum(start + self.length, first_token[file + 1])
+
+    def units_of_tokens(self, first: int, last: int) -> Int64Array:
+        """Return the windows that hold tokens ``first .. last`` of one row."""
+        if first >= last:
+            return np.empty(0, dtype=np.int64)
+        starts = self.index.file_first_value
+        file = int(np.searchsorted(starts, first, side="right")) - 1
+        begin, end = self.file_first_unit[file], self.file_first_unit[file + 1]
+        number = (np.array([first, last - 1]) - starts[file]) // self.length
+        return np.arange(begin + number[0], min(begin + number[1] + 1, end))
 
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``: one for each page a window touches."""
@@ -168,31 +182,43 @@ def _without_empty(segments: Segments) -> Segments:
     return Segments(*(part[filled] for part in segments))
 
 
-class _PageBlocks:
-    """The windows that start in one page."""
+class _RunBlocks:
+    """The windows that start in one run of pages; a page each if ``runs`` is None."""
 
     uniform = None
 
-    def __init__(self, units: WindowUnits) -> None:
-        self._units = units
+    def __init__(self, units: WindowUnits, runs: Int64Array | None) -> None:
         self.num_units = units.num_units
+        self._units = units
+        self._runs = runs
 
     def __len__(self) -> int:
-        return len(self._units.index)
+        return len(self._units.index) if self._runs is None else len(self._runs)
 
     def first_unit(self, blocks: Int64Array) -> Int64Array:
-        """Return the windows that start before each page."""
+        """Return the windows that start before each block."""
         units, index = self._units, self._units.index
+        pages = self._first_pages(blocks)
         # The end of the last page belongs to the last file that has pages.
-        file = np.searchsorted(index.file_first_page, blocks, side="right") - 1
+        file = np.searchsorted(index.file_first_page, pages, side="right") - 1
         file = np.minimum(file, len(index.files) - 1)
-        tokens = index.first_values(blocks) - index.file_first_value[file]
+        tokens = index.first_values(pages) - index.file_first_value[file]
         number = -(-tokens // units.length)
         first = units.file_first_unit[file] + number
         limited: Int64Array = np.minimum(first, units.file_first_unit[file + 1])
         return limited
 
     def block_of(self, units: Int64Array) -> Int64Array:
-        """Return the page in which each window starts."""
+        """Return the block in which each window starts."""
         start, _ = self._units.token_ranges(units)
-        return self._units.index.pages_of_values(start)
+        pages = self._units.index.pages_of_values(start)
+        if self._runs is None:
+            return pages
+        return np.searchsorted(self._runs, pages, side="right") - 1
+
+    def _first_pages(self, blocks: Int64Array) -> Int64Array:
+        if self._runs is None:
+            return blocks
+        inside = np.minimum(blocks, len(self) - 1)
+        end = len(self._units.index)
+        return np.where(blocks < len(self), self._runs[inside], end)

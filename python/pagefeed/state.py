@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from pagefeed.errors import StateMismatchError
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import ORDER_VERSION
+from pagefeed.route import Ranges, Route, merge_ranges
 
 __all__ = ["LoaderState"]
 
 VERSION = 1
+MAX_SKIPPED = 16
+"""Skipped ranges in a state: with more it could exceed 1 KB."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoaderState:
     """The consumed position of a run, the same on every rank, and its plan.
 
-    Rank, world size, batch size, threads and memory are not in it: they may change.
+    Rank, threads and memory are not in it; world size and batch size only to tell
+    whether they changed: all of them may.
     """
 
-    epoch: int
+    epoch: int = 0
     """Epoch of the next unit."""
-    position: int
+    position: int = 0
     """Units of that epoch consumed by all ranks together."""
-    step: int
-    """Steps of this iteration taken so far."""
-    first_epoch: int
+    step: int = 0
+    """Number of the next step of this iteration, skipped ones counted."""
+    first_epoch: int = 0
     """Epoch in which the iteration began."""
+    sizes: tuple[int, int] | None = None
+    """Batch size and world size of all its steps so far; None if they changed."""
+    skipped: Ranges = ()
+    """Positions, counted through all epochs, that the iteration passes over."""
     num_lanes: int
-    """Lanes of that epoch's order."""
+    """Lanes of the epoch's order."""
     seed: int
     """Seed of the run."""
     dataset: str
@@ -40,17 +49,47 @@ class LoaderState:
     shuffle: str
     """How they are shuffled."""
 
-    def advanced(
-        self, *, epoch: int, position: int, step: int, num_lanes: int
-    ) -> LoaderState:
-        """Return the state of the same run at a later position."""
-        return replace(
-            self, epoch=epoch, position=position, step=step, num_lanes=num_lanes
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {"version": VERSION, "order_version": ORDER_VERSION, **asdict(self)}
+        values = asdict(self)
+        values["sizes"] = self.sizes and list(self.sizes)
+        values["skipped"] = [list(span) for span in self.skipped]
+        return {"version": VERSION, "order_version": ORDER_VERSION, **values}
+
+    def skipping(self, route: Route, steps: Iterable[int]) -> LoaderState:
+        """Return this state with further steps skipped.
+
+        Args:
+            route: The way on from here.
+            steps: Numbers of steps on it.
+
+        Raises:
+            InvalidArgumentError: If a step is not on it, or the ranges are too many.
+        """
+        skipped = list(self.skipped)
+        for first, stop in _runs(steps):
+            last = route.num_steps
+            indices = route.index_of(first), route.index_of(stop)
+            if first < self.step or (last is not None and indices[1] > last):
+                raise InvalidArgumentError(
+                    f"steps {first} to {stop - 1} cannot be skipped: the next step is "
+                    f"{self.step}"
+                    + ("" if last is None else f", the end {route.number_of(last)}")
+                    + "; to leave out what was taken, load a state from before it"
+                )
+            if indices[0] < indices[1]:
+                skipped.append(route.span(*indices))
+        merged = merge_ranges(skipped)
+        if len(merged) <= MAX_SKIPPED:
+            return replace(self, skipped=merged)
+        # What lies behind is needed to look back only, which `sizes` now forbids.
+        ahead = tuple(span for span in merged if span[1] > route.start)
+        if len(ahead) > MAX_SKIPPED:
+            raise InvalidArgumentError(
+                f"{len(ahead)} separate ranges of steps are to be skipped, a state "
+                f"holds {MAX_SKIPPED}: join some of them"
+            )
+        return replace(self, skipped=ahead, sizes=None)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
@@ -73,7 +112,10 @@ class LoaderState:
                     f"pagefeed reads {ours}: continue the run with the release that "
                     "began it"
                 )
-        return cls(**{name: state[name] for name in names})
+        values = {name: state[name] for name in names}
+        values["sizes"] = tuple(state["sizes"]) if state["sizes"] else None
+        values["skipped"] = tuple((begin, end) for begin, end in state["skipped"])
+        return cls(**values)
 
     def check_plan(self, loader: LoaderState) -> None:
         """Refuse a state of another dataset or plan than the ``loader``'s.
@@ -93,3 +135,10 @@ class LoaderState:
                 "sequences, shuffle and seed; world size, batch size, memory and "
                 "threads may change"
             )
+
+
+def _runs(steps: Iterable[int]) -> Ranges:
+    """Return the runs of consecutive numbers: the first and one past the last."""
+    if isinstance(steps, range) and steps.step == 1:
+        return ((steps.start, steps.stop),) if steps else ()
+    return merge_ranges((number, number + 1) for number in map(operator.index, steps))

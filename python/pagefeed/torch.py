@@ -6,13 +6,17 @@ none: it has its own threads, and ``for batch in loader`` is the fastest way.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagefeed.errors import MissingDependencyError
-from pagefeed.loader import Batch, Loader
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+from pagefeed.formats import Batch
+from pagefeed.loader import Loader
+from pagefeed.state import LoaderState
 
 try:
+    import torch
     from torch.utils.data import IterableDataset, get_worker_info
 except ImportError as error:
     raise MissingDependencyError(
@@ -22,34 +26,118 @@ except ImportError as error:
 __all__ = ["LoaderDataset", "as_dataset"]
 
 
+class _Notice:
+    """Where the next epoch begins, in memory that a process shares with its workers.
+
+    Workers that live for many epochs have copies of the loader, which would not learn
+    of a ``set_epoch`` in the process that has the original.
+    """
+
+    def __init__(self) -> None:
+        self._text = _shared(1024, torch.uint8)
+        self._number = _shared(1, torch.int64)
+        self._used_by_workers = _shared(1, torch.int64)
+        self._num_seen = 0  # Each process has its own.
+
+    def moved(self, state: LoaderState) -> None:
+        """Write down a move."""
+        text = json.dumps(state.to_dict()).encode().ljust(1024)
+        self._text.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        self._num_seen += 1
+        self._number.fill_(self._num_seen)
+        self._used_by_workers.fill_(0)
+
+    def started_here(self) -> None:
+        """Note that this process iterates itself."""
+        self._used_by_workers.fill_(0)
+
+    def news(self) -> dict[str, Any] | None:
+        """Return the place of the last move if this worker has not seen it."""
+        self._used_by_workers.fill_(1)
+        number = int(self._number.item())
+        if number == self._num_seen:
+            return None
+        self._num_seen = number
+        state: dict[str, Any] = json.loads(bytes(self._text.numpy()))
+        return state
+
+    def check_state(self) -> None:
+        """Refuse to give a state when it is the workers who know it."""
+        if self._used_by_workers.item():
+            raise InvalidArgumentError(
+                "worker processes of a DataLoader iterate, and this process does not "
+                "know how far its trainer is: use torchdata's StatefulDataLoader and "
+                "its state_dict(), or call seek(steps taken) of the loader before its "
+                "state_dict(), or use num_workers=0"
+            )
+
+
 class LoaderDataset(IterableDataset[Batch]):
     """Whole batches of a loader; made by :func:`as_dataset`."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
-        self._is_share = False
+        self._notice = _Notice()
+        self._is_worker = self._has_run = False
+        loader.follower = self._notice
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle a loader that begins where the next iteration would."""
+        return self.__dict__ | {"loader": self.loader.share(1)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Follow the moves of the copied loader."""
+        self.__dict__.update(state)
+        self.loader.follower = self._notice
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield all steps, or in a worker process every ``num_workers``-th."""
         worker = get_worker_info()
         if worker is None:
+            self._notice.started_here()
             return iter(self.loader)
-        if not self._is_share:
-            # This is the worker's own copy: a worker may live for many epochs.
-            self.loader, self._is_share = self.loader.share(worker.num_workers), True
+        self._become(worker.num_workers)
+        news = self._notice.news()
+        if self._has_run and news is not None:
+            self.loader.load_state_dict(news)
+        self._has_run = True
         return self.loader.iterate(worker=worker.id, num_workers=worker.num_workers)
+
+    def _become(self, num_workers: int) -> None:
+        """Make this, in a worker, its own share of the loader, for all its epochs."""
+        if not self._is_worker:
+            self.loader, self._is_worker = self.loader.share(num_workers), True
 
     def __len__(self) -> int:
         """Return the steps of an iteration."""
         return len(self.loader)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration run an epoch, see :meth:`Loader.set_epoch`."""
+        self.loader.set_epoch(epoch)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the loader of this process."""
+        """Return the state of the loader of this process.
+
+        Raises:
+            InvalidArgumentError: If worker processes iterate, of whose progress this
+                process does not know.
+        """
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a state, see :meth:`Loader.load_state_dict`."""
+        worker = get_worker_info()
+        if worker is not None:
+            self._become(worker.num_workers)
         self.loader.load_state_dict(state)
+
+
+def _shared(size: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return zeros in memory that other processes see, also after a pickle."""
+    zeros: Any = torch.zeros(size, dtype=dtype)
+    tensor: torch.Tensor = zeros.share_memory_()
+    return tensor
 
 
 def as_dataset(loader: Loader) -> LoaderDataset:
@@ -60,6 +148,10 @@ def as_dataset(loader: Loader) -> LoaderDataset:
     workers use ``torchdata.stateful_dataloader.StatefulDataLoader``, which collects
     the workers' own states; with plain ``DataLoader`` and no worker ``state_dict`` of
     the dataset is exact.
+
+    Workers with ``persistent_workers=True`` go on to the next epoch by themselves.
+    Others are started anew for every loop, from the loader of this process, which does
+    not run: call ``set_epoch`` before each loop, or all loops are the same epoch.
 
     Example:
         >>> from torch.utils.data import DataLoader  # doctest: +SKIP

@@ -13,7 +13,8 @@ import numpy as np
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
-from pagefeed.planner import NO_UNIT, Route
+from pagefeed.planner import NO_UNIT
+from pagefeed.route import Route
 
 __all__ = ["Leg", "Verification", "verify"]
 

@@ -45,7 +45,7 @@ def same(left, right):
     return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row", "buffer", None])
+@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
 def test_every_token_is_delivered_exactly_once(token_files, num_tokens, shuffle):
     loader = make_loader(token_files, shuffle=shuffle, drop_last=False)
     tokens = np.concatenate(run(loader))
@@ -232,7 +232,7 @@ def test_an_index_travels_by_pickle(token_files, tmp_path):
 
 def test_a_state_of_another_run_is_refused_with_both_sides(token_files):
     state = make_loader(token_files).state_dict()
-    with pytest.raises(StateMismatchError, match="seed: the state has 3, .* 4"):
+    with pytest.raises(StateMismatchError, match=r"seed: the state has 3, .* 4"):
         make_loader(token_files, seed=4).load_state_dict(state)
     with pytest.raises(StateMismatchError, match="dataset"):
         make_loader(token_files[:2]).load_state_dict(state)

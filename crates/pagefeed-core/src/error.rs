@@ -1,8 +1,10 @@
 //! One error type: what went wrong, and exactly where.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
 
 /// Result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -193,18 +195,49 @@ impl From<arrow_schema::ArrowError> for Error {
     }
 }
 
-/// Runs `work`, turning a panic into an [`Kind::Internal`] error: one bad page
-/// must never take the process down.
+/// Runs `work`, turning a panic into an [`Kind::Internal`] error: one bad page must
+/// never take the process down.
 pub fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+    catch(work, |message| {
+        let text = format!("pagefeed failed ({message}); this is a defect: please report it");
+        Error::new(Kind::Internal, text)
+    })
+}
+
+/// Runs a reader of the `parquet` crate, which panics on some damaged input.
+pub fn catch_damage<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch(read, |message| {
+        Error::corrupt(format!(
+            "the bytes are damaged: they cannot be read ({message})"
+        ))
+    })
+}
+
+thread_local! {
+    /// Whether a panic of this thread will become an error.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+fn catch<T>(work: impl FnOnce() -> Result<T>, error: impl FnOnce(&str) -> Error) -> Result<T> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        // What becomes an error need not be printed as well.
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_CAUGHT.get() {
+                print(info);
+            }
+        }));
+    });
+    let was_caught = IS_CAUGHT.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(was_caught);
+    result.unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()
-            .map(|text| (*text).to_string())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "unknown panic".to_string());
-        Err(Error::new(
-            Kind::Internal,
-            format!("the page could not be read ({message}); the file is likely damaged"),
-        ))
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("unknown panic");
+        Err(error(message))
     })
 }

@@ -16,6 +16,7 @@ use super::tokens::decode_rows;
 use super::{PageRun, Tokens, fallback, strings};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
+use crate::schema::rewrite;
 use crate::schema::{ColumnSchema, Leaf};
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
@@ -79,7 +80,10 @@ pub fn decode_array_by(
             if schema.needs_validation {
                 array.to_data().validate_full()?;
             }
-            array
+            match schema.is_int96 {
+                true => rewrite::timestamps(&array)?,
+                false => array,
+            }
         }
     };
     check(&array, schema, num_rows)?;

@@ -17,7 +17,7 @@ use super::PageRun;
 use super::bounds;
 use super::integers::missing_dictionary;
 use super::tokens::DataPages;
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_damage};
 use crate::header::PageHeader;
 use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
@@ -69,7 +69,7 @@ pub(crate) fn decode(
             RowSelector::select(selected),
         ])
     });
-    catch_panic(|| {
+    catch_damage(|| {
         let mut reader = ParquetRecordBatchReader::try_new_with_row_groups(
             &schema.levels,
             &pages,

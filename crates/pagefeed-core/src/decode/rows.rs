@@ -92,6 +92,11 @@ impl<'a> RowReader<'a> {
     fn push(&mut self, offset: usize) -> Result<()> {
         let offset = u32::try_from(offset)
             .map_err(|_| Error::limit("a run of pages holds more than 2^32 values"))?;
+        if self.offsets.len() == self.offsets.capacity() {
+            // A few bytes of levels can stand for billions of empty rows.
+            let more = self.offsets.len().clamp(64, self.num_rows.max(64));
+            reserve(&mut self.offsets, more)?;
+        }
         self.offsets.push(offset);
         Ok(())
     }

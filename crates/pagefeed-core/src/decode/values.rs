@@ -10,7 +10,7 @@ use parquet::data_type::DataType;
 use parquet::errors::Result as ParquetResult;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_damage};
 use crate::page::DataPage;
 use crate::schema::Leaf;
 
@@ -42,7 +42,7 @@ pub(crate) fn decode_values<D: DataType>(
         .build()?;
     let path = ColumnPath::new(vec![name.to_string()]);
     let descriptor = Arc::new(ColumnDescriptor::new(Arc::new(flat), 0, 0, path));
-    catch_panic(|| {
+    catch_damage(|| {
         let mut values = Vec::new();
         let (_, read, _) = ColumnReaderImpl::<D>::new(descriptor, pages).read_records(
             num_values,

@@ -22,7 +22,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::table::Table;
 use super::{Files, Index};
-use crate::error::{Error, Kind, Result, catch_panic};
+use crate::error::{Error, Kind, Result, catch_damage};
 use crate::schema::ColumnSchema;
 use crate::store::{FileId, Stamp};
 
@@ -193,7 +193,7 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
 pub(super) fn open(path: &Path) -> Result<Index> {
     let named = |error: Error| error.in_file(&path.to_string_lossy());
     let buffer = map(path).map_err(named)?;
-    catch_panic(|| from_batch(&decode(&buffer)?)).map_err(|error| {
+    catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
         let damaged = format!(
             "not a page index of this version, or a damaged one ({}); build the index again",
             error.message()

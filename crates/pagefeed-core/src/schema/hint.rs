@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::error::catch_panic;
+use crate::error::catch_damage;
 
 /// Key under which Arrow writers store their schema.
 pub const ARROW_SCHEMA_KEY: &str = "ARROW:schema";
@@ -21,7 +21,7 @@ pub fn decode(value: &str) -> Option<Fields> {
         Some(rest) => rest.get(4..)?,
         None => &bytes,
     };
-    let schema = catch_panic(|| {
+    let schema = catch_damage(|| {
         let message = arrow_ipc::root_as_message(message)
             .map_err(|error| crate::Error::corrupt(error.to_string()))?;
         let schema = message

@@ -1,8 +1,10 @@
 //! Which leaves a column name selects, and how they become Arrow.
 
 pub mod hint;
+pub mod rewrite;
 pub mod tree;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
@@ -11,9 +13,9 @@ use parquet::arrow::{
 };
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use parquet::schema::types::ColumnDescPtr;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_damage};
 use crate::footer;
 
 /// One leaf of the schema: what is stored as a column chunk.
@@ -50,6 +52,8 @@ pub struct ColumnSchema {
     /// Whether an array must be validated in full before it is handed out: its
     /// Arrow type promises UTF-8 where the reader does not check it.
     pub needs_validation: bool,
+    /// Whether the readers give INT96 timestamps as bytes, see [`rewrite`].
+    pub is_int96: bool,
 }
 
 impl ColumnSchema {
@@ -59,7 +63,7 @@ impl ColumnSchema {
         let tree = footer::schema_tree(footer)?;
         let selected = tree.select(column)?;
         // The tree is sound, so that the crate may recurse and allocate by it.
-        let metadata = catch_panic(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?))?;
+        let metadata = catch_damage(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?))?;
         let descriptor = metadata.file_metadata().schema_descr();
         if descriptor.num_columns() != tree.num_leaves() {
             return Err(Error::corrupt(format!(
@@ -72,7 +76,17 @@ impl ColumnSchema {
             .clone()
             .map(|ordinal| leaf(ordinal, descriptor.column(ordinal)))
             .collect();
-        let (field, levels) = arrow(&metadata, &selected.collect::<Vec<_>>())?;
+        let (field, levels) = arrow(&metadata, &selected)?;
+        let is_int96 = rewrite::is_int96(leaves[0].physical, &field);
+        let field = match is_int96 {
+            true => Arc::new(rewrite::timestamp_field(&field)),
+            false => field,
+        };
+        if has_nul(&field) {
+            return Err(Error::unsupported(format!(
+                "a name in column {column:?} holds a NUL, which no Arrow library takes"
+            )));
+        }
         let needs_validation = has_text(field.data_type())
             && leaves.iter().any(|leaf| {
                 leaf.physical == PhysicalType::BYTE_ARRAY
@@ -85,6 +99,7 @@ impl ColumnSchema {
             levels,
             metadata: Arc::new(metadata),
             needs_validation,
+            is_int96,
         })
     }
 }
@@ -102,17 +117,22 @@ fn leaf(ordinal: usize, descriptor: ColumnDescPtr) -> Leaf {
 
 /// The Arrow field of the selected leaves, with the writer's Arrow schema as advice
 /// if the crate takes it.
-fn arrow(metadata: &ParquetMetaData, leaves: &[usize]) -> Result<(Arc<Field>, FieldLevels)> {
+fn arrow(metadata: &ParquetMetaData, leaves: &Range<usize>) -> Result<(Arc<Field>, FieldLevels)> {
     let schema = metadata.file_metadata().schema_descr();
+    let rewritten =
+        rewrite::readable(&schema.root_schema_ptr(), leaves)?.map(SchemaDescriptor::new);
+    let is_rewritten = rewritten.is_some();
+    let schema = rewritten.as_ref().unwrap_or(schema);
     let key_values = metadata.file_metadata().key_value_metadata();
     let hint = key_values
         .into_iter()
         .flatten()
         .find(|pair| pair.key == hint::ARROW_SCHEMA_KEY)
+        .filter(|_| !is_rewritten)
         .and_then(|pair| hint::decode(pair.value.as_deref()?));
-    let mask = || ProjectionMask::leaves(schema, leaves.iter().copied());
+    let mask = || ProjectionMask::leaves(schema, leaves.clone());
     let convert = |hinted: bool| {
-        catch_panic(|| {
+        catch_damage(|| {
             let hint = hint.as_ref().filter(|_| hinted);
             let key_values = key_values.filter(|_| hinted);
             let levels = parquet_to_arrow_field_levels(schema, mask(), hint)?;
@@ -127,6 +147,18 @@ fn arrow(metadata: &ParquetMetaData, leaves: &[usize]) -> Result<(Arc<Field>, Fi
         Err(_) if hint.is_some() => convert(false),
         converted => converted,
     }
+}
+
+fn has_nul(field: &Field) -> bool {
+    let inside = match field.data_type() {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_nul(item),
+        DataType::Struct(fields) => fields.iter().any(|field| has_nul(field)),
+        _ => false,
+    };
+    inside || field.name().contains('\0')
 }
 
 fn has_text(data_type: &DataType) -> bool {

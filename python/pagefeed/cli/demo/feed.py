@@ -14,7 +14,8 @@ import numpy as np
 from pagefeed.cli.demo.corpus import make_corpus
 from pagefeed.dataset import parquet
 from pagefeed.extras import require
-from pagefeed.loader import Batch, Loader
+from pagefeed.formats import Batch
+from pagefeed.loader import Loader
 from pagefeed.sequences import Windows
 from pagefeed.sizes import format_bytes
 

@@ -1,0 +1,132 @@
+"""Data for the benchmarks: real text as token Parquet, and the same as a flat file.
+
+The text is that of the shared corpus, by its own tokenizer, or else that of the
+standard library, by a tokenizer trained on the spot. It is repeated to the number of
+tokens asked for. What was made once is used again.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+from pagefeed.cli.demo.corpus import make_corpus
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / "benchmarks" / ".data"
+TEXTS_AT_ONCE = 1000
+NUM_FILES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """One set of tokens, in the forms that are compared."""
+
+    parquet: list[Path]
+    """Files with a column ``input_ids``, list<int32>, of equal rows."""
+    flat: Path
+    """The same tokens, uint16, in the same order."""
+    num_rows: int
+    """Rows of all files."""
+    row_length: int
+    """Tokens of a row."""
+    source: str
+    """Whose text it is."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all files."""
+        return self.num_rows * self.row_length
+
+
+def make(
+    *, num_tokens: int, row_length: int = 2048, row_group_rows: int | None = None
+) -> Data:
+    """Return data of at least ``num_tokens`` tokens, made if it is not there.
+
+    Written as pyarrow does by default (dictionary, snappy), with pages of 64 KiB.
+
+    Args:
+        num_tokens: How many tokens at least.
+        row_length: Tokens of a row.
+        row_group_rows: Rows of a row group; None: pyarrow's default, which makes each
+            file one row group.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    (CACHE / ".gitignore").write_text("*\n")
+    folder = CACHE / f"{num_tokens}-{row_length}-{row_group_rows or 'default'}"
+    rows_of_file = -(-num_tokens // (NUM_FILES * row_length))
+    if not (folder / "source.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        tokens, source = _tokens()
+        _write(folder, tokens, rows_of_file, row_length, row_group_rows)
+        (folder / "source.json").write_text(json.dumps(source))
+    return Data(
+        parquet=sorted(folder.glob("*.parquet")),
+        flat=folder / "tokens.bin",
+        num_rows=rows_of_file * NUM_FILES,
+        row_length=row_length,
+        source=json.loads((folder / "source.json").read_text()),
+    )
+
+
+def _write(
+    folder: Path,
+    tokens: npt.NDArray[np.uint16],
+    num_rows: int,
+    row_length: int,
+    row_group_rows: int | None,
+) -> None:
+    count = num_rows * row_length
+    with (folder / "tokens.bin").open("wb") as flat:
+        for number in range(NUM_FILES):
+            places = np.arange(number * count, (number + 1) * count)
+            part = tokens.take(places, mode="wrap")
+            flat.write(part.tobytes())
+            offsets = np.arange(num_rows + 1, dtype=np.int32) * row_length
+            rows = pa.ListArray.from_arrays(offsets, part.astype(np.int32))
+            pq.write_table(
+                pa.table({"input_ids": rows}),
+                folder / f"tokens-{number}.parquet",
+                data_page_size=64 << 10,
+                **({"row_group_size": row_group_rows} if row_group_rows else {}),
+            )
+
+
+def _tokens() -> tuple[npt.NDArray[np.uint16], str]:
+    """All tokens of the text there is, and whose it is."""
+    shared = Path(os.environ.get("PAGEFEED_SHARED") or ROOT.parent / "shared")
+    corpus = shared / "data" / "corpus"
+    path = CACHE / ("corpus.npy" if corpus.exists() else "library.npy")
+    if not path.exists():
+        parts = _corpus_tokens(corpus) if corpus.exists() else _library_tokens()
+        np.save(path, np.concatenate(list(parts)))
+    name = "shared corpus" if corpus.exists() else "standard library"
+    return np.load(path), name
+
+
+def _corpus_tokens(corpus: Path) -> Iterator[npt.NDArray[np.uint16]]:
+    tokenizer = Tokenizer.from_file(str(corpus / "tokenizer.json"))
+    assert tokenizer.get_vocab_size() <= 1 << 16
+    end = tokenizer.token_to_id("<|eos|>")
+    for path in sorted(corpus.glob("slice-*.parquet")):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(TEXTS_AT_ONCE, columns=["text"]):
+                texts = batch.column(0).to_pylist()
+                for encoding in tokenizer.encode_batch_fast(texts):
+                    yield np.array([*encoding.ids, end], dtype=np.uint16)
+
+
+def _library_tokens() -> Iterator[npt.NDArray[np.uint16]]:
+    for path in make_corpus(CACHE / "library"):
+        for chunk in pq.read_table(path, columns=["input_ids"]).column(0).chunks:
+            yield chunk.flatten().to_numpy().astype(np.uint16)

@@ -1,0 +1,33 @@
+"""Checks of arguments that several classes take."""
+
+from __future__ import annotations
+
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["check_choice", "check_positive"]
+
+
+def check_positive(value: int, name: str) -> int:
+    """Return a whole number of at least 1.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgumentError(
+            f"{name}={value!r} must be a whole number, at least 1"
+        )
+    return value
+
+
+def check_choice(value: str, choices: tuple[str, ...], name: str) -> str:
+    """Return one of some words.
+
+    Raises:
+        InvalidArgumentError: If it is none of them.
+    """
+    if value not in choices:
+        raise InvalidArgumentError(
+            f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
+        )
+    return value

@@ -1,0 +1,76 @@
+"""One engine per process, started when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pagefeed import _core
+from pagefeed.dataset import ParquetDataset
+
+__all__ = ["ProcessEngine"]
+
+
+class ProcessEngine:
+    """The engine of whichever process asks: threads do not survive a fork.
+
+    Args:
+        dataset: What it reads.
+        batch_rows: Rows of a batch.
+        row_length: Tokens of a row.
+        num_threads: Its threads.
+        memory: Bytes it may hold.
+        dtype: Type of the tokens.
+        padding: Token where no segment writes.
+    """
+
+    def __init__(
+        self,
+        dataset: ParquetDataset,
+        *,
+        batch_rows: int,
+        row_length: int,
+        num_threads: int,
+        memory: int,
+        dtype: str,
+        padding: int,
+    ) -> None:
+        self._dataset = dataset
+        self._batch_rows = batch_rows
+        self._row_length = row_length
+        self._num_threads = num_threads
+        self._memory = memory
+        self._dtype = dtype
+        self._padding = padding
+        self._started: tuple[int, _core.Engine, threading.Lock] | None = None
+
+    def get(self) -> _core.Engine:
+        """Return this process's engine."""
+        return self._here()[1]
+
+    @contextmanager
+    def alone(self) -> Iterator[_core.Engine]:
+        """Have this process's engine to one thread, for a plan and its batches."""
+        _, engine, lock = self._here()
+        with lock:
+            yield engine
+
+    def _here(self) -> tuple[int, _core.Engine, threading.Lock]:
+        # The lock, too: a fork does not take along the thread that may hold it.
+        if self._started is None or self._started[0] != os.getpid():
+            self._started = os.getpid(), self._start(), threading.Lock()
+        return self._started
+
+    def _start(self) -> _core.Engine:
+        return _core.Engine(
+            [self._dataset.index.core],
+            num_threads=self._num_threads,
+            memory=self._memory,
+            dtype=self._dtype,
+            batch_rows=self._batch_rows,
+            row_length=self._row_length,
+            padding=self._padding,
+            verify_checksums=self._dataset.verify_checksums,
+        )

@@ -1,0 +1,80 @@
+"""The orders of a run: one for every epoch, with lanes and a window that fit."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pagefeed.blocks import Blocks
+from pagefeed.dataset import ParquetDataset
+from pagefeed.order import Order, Shuffle, choose_num_lanes
+from pagefeed.sequences import Units
+
+__all__ = ["Orders"]
+
+
+class Orders:
+    """Makes the order of any epoch.
+
+    Args:
+        dataset: The dataset.
+        fingerprint: What identifies it and how it is cut.
+        units: The dataset, cut.
+        seed: Seed of the run.
+        shuffle: The settings.
+        world_size: Number of ranks, for which the lanes of later epochs are chosen.
+    """
+
+    def __init__(
+        self,
+        dataset: ParquetDataset,
+        *,
+        fingerprint: str,
+        units: Units,
+        seed: int,
+        shuffle: Shuffle,
+        world_size: int,
+    ) -> None:
+        self._dataset = dataset
+        self._fingerprint = fingerprint
+        self._units = units
+        self._seed = seed
+        self._shuffle = shuffle
+        kind = "row_group" if shuffle.block == "row_group" else "page"
+        self._blocks: Blocks = units.blocks(kind)
+        self.num_lanes = choose_num_lanes(
+            num_blocks=len(self._blocks),
+            block_bytes=self._unit_bytes * units.num_units / max(1, len(self._blocks)),
+            world_size=world_size,
+            file_order=shuffle.block is None,
+        )
+        """Lanes of an epoch that such a number of ranks begins."""
+        self.of = lru_cache(maxsize=2)(self._make)
+
+    @property
+    def _unit_bytes(self) -> float:
+        """Mean decoded size of a unit, in the column's own type."""
+        index = self._dataset.index
+        return index.num_values * index.value_bytes / self._units.num_units
+
+    def window(self, num_lanes: int) -> int:
+        """Return the longest delay of a unit in its lane, in units."""
+        return self._shuffle.delay(
+            num_units=self._units.num_units,
+            num_blocks=len(self._blocks),
+            unit_bytes=self._unit_bytes,
+            num_lanes=num_lanes,
+        )
+
+    def _make(self, epoch: int, num_lanes: int) -> Order:
+        """Return the order of an epoch with so many lanes; the last two are kept."""
+        return Order(
+            self._blocks,
+            seed=self._seed,
+            epoch=epoch,
+            name="",
+            shuffle=self._shuffle,
+            num_lanes=num_lanes,
+            window=self.window(num_lanes),
+            fingerprint=self._fingerprint,
+            cache_dir=self._dataset.cache_dir,
+        )

@@ -1,0 +1,138 @@
+"""A dataset, cut into sequences, by number: for samplers and other loaders."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.arguments import check_choice
+from pagefeed.arrays import Int64Array
+from pagefeed.dataset import ParquetDataset
+from pagefeed.engines import ProcessEngine
+from pagefeed.formats import DTYPES, Batch, make_converter
+from pagefeed.launch import resolve_threads
+from pagefeed.planner import plan_batches
+from pagefeed.sequences import Sequences, Units
+from pagefeed.sizes import parse_bytes
+
+__all__ = ["SequenceView"]
+
+OPTIONS = ("sequences", "memory", "format", "dtype", "padding", "num_threads")
+
+
+class SequenceView:
+    """The sequences of a dataset in file order, as a map-style dataset.
+
+    For those who bring their own order: ``torch.utils.data.DataLoader`` with a sampler,
+    Grain, or a look at the data. Sequences that are asked for together, as samplers
+    with batches do by ``__getitems__``, share the reading of their pages. A
+    :class:`Loader` knows what comes next, and is far faster.
+
+    It may be used by several threads, pickled, and used after a fork.
+
+    Args:
+        dataset: What :func:`pagefeed.parquet` returned.
+        sequences: How to cut it, such as ``Windows(2048)``.
+        memory: Bytes it may hold while it reads.
+        format: ``"numpy"`` or ``"torch"``.
+        dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
+        padding: Token that fills up short sequences.
+        num_threads: Threads that read; by default this rank's share of the CPUs.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+        MissingDependencyError: If ``format="torch"`` and torch is not installed.
+
+    Example:
+        >>> view = SequenceView(dataset, Windows(2048))  # doctest: +SKIP
+        >>> view[0]["input_ids"]  # doctest: +SKIP
+        >>> torch.utils.data.DataLoader(  # doctest: +SKIP
+        ...     view, batch_size=8, shuffle=True, num_workers=2
+        ... )
+    """
+
+    def __init__(
+        self,
+        dataset: ParquetDataset,
+        sequences: Sequences,
+        *,
+        memory: int | str = "256MiB",
+        format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
+        dtype: Literal["int64", "int32", "uint16"] = "int64",
+        padding: int = 0,
+        num_threads: int | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.sequences = sequences
+        self.memory = parse_bytes(memory, name="memory")
+        self.format = format
+        self.dtype = check_choice(dtype, DTYPES, "dtype")
+        self.padding = padding
+        self.num_threads = resolve_threads(num_threads)
+        self._convert = make_converter(format, pin_memory=False)
+        self._units: Units = sequences.bind(dataset.index)
+        self._engine = ProcessEngine(
+            dataset,
+            batch_rows=1,
+            row_length=self._units.length,
+            num_threads=self.num_threads,
+            memory=self.memory,
+            dtype=self.dtype,
+            padding=padding,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return self._units.num_units
+
+    def __getitem__(self, number: SupportsIndex) -> Batch:
+        """Return one sequence: ``{"input_ids": [length]}``."""
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Batch]:
+        """Return several sequences, whose pages are read once.
+
+        Args:
+            numbers: Their numbers in file order; negative ones count from the end.
+
+        Raises:
+            IndexError: If there is no such sequence.
+        """
+        plan = plan_batches(self._units, self._checked(numbers), 1)
+        with self._engine.alone() as engine:
+            engine.submit(*plan)
+            try:
+                # Copied: a caller may keep more of them than fit in the memory.
+                rows = [self._copy(engine.next_batch()) for _ in numbers]
+            finally:
+                engine.clear()
+        return [{"input_ids": self._convert(row)} for row in rows]
+
+    def stats(self) -> dict[str, float]:
+        """Return counters since this process first read, see :meth:`Loader.stats`."""
+        return self._engine.get().stats()
+
+    def __reduce__(self) -> tuple[Callable[..., SequenceView], tuple[Any, ...]]:
+        """Pickle as configuration: threads and files stay here."""
+        return _rebuild, (self.dataset, {key: getattr(self, key) for key in OPTIONS})
+
+    def _copy(self, buffer: _core.Buffer) -> npt.NDArray[Any]:
+        return np.frombuffer(memoryview(buffer), dtype=self.dtype).copy()
+
+    def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
+        units = np.array([operator.index(number) for number in numbers], dtype=np.int64)
+        wrong = units[(units < -len(self)) | (units >= len(self))]
+        if len(wrong):
+            raise IndexError(
+                f"sequence {wrong[0]} is out of range: there are {len(self)}"
+            )
+        return np.where(units < 0, units + len(self), units)
+
+
+def _rebuild(dataset: ParquetDataset, options: dict[str, Any]) -> SequenceView:
+    return SequenceView(dataset, **options)

@@ -1,0 +1,353 @@
+"""Ranks, seeks and skips: the same sequences, each once, whatever changes."""
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pagefeed as pf
+from numbered import first_tokens, numbered_loader, rows_of, write_numbered
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.planner import NO_UNIT
+from pagefeed.route import Slot
+
+WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("numbered")
+    write_numbered(path)
+    return path
+
+
+def units_of_steps(loader, count):
+    """Units of the next steps on all ranks together, from the plan alone."""
+    begin = loader._run.route(loader._begin)
+    parts = []
+    for rank in range(loader.world_size):
+        route = replace(begin, rank=rank)
+        assert route.num_steps == begin.num_steps
+        steps = loader.planner(route).units(0, min(count, begin.num_steps))
+        parts.append(steps)
+    units = np.stack(parts, axis=1).reshape(-1)
+    return units[units != NO_UNIT].tolist()
+
+
+def batches_of(loader):
+    return [first_tokens(batch) for batch in loader]
+
+
+def interleaved(parts):
+    """The rows of all ranks' batches in the global order."""
+    return [
+        row
+        for batches in zip(*parts, strict=True)
+        for rows in zip(*batches, strict=True)
+        for row in rows
+    ]
+
+
+LEG = st.tuples(
+    st.sampled_from(WORLD_SIZES),
+    st.integers(1, 5),
+    st.integers(0, 9),
+    st.lists(st.integers(0, 12), max_size=3),
+)
+
+
+@settings(max_examples=40)
+@given(
+    legs=st.lists(LEG, min_size=1, max_size=6), shuffle=st.sampled_from(["page", "row"])
+)
+def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, shuffle):
+    state, model = None, None
+    for world_size, batch_size, steps, skips in legs:
+        loader = numbered_loader(
+            folder,
+            world_size=world_size,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=False,
+        )
+        loader.load_state_dict(json.loads(json.dumps(state or {})))
+        if model is None:
+            model = units_of_steps(loader, 10**6)
+            assert sorted(model) == list(range(loader.num_units))
+        route = loader._run.route(loader._begin)
+        size = world_size * batch_size
+        indices = sorted({skip for skip in skips if skip < route.num_steps})
+        loader.skip([route.number_of(index) for index in indices])
+        for index in reversed(indices):
+            del model[index * size : (index + 1) * size]
+        assert units_of_steps(loader, steps) == model[: steps * size]
+        remaining = loader._run.route(loader._begin)
+        loader.seek(remaining.number_of(min(steps, remaining.num_steps)))
+        del model[: steps * size]
+        state = loader.state_dict()
+        assert len(json.dumps(state)) < 1024
+        assert units_of_steps(loader, 10**6) == model
+
+
+@settings(max_examples=15)
+@given(
+    world_size=st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 24, 48]),
+    batch_size=st.integers(1, 7),
+    seed=st.integers(0, 3),
+)
+def test_the_global_order_is_that_of_one_rank(folder, world_size, batch_size, seed):
+    alone = numbered_loader(folder, seed=seed, batch_size=1)
+    many = numbered_loader(
+        folder, seed=seed, world_size=world_size, batch_size=batch_size
+    )
+    order = units_of_steps(many, 10**6)
+    assert order == units_of_steps(alone, len(order))
+    assert alone.num_units - len(order) < world_size * batch_size
+
+
+def test_lanes_of_an_odd_world_size_are_in_the_state_and_kept(folder):
+    first = numbered_loader(folder, world_size=64, batch_size=1)
+    state = first.state_dict()
+    assert state["num_lanes"] != numbered_loader(folder).state_dict()["num_lanes"]
+    resumed = numbered_loader(folder)
+    resumed.load_state_dict(state)
+    expected = units_of_steps(first, 5)
+    assert units_of_steps(resumed, 5 * 64 // 4) == expected
+
+
+def test_a_chain_of_real_runs_is_one_epoch(folder):
+    whole = rows_of(numbered_loader(folder, drop_last=False))
+    seen: list[int] = []
+    state: dict[str, Any] = {}
+    chain = [(4, 2, 7), (3, 5, 4), (1, 1, 3), (6, 3, 5), (2, 4, None)]
+    for world_size, batch_size, steps in chain:
+        parts, states = [], []
+        for rank in range(world_size):
+            loader = numbered_loader(
+                folder,
+                rank=rank,
+                world_size=world_size,
+                batch_size=batch_size,
+                num_threads=1 + rank % 3,
+                memory="1MiB" if rank % 2 else "8MiB",
+                drop_last=False,
+            )
+            loader.load_state_dict(state)
+            parts.append([first_tokens(batch) for batch in islice(loader, steps)])
+            states.append(loader.state_dict())
+        assert states.count(states[0]) == len(states)
+        state = states[0]
+        seen += interleaved(parts)
+    tokens = [token for token in seen if token >= 0]
+    assert tokens == [token for token in whole if token >= 0]
+
+
+def test_seek_goes_forth_and_back_and_a_running_loop_follows(folder):
+    whole = batches_of(numbered_loader(folder))
+    loader = numbered_loader(folder)
+    loader.seek(20)
+    assert loader.state_dict()["step"] == 20
+    assert batches_of(loader) == whole[20:]
+    loader.set_epoch(0)
+    seen = []
+    for batch in loader:
+        seen.append(first_tokens(batch))
+        if len(seen) == 3:
+            loader.seek(len(whole) - 2)
+    assert seen == whole[:3] + whole[-2:]
+    loader.set_epoch(0)
+    loader.seek(9)
+    loader.seek(2)
+    assert first_tokens(next(iter(loader))) == whole[2]
+    loader.set_epoch(0)
+    loader.seek(len(whole))
+    assert batches_of(loader) == []
+    assert loader.state_dict()["epoch"] == 1
+
+
+def test_a_new_loop_begins_where_a_seek_led_and_else_its_epoch_again(folder):
+    whole = batches_of(numbered_loader(folder))
+    loader = numbered_loader(folder)
+    next(iter(loader))
+    loader.seek(7)
+    assert first_tokens(next(iter(loader))) == whole[7]
+    assert first_tokens(next(iter(loader))) == whole[0]
+    loader.skip([1])
+    assert batches_of(loader) == whole[:1] + whole[2:]
+    loader.load_state_dict(loader.state_dict() | {"epoch": 0, "first_epoch": 0})
+    loader.seek(5)
+    iter(loader)  # Nothing is taken from it.
+    assert batches_of(loader) == whole[5:]
+
+
+def test_seek_runs_through_joined_epochs(folder):
+    whole = batches_of(numbered_loader(folder, epochs=2))
+    loader = numbered_loader(folder, epochs=2)
+    step = len(whole) // 2 + 5
+    loader.seek(step)
+    assert loader.state_dict()["epoch"] == 1
+    assert batches_of(loader) == whole[step:]
+
+
+def test_a_step_that_does_not_exist_is_refused(folder):
+    loader = numbered_loader(folder)
+    steps = len(loader)
+    for step in (-1, steps + 1):
+        with pytest.raises(InvalidArgumentError, match=f"below {steps}"):
+            loader.seek(step)
+    for step in (-1, steps):
+        with pytest.raises(InvalidArgumentError, match=f"below {steps}"):
+            loader.locate(step, 0)
+        with pytest.raises(InvalidArgumentError, match=f"the end {steps}"):
+            loader.skip([step])
+    endless = numbered_loader(folder, epochs=None)
+    endless.seek(10 * steps)
+    assert endless.state_dict()["epoch"] in (9, 10)
+
+
+def test_skipped_steps_are_left_out_and_the_others_keep_their_numbers(folder):
+    whole = batches_of(numbered_loader(folder))
+    expected = whole[:5] + whole[8:20] + whole[21:]
+    loader = numbered_loader(folder)
+    loader.skip(steps=range(5, 8))
+    loader.skip([20, 6])  # Some of them again.
+    assert len(loader) == len(whole)
+    assert loader.locate(4, 1)
+    assert loader.locate(8, 1)
+    with pytest.raises(InvalidArgumentError, match="step=6 is skipped"):
+        loader.locate(6, 1)
+    assert batches_of(loader) == expected
+    assert loader.state_dict()["skipped"] == []
+
+    loader = numbered_loader(folder)
+    seen = []
+    for batch in loader:
+        seen.append(first_tokens(batch))
+        if len(seen) == 2:
+            loader.skip([*range(5, 8), 20])
+        if len(seen) == 6:
+            assert loader.state_dict()["step"] == 9
+            with pytest.raises(InvalidArgumentError, match="the next step is 9"):
+                loader.skip([8])
+    assert seen == expected
+
+
+def test_skips_survive_a_resume_on_other_sizes_and_an_early_end(folder):
+    whole = rows_of(numbered_loader(folder))
+    loader = numbered_loader(folder)
+    loader.skip(range(10, 13))
+    state = loader.state_dict()
+    expected = whole[:40] + whole[52:]
+    next(iter(loader))
+    assert rows_of(loader) == expected
+    parts = []
+    for rank in range(3):
+        resumed = numbered_loader(folder, rank=rank, world_size=3, batch_size=3)
+        resumed.load_state_dict(state)
+        parts.append(batches_of(resumed))
+    found = interleaved(parts)
+    assert found == expected[: len(found)]
+    assert len(expected) - len(found) < 9 + 4
+
+
+def test_too_many_skipped_ranges_are_refused_and_old_ones_make_room(folder):
+    loader = numbered_loader(folder, batch_size=1)
+    with pytest.raises(InvalidArgumentError, match="join some"):
+        loader.skip(range(0, 40, 2))
+    loader.skip(range(1, 31, 2))
+    assert len(json.dumps(loader.state_dict())) < 1024
+    loader.seek(40)
+    loader.skip(range(50, 70, 2))
+    assert loader.state_dict()["skipped"][0] == [50, 51]
+    with pytest.raises(InvalidArgumentError, match="at least 40"):
+        loader.locate(30, 0)
+
+
+def test_what_lies_before_a_resume_with_other_sizes_is_not_guessed(folder):
+    first = numbered_loader(folder, world_size=2, batch_size=6)
+    first.seek(4)
+    # As many sequences a step, but dealt to the ranks otherwise.
+    loader = numbered_loader(folder, world_size=3, batch_size=4)
+    loader.load_state_dict(first.state_dict())
+    assert loader.locate(4, 0)
+    for look_back in (loader.seek, lambda step: loader.locate(step, 0)):
+        with pytest.raises(InvalidArgumentError, match="at least 4"):
+            look_back(3)
+    [source, *_] = first.locate(1, 0)
+    with pytest.raises(InvalidArgumentError, match="seen before step 4"):
+        loader.steps_of(source.file, source.row)
+    loader.seek(6)
+    again = numbered_loader(folder, world_size=3, batch_size=4)
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(InvalidArgumentError, match="at least 6"):
+        again.locate(5, 0)
+
+
+def test_lanes_of_an_earlier_epoch_are_not_guessed_either(folder):
+    loader = numbered_loader(folder, epochs=2)
+    loader.load_state_dict(numbered_loader(folder, world_size=64).state_dict())
+    before = loader.locate(1, 0)
+    loader.seek(3)
+    assert loader.locate(1, 0) == before
+    loader.seek(150)
+    with pytest.raises(InvalidArgumentError, match="at least 150"):
+        loader.locate(1, 0)
+
+
+@pytest.mark.parametrize(("skipped", "drop_last"), [([], True), ([3, 4, 11], False)])
+def test_steps_of_is_the_inverse_of_locate(folder, skipped, drop_last):
+    located = defaultdict(set)
+    for rank in range(2):
+        loader = numbered_loader(
+            folder, rank=rank, world_size=2, batch_size=5, drop_last=drop_last
+        )
+        loader.skip(skipped)
+        for step in set(range(len(loader))) - set(skipped):
+            for row in range(5):
+                try:
+                    sources = loader.locate(step, row)
+                except InvalidArgumentError as error:
+                    assert "padding" in str(error)  # noqa: PT017 - the rest must fail
+                    continue
+                for source in sources:
+                    located[source.file, source.row].add(Slot(step, rank, row))
+    for file in loader.dataset.files:
+        for row in range(300):
+            assert loader.steps_of(file, row) == sorted(located[file, row])
+
+
+def test_steps_of_knows_the_windows_of_a_document_and_its_epoch(folder):
+    loader = numbered_loader(folder, sequences=pf.Windows(7, tail="drop"))
+    file = loader.dataset.files[1]
+    first = loader.steps_of(file, 17)
+    assert len(first) > 1
+    loader.set_epoch(1)
+    assert loader.steps_of(file, 17) != first
+    with pytest.raises(InvalidArgumentError, match="has 300 rows"):
+        loader.steps_of(file, 300)
+    with pytest.raises(InvalidArgumentError, match="not a file of the dataset"):
+        loader.steps_of("elsewhere.parquet", 0)
+
+
+def test_all_steps_taken_is_the_end_even_if_the_loop_is_left_there(folder):
+    loader = numbered_loader(folder)
+    assert len(list(islice(loader, len(loader)))) == len(loader)
+    second = batches_of(loader)
+    fresh = numbered_loader(folder)
+    fresh.set_epoch(1)
+    assert second == batches_of(fresh)
+
+
+def test_an_iterator_that_another_one_ended_says_so(folder):
+    loader = numbered_loader(folder)
+    first = iter(loader)
+    next(first)
+    next(iter(loader))
+    with pytest.raises(pf.errors.CancelledError, match="one iteration at a time"):
+        next(first)
