@@ -93,11 +93,14 @@ impl Rewriter<'_> {
 
 fn is_map(node: &Type) -> bool {
     let info = node.get_basic_info();
-    matches!(info.logical_type_ref(), Some(LogicalType::Map))
+    // Old writers annotate the entries of a map as a map, too.
+    let is_entries = info.has_repetition() && info.repetition() == Repetition::REPEATED;
+    let is_annotated = matches!(info.logical_type_ref(), Some(LogicalType::Map))
         || matches!(
             info.converted_type(),
             ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE
-        )
+        );
+    is_annotated && !is_entries
 }
 
 /// The map as a list whose repeated group, by its name, is the element itself.
