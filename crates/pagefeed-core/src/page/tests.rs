@@ -2,10 +2,7 @@ use super::*;
 use crate::decode::testing::{Random, encode_hybrid, header_v1, leaf, list_leaf, pack, prefixed};
 
 fn opener() -> PageOpener {
-    PageOpener {
-        verify_checksums: true,
-        ..PageOpener::default()
-    }
+    PageOpener::new(true)
 }
 
 fn snappy(bytes: &[u8]) -> Vec<u8> {
