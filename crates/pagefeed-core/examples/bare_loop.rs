@@ -9,14 +9,18 @@
 use std::slice;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use bytes::Bytes;
 use pagefeed_core::Result;
 use pagefeed_core::codec::{Codec, Decompressor};
-use pagefeed_core::decode::{PageRun, TokenPage, Tokens, decode_dictionary, decode_tokens_into};
+use pagefeed_core::decode::{
+    PageRun, TokenPage, decode_array, decode_dictionary, decode_tokens_into,
+};
+use pagefeed_core::footer::Footer;
 use pagefeed_core::header::{PageHeader, PageKind};
 use pagefeed_core::levels::count_levels;
 use pagefeed_core::page::PageOpener;
-use pagefeed_core::schema::Leaf;
+use pagefeed_core::schema::{ColumnSchema, Leaf};
 use parquet::basic::Encoding;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
@@ -47,8 +51,6 @@ fn varint(bytes: &mut &[u8]) -> usize {
     }
 }
 
-const GATHER: bool = false;
-
 /// Unpacks, looks up and writes in one pass. `packed` must be readable 16 bytes
 /// beyond its values, which holds for all runs of a page but its last.
 #[cfg(target_arch = "x86_64")]
@@ -77,18 +79,10 @@ fn unpack_and_look_up(packed: &[u8], width: usize, table: &[i32], out: &mut [i64
             let lanes = _mm256_shuffle_epi8(halves, shuffle);
             let indices = _mm256_and_si256(_mm256_srlv_epi32(lanes, shift), mask);
             let to = out.as_mut_ptr().add(group * 8);
-            if GATHER {
-                let values = _mm256_i32gather_epi32::<4>(table.as_ptr(), indices);
-                let low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(values));
-                let high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(values));
-                _mm256_storeu_si256(to.cast(), low);
-                _mm256_storeu_si256(to.add(4).cast(), high);
-            } else {
-                let mut buffer = [0u32; 8];
-                _mm256_storeu_si256(buffer.as_mut_ptr().cast(), indices);
-                for (i, index) in buffer.into_iter().enumerate() {
-                    *to.add(i) = i64::from(*table.get_unchecked(index as usize));
-                }
+            let mut buffer = [0u32; 8];
+            _mm256_storeu_si256(buffer.as_mut_ptr().cast(), indices);
+            for (i, index) in buffer.into_iter().enumerate() {
+                *to.add(i) = i64::from(*table.get_unchecked(index as usize));
             }
         }
     }
@@ -102,10 +96,21 @@ fn unpack_and_look_up(packed: &[u8], width: usize, table: &[i32], out: &mut [i64
     }
 }
 
+/// Room for `count` tokens behind the last ones, or at the start again: a caller may
+/// pass a whole column's room, or a ring of it as batches are in a training run.
+fn next<'a>(out: &'a mut [i64], at: &mut usize, count: usize) -> &'a mut [i64] {
+    if *at + count > out.len() {
+        *at = 0;
+    }
+    *at += count;
+    &mut out[*at - count..*at]
+}
+
 /// Decompresses, unpacks, looks up and writes; returns the tokens written.
 fn bare(chunk: &[u8], codec: Codec, out: &mut [i64]) -> usize {
     let mut decompressor = Decompressor::default();
-    let (mut buffer, mut table, mut written) = (Vec::new(), Vec::new(), 0);
+    let (mut buffer, mut table) = (Vec::new(), Vec::new());
+    let (mut written, mut at) = (0, 0);
     for (header, _, stored) in pages(chunk) {
         buffer.resize(buffer.len().max(header.uncompressed_size), 0u8);
         let page = &mut buffer[..header.uncompressed_size];
@@ -125,7 +130,7 @@ fn bare(chunk: &[u8], codec: Codec, out: &mut [i64]) -> usize {
             let size = u32::from_le_bytes(rest[..4].try_into().unwrap());
             rest = &rest[4 + size as usize..];
         }
-        let out = &mut out[written..written + num_values];
+        let out = next(out, &mut at, num_values);
         written += num_values;
         if encoding == Encoding::PLAIN {
             let (numbers, _) = rest.as_chunks::<4>();
@@ -203,28 +208,17 @@ fn runs(chunk: &'static [u8], codec: Codec, leaf: &Leaf) -> (Option<&'static [u8
 /// The same through this crate: open, decode to tokens, widen to int64 rows.
 fn pagefeed(runs: &[PageRun], dictionary: Option<&[u8]>, out: &mut [i64]) -> Result<usize> {
     let (leaf, mut opener) = (list_leaf(), PageOpener::default());
-    let (mut page, mut written) = (TokenPage::default(), 0);
+    let (mut page, mut written, mut at) = (TokenPage::default(), 0, 0);
     let dictionary = dictionary
         .map(|bytes| decode_dictionary(&mut opener, bytes, runs[0].codec, &leaf).map(Arc::new))
         .transpose()?;
     for run in runs {
         decode_tokens_into(&mut opener, run, dictionary.as_ref(), &leaf, &mut page)?;
-        let out = &mut out[written..written + page.tokens.len()];
-        match &page.tokens {
-            Tokens::U16(tokens) => widen(tokens, out),
-            Tokens::I32(tokens) => widen(tokens, out),
-            Tokens::U32(tokens) => widen(tokens, out),
-            Tokens::I64(tokens) => widen(tokens, out),
-        }
+        let out = next(out, &mut at, page.tokens.len());
+        page.tokens.copy_to_i64(0..page.tokens.len(), out);
         written += page.tokens.len();
     }
     Ok(written)
-}
-
-fn widen<T: Copy + Into<i64>>(tokens: &[T], out: &mut [i64]) {
-    for (to, token) in out.iter_mut().zip(tokens) {
-        *to = (*token).into();
-    }
 }
 
 /// Decompression alone.
@@ -288,20 +282,59 @@ pub unsafe extern "C" fn run_loop(
     let written = match which {
         DECOMPRESS => decompress(chunk, codec),
         BARE => bare(chunk, codec, out),
-        3 => {
-            let (leaf, mut opener) = (list_leaf(), PageOpener::default());
-            let mut page = TokenPage::default();
-            let dictionary = dictionary.map(|bytes| {
-                Arc::new(decode_dictionary(&mut opener, bytes, codec, &leaf).unwrap())
-            });
-            for run in &runs {
-                decode_tokens_into(&mut opener, run, dictionary.as_ref(), &leaf, &mut page)
-                    .unwrap();
-            }
-            0
-        }
         _ => pagefeed(&runs, dictionary, out).unwrap(),
     };
     *seconds = thread_seconds() - start;
     written
+}
+
+/// Decodes all pages of column `text` of a file one by one, as [`decode_array`] gives
+/// them; returns the bytes of the texts.
+fn texts(file: &'static [u8]) -> Result<usize> {
+    let end = file.len() - 8;
+    let size = u32::from_le_bytes(file[end..end + 4].try_into().unwrap()) as usize;
+    let footer = Footer::parse(&file[end - size..end], (end - size) as u64, "text")?;
+    let schema = ColumnSchema::resolve(&footer.schema, "text")?;
+    let (mut opener, mut total) = (PageOpener::default(), 0);
+    for group in &footer.row_groups {
+        let chunk = &group.chunks[0];
+        let range = chunk.byte_range();
+        let bytes = &file[range.start as usize..range.end as usize];
+        let (mut dictionary, mut first_row) = (None, 0);
+        for (header, at, _) in pages(bytes) {
+            let page = Bytes::from_static(&bytes[at..at + header.stored_size()]);
+            let Some(num_rows) = header.num_levels() else {
+                dictionary = Some(page);
+                continue;
+            };
+            let run = PageRun {
+                data: page,
+                dictionary: dictionary.clone(),
+                codec: chunk.codec,
+                starts_mid_record: false,
+                first_row,
+                num_rows: num_rows as u64,
+            };
+            let rows = num_rows as u64;
+            let array = decode_array(&mut opener, &schema, &[run], first_row, rows)?;
+            total += array.as_string::<i32>().values().len();
+            first_row += rows;
+        }
+    }
+    Ok(total)
+}
+
+/// Decodes the texts of a file; returns their bytes.
+///
+/// # Safety
+/// `file` must be valid for `size` bytes, `seconds` for one number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn run_texts(file: *const u8, size: usize, seconds: *mut f64) -> usize {
+    // SAFETY: promised by the caller, who keeps the file for as long as we use it.
+    let (file, seconds): (&'static [u8], _) =
+        unsafe { (slice::from_raw_parts(file, size), &mut *seconds) };
+    let start = thread_seconds();
+    let total = texts(file).unwrap();
+    *seconds = thread_seconds() - start;
+    total
 }

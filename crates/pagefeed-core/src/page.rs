@@ -230,18 +230,27 @@ fn decompress<'a>(
 /// The first `size` bytes of `buffer`, grown or shrunk as needed; what they hold is
 /// left over from before.
 fn scratch(buffer: &mut Vec<u8>, size: usize) -> Result<&mut [u8]> {
-    if buffer.len() > KEEP_BYTES && size <= KEEP_BYTES {
-        *buffer = Vec::new();
-    }
-    if buffer.len() < size {
-        // Nothing of the old contents is needed, so nothing is copied.
-        *buffer = Vec::new();
-        buffer
-            .try_reserve_exact(size)
-            .map_err(|_| Error::limit(format!("no memory for a page of {size} bytes")))?;
-        buffer.resize(size, 0);
+    let is_giant = buffer.len() > KEEP_BYTES && size <= buffer.len() / 4;
+    if buffer.len() < size || is_giant {
+        *buffer = Vec::new(); // Nothing of the old contents is needed.
+        *buffer = zeroed(size)
+            .ok_or_else(|| Error::limit(format!("no memory for a page of {size} bytes")))?;
     }
     Ok(&mut buffer[..size])
+}
+
+/// `size` zeros, as the system gives them: pages that are never written to cost
+/// nothing. `None` if there is no memory.
+fn zeroed(size: usize) -> Option<Vec<u8>> {
+    let layout = std::alloc::Layout::array::<u8>(size).ok()?;
+    if size == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the layout has a size; the vector takes over exactly what was allocated.
+    unsafe {
+        let start = std::alloc::alloc_zeroed(layout);
+        (!start.is_null()).then(|| Vec::from_raw_parts(start, size, size))
+    }
 }
 
 /// Bits of a level between 0 and `max`.

@@ -263,3 +263,6 @@ fn fixed_size_list(
     let list = FixedSizeListArray::try_new(item.clone(), size, values, None)?;
     Ok(Some(Arc::new(list)))
 }
+
+#[cfg(test)]
+mod tests;

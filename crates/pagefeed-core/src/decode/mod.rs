@@ -15,6 +15,7 @@ pub(crate) mod testing;
 mod tokens;
 mod unpack;
 mod values;
+mod widen;
 
 pub use arrays::{Paths, decode_array, decode_array_by};
 pub use integers::decode_dictionary;

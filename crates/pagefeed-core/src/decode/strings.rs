@@ -57,7 +57,7 @@ fn read<T: ByteArrayType>(
         if encoding == Some(Encoding::RLE_DICTIONARY) && dictionary.is_none() {
             let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
             let (num_values, values) = opener.dictionary_page(page, run.codec)?;
-            let mut entries = Strings::<i64>::new(is_text);
+            let mut entries = Strings::<T::Offset>::new(is_text);
             entries.append_plain(values, num_values)?;
             dictionary = Some(entries);
         }
@@ -65,6 +65,16 @@ fn read<T: ByteArrayType>(
         let start = strings.offsets.len() - 1;
         let rows = num_levels(&page)?.min(num_rows - start);
         let num_values = Definitions::new(&page, leaf)?.advance(rows)?.present;
+        if rows == num_rows && num_values == rows && encoding == Some(Encoding::RLE_DICTIONARY) {
+            let first = first_of_sequence(page.values, num_values)?;
+            let array = dictionary
+                .as_mut()
+                .zip(first)
+                .and_then(|(entries, first)| entries.take::<T>(first, num_values));
+            if array.is_some() {
+                return Ok(array);
+            }
+        }
         match (encoding, &dictionary) {
             (Some(Encoding::PLAIN), _) => strings.append_plain(page.values, num_values)?,
             (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
@@ -88,6 +98,32 @@ fn read<T: ByteArrayType>(
         NullBuffer::from(validity)
     });
     Ok(Some(strings.finish::<T>(nulls)))
+}
+
+/// UTF-8 is validated in stretches of at least so many bytes.
+const VALIDATE_BYTES: usize = 64 << 10;
+
+/// The first index of a page whose indices count up one by one, as they do where
+/// every text is new; `None` for all others.
+fn first_of_sequence(bytes: &[u8], num_values: usize) -> Result<Option<usize>> {
+    let (mut buffer, mut first, mut position) = ([0; BATCH], None, 0);
+    for run in index_runs(bytes, num_values)? {
+        let packed = match run? {
+            Run::Packed(packed) => packed,
+            Run::Repeated { .. } => return Ok(None),
+        };
+        for start in (0..packed.count).step_by(BATCH) {
+            let indices = &mut buffer[..BATCH.min(packed.count - start)];
+            unpack(&packed, start, indices);
+            let first = *first.get_or_insert(indices[0] as usize);
+            let mut expected = (first + position..).zip(&*indices);
+            if expected.any(|(expected, &index)| index as usize != expected) {
+                return Ok(None);
+            }
+            position += indices.len();
+        }
+    }
+    Ok(first)
 }
 
 /// Strings joined, as Arrow keeps them.
@@ -116,7 +152,7 @@ impl<O: OffsetSizeTrait> Strings<O> {
             })?;
         reserve(&mut self.data, size)?;
         reserve(&mut self.offsets, num_values)?;
-        let start = (self.offsets.len(), self.data.len());
+        let mut valid = (self.offsets.len(), self.data.len());
         for _ in 0..num_values {
             let (string, rest) = bytes
                 .split_first_chunk::<4>()
@@ -127,17 +163,17 @@ impl<O: OffsetSizeTrait> Strings<O> {
             self.data.extend_from_slice(string);
             self.end_string()?;
             bytes = rest;
+            // Stretch by stretch, while it is still in the cache.
+            if self.data.len() - valid.1 >= VALIDATE_BYTES {
+                self.validate(valid.0, valid.1)?;
+                valid = (self.offsets.len(), self.data.len());
+            }
         }
-        self.validate(start.0, start.1)
+        self.validate(valid.0, valid.1)
     }
 
     /// Appends the dictionary entries that a page's indices name.
-    fn append_indices(
-        &mut self,
-        bytes: &[u8],
-        num_values: usize,
-        entries: &Strings<i64>,
-    ) -> Result<()> {
+    fn append_indices(&mut self, bytes: &[u8], num_values: usize, entries: &Self) -> Result<()> {
         reserve(&mut self.offsets, num_values)?;
         let mut buffer = [0; BATCH];
         for run in index_runs(bytes, num_values)? {
@@ -161,16 +197,11 @@ impl<O: OffsetSizeTrait> Strings<O> {
         Ok(())
     }
 
-    fn append_entries(
-        &mut self,
-        indices: &[u32],
-        largest: u32,
-        entries: &Strings<i64>,
-    ) -> Result<()> {
+    fn append_entries(&mut self, indices: &[u32], largest: u32, entries: &Self) -> Result<()> {
         check_index(largest, entries.offsets.len() - 1)?;
         let span = |index: u32| {
             let index = index as usize;
-            entries.offsets[index] as usize..entries.offsets[index + 1] as usize
+            entries.offsets[index].as_usize()..entries.offsets[index + 1].as_usize()
         };
         let size = indices.iter().map(|&index| span(index).len()).sum();
         reserve(&mut self.data, size)?;
@@ -208,6 +239,22 @@ impl<O: OffsetSizeTrait> Strings<O> {
             return Err(Error::corrupt("a text is not UTF-8"));
         }
         Ok(())
+    }
+
+    /// The entries `first..first + count` as they are, without a copy; `None` if they
+    /// are so few that they would keep much else in memory, or are not there.
+    fn take<T: ByteArrayType<Offset = O>>(
+        &mut self,
+        first: usize,
+        count: usize,
+    ) -> Option<ArrayRef> {
+        let ends = self.offsets.get(first..first.checked_add(count)? + 1)?;
+        let size = ends[count].as_usize() - ends[0].as_usize();
+        if size < self.data.len() / 2 {
+            return None;
+        }
+        let entries = std::mem::replace(self, Self::new(self.is_text));
+        Some(entries.finish::<T>(None).slice(first, count))
     }
 
     /// Spreads the strings behind `start`, one per value, over `rows` rows of which

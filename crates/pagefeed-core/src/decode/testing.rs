@@ -197,6 +197,20 @@ impl StoredPage {
         out
     }
 
+    /// An uncompressed version 1 page without levels that claims `num_values`.
+    pub(crate) fn claim(&self, leaf: &Leaf, num_values: usize, values: &[u8]) -> Vec<u8> {
+        assert!(leaf.max_definition == 0 && !self.version_2 && !self.snappy);
+        let (mut out, size) = (Vec::new(), values.len() as i64);
+        fields(&[(1, 0), (2, size), (3, size)], &mut out);
+        out.push(0x2c);
+        let encoding = if self.dictionary { 8 } else { 0 };
+        let numbers = [(1, num_values as i64), (2, encoding), (3, 3), (4, 3)];
+        fields(&numbers, &mut out);
+        out.extend([0, 0]);
+        out.extend(values);
+        out
+    }
+
     /// A dictionary page.
     pub(crate) fn dictionary(&self, num_values: usize, values: &[u8]) -> Vec<u8> {
         let (mut out, stored) = (Vec::new(), self.codec(values));

@@ -48,7 +48,7 @@ pub(crate) fn check_index(index: u32, entries: usize) -> Result<()> {
 /// Unpacks values `from..from + output.len()`, `from` being a multiple of 8;
 /// returns the largest of them.
 pub(crate) fn unpack(packed: &Packed<'_>, from: usize, output: &mut [u32]) -> u32 {
-    debug_assert!(from % 8 == 0 && from + output.len() <= packed.count);
+    debug_assert!(from.is_multiple_of(8) && from + output.len() <= packed.count);
     let bytes = &packed.bytes[(from / 8 * packed.width as usize).min(packed.bytes.len())..];
     #[cfg(target_arch = "x86_64")]
     if (1..=avx2::MAX_WIDTH).contains(&packed.width) && is_x86_feature_detected!("avx2") {

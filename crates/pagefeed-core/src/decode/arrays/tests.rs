@@ -1,0 +1,203 @@
+use std::sync::Arc;
+
+use arrow_array::builder::{Int32Builder, ListBuilder};
+use arrow_array::{RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+
+use super::*;
+use crate::Kind;
+use crate::codec::Codec;
+use crate::decode::testing::{Random, Rows, StoredPage, encode_lists, random_rows};
+
+/// The schema of a column as the crate's writer stores it.
+fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {
+    let field = Field::new("column", data_type, nullable);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let batch = RecordBatch::new_empty(schema.clone());
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema, None).unwrap();
+    writer.write(&batch).unwrap();
+    let file = writer.into_inner().unwrap();
+    let end = file.len() - 8;
+    let size = u32::from_le_bytes(file[end..end + 4].try_into().unwrap()) as usize;
+    ColumnSchema::resolve(&file[end - size..end], "column").unwrap()
+}
+
+fn list_array(rows: &Rows) -> ArrayRef {
+    let mut builder = ListBuilder::new(Int32Builder::new());
+    for row in rows {
+        for item in row.iter().flatten() {
+            builder.values().append_option(item.map(|v| v as i32));
+        }
+        builder.append(row.is_some());
+    }
+    Arc::new(builder.finish())
+}
+
+#[test]
+fn records_that_are_split_across_pages_are_joined() {
+    let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    let schema = schema(DataType::List(item), true);
+    let leaf = &schema.leaves[0];
+    assert_eq!((leaf.max_repetition, leaf.max_definition), (1, 3));
+    let mut random = Random(21);
+    let mut opener = PageOpener::default();
+    let dictionary: Vec<i64> = (0..40).map(|i| i * 3 - 20).collect();
+    for round in 0..200 {
+        let rows = random_rows(&dictionary, round % 2 == 0, &mut random);
+        let expected = list_array(&rows);
+        let encoded = encode_lists(&rows, leaf, &dictionary, &mut random);
+        let last = encoded.pages.len();
+        let from = random.below(last as u64) as usize;
+        // To the end of the last page: its record is complete.
+        let run = encoded.run(&rows, from, last);
+        if run.num_rows == 0 {
+            continue;
+        }
+        let skip = random.below(run.num_rows);
+        let (first, num_rows) = (run.first_row + skip, run.num_rows - skip);
+        for paths in [Paths::All, Paths::FallbackOnly] {
+            let runs = std::slice::from_ref(&run);
+            let found = decode_array_by(&mut opener, &schema, runs, first, num_rows, paths);
+            let expected = expected.slice(first as usize, num_rows as usize);
+            assert_eq!(&*found.unwrap(), &*expected, "{paths:?}");
+        }
+        let mut other = run.clone();
+        other.starts_mid_record ^= true;
+        for paths in [Paths::All, Paths::FallbackOnly] {
+            let runs = std::slice::from_ref(&other);
+            let found = decode_array_by(&mut opener, &schema, runs, first, num_rows, paths);
+            assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
+        }
+    }
+}
+
+fn plain(strings: &[&[u8]]) -> Vec<u8> {
+    let stored = strings.iter().map(|string| {
+        let length = string.len() as u32;
+        [&length.to_le_bytes()[..], string].concat()
+    });
+    stored.collect::<Vec<_>>().concat()
+}
+
+/// A run of one page of required strings, PLAIN or by indices of 8 bits.
+fn strings_run(leaf: &Leaf, strings: &[&[u8]], indices: Option<&[u8]>) -> PageRun {
+    let page = StoredPage {
+        version_2: false,
+        snappy: true,
+        dictionary: indices.is_some(),
+    };
+    let (count, values) = match indices {
+        Some(indices) => {
+            // One group of eight is enough for the tests.
+            let mut group = vec![8, 1 << 1 | 1];
+            group.extend(indices);
+            (indices.len(), group)
+        }
+        None => (strings.len(), plain(strings)),
+    };
+    let levels = vec![0; count];
+    PageRun {
+        data: page
+            .data(leaf, &levels, &levels, &values, &mut Random(0))
+            .into(),
+        dictionary: Some(page.dictionary(strings.len(), &plain(strings)).into()),
+        codec: Codec::Snappy,
+        starts_mid_record: false,
+        first_row: 0,
+        num_rows: count as u64,
+    }
+}
+
+#[test]
+fn texts_must_be_utf_8_one_by_one() {
+    let schema = schema(DataType::Utf8, false);
+    let leaf = &schema.leaves[0];
+    let whole = "\u{4e16}".as_bytes();
+    let halves: [&[u8]; 2] = [&whole[..1], &whole[1..]];
+    let mut opener = PageOpener::default();
+    let mut decode = |strings: &[&[u8]], indices, paths| {
+        let run = strings_run(leaf, strings, indices);
+        let rows = run.num_rows;
+        decode_array_by(&mut opener, &schema, &[run], 0, rows, paths)
+    };
+    for paths in [Paths::All, Paths::FallbackOnly] {
+        for indices in [None, Some(&[1u8, 0][..])] {
+            // Both halves joined are UTF-8, neither is.
+            let error = decode(&halves, indices, paths).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt);
+            assert!(decode(&[b"\xff", b"a"], indices, paths).is_err());
+            assert!(decode(&[whole, b"a"], indices, paths).is_ok());
+        }
+    }
+}
+
+#[test]
+fn dictionary_entries_in_sequence_are_taken_as_they_are() {
+    let schema = schema(DataType::Utf8, false);
+    let entries: [&[u8]; 4] = [b"a", b"", b"ccc", b"dd"];
+    let mut opener = PageOpener::default();
+    for indices in [
+        &[0, 1, 2, 3][..],
+        &[1, 2, 3],
+        &[1, 2],
+        &[3, 2, 1, 0],
+        &[2, 2],
+        &[0],
+    ] {
+        let run = strings_run(&schema.leaves[0], &entries, Some(indices));
+        let rows = indices.len() as u64;
+        let found = decode_array(&mut opener, &schema, &[run], 0, rows).unwrap();
+        let texts = indices
+            .iter()
+            .map(|&i| std::str::from_utf8(entries[usize::from(i)]).unwrap());
+        let expected: StringArray = texts.map(Some).collect();
+        found.to_data().validate_full().unwrap();
+        assert_eq!(&*found, &expected as &dyn Array);
+    }
+    for indices in [&[1, 2, 3, 4][..], &[4], &[0, 200]] {
+        let run = strings_run(&schema.leaves[0], &entries, Some(indices));
+        let rows = indices.len() as u64;
+        for paths in [Paths::All, Paths::FallbackOnly] {
+            let runs = std::slice::from_ref(&run);
+            assert!(decode_array_by(&mut opener, &schema, runs, 0, rows, paths).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_missing_dictionary_is_an_error() {
+    let schema = schema(DataType::Utf8, false);
+    let mut run = strings_run(&schema.leaves[0], &[b"a"], Some(&[0]));
+    run.dictionary = None;
+    for paths in [Paths::All, Paths::FallbackOnly] {
+        let runs = std::slice::from_ref(&run);
+        let error = decode_array_by(&mut PageOpener::default(), &schema, runs, 0, 1, paths);
+        assert_eq!(error.unwrap_err().kind(), Kind::Corrupt);
+    }
+}
+
+#[test]
+fn few_bytes_that_claim_to_be_a_great_many_texts_are_refused() {
+    let schema = schema(DataType::LargeUtf8, false);
+    let leaf = &schema.leaves[0];
+    let long = vec![b'a'; 1 << 20];
+    let mut run = strings_run(leaf, &[&long], Some(&[0]));
+    // 100 million times the same text of one mebibyte, by one run of indices.
+    let page = StoredPage {
+        version_2: false,
+        snappy: false,
+        dictionary: true,
+    };
+    let count = 100_000_000usize;
+    run.codec = Codec::Uncompressed;
+    run.dictionary = Some(page.dictionary(1, &plain(&[&long])).into());
+    let indices = [0, 0x80, 0x84, 0xaf, 0x5f];
+    run.data = page.claim(leaf, count, &indices).into();
+    for paths in [Paths::All, Paths::FallbackOnly] {
+        let runs = std::slice::from_ref(&run);
+        let rows = count as u64;
+        let error = decode_array_by(&mut PageOpener::default(), &schema, runs, 0, rows, paths);
+        assert_eq!(error.unwrap_err().kind(), Kind::Limit, "{paths:?}");
+    }
+}
