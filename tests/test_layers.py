@@ -19,7 +19,18 @@ LAYERS = (
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
     | {"engines", "formats", "orders"},
-    {"torch", "hf", "view", "verify", "trace", "smoke", "doctor", "prepare"},
+    {
+        "torch",
+        "hf",
+        "view",
+        "forecast",
+        "reuse",
+        "verify",
+        "trace",
+        "smoke",
+        "doctor",
+        "prepare",
+    },
     {FACE, "cli", "__main__"},
 )
 LAYER_OF = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}

@@ -139,7 +139,7 @@ class Loader:
             shuffle=self.shuffle,
             world_size=self.world_size,
         )
-        self._run = Run(
+        self.run = Run(
             units=self._units,
             orders=orders,
             batch_size=self.batch_size,
@@ -164,11 +164,16 @@ class Loader:
             dtype=self.dtype,
             padding=padding,
         )
-        self._begin = self._run.beginning(0)
+        self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration | None = None
         self.follower: Follower | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sequence."""
+        return self._state().epoch
 
     @property
     def num_units(self) -> int:
@@ -186,7 +191,7 @@ class Loader:
         Raises:
             TypeError: If ``epochs`` is None.
         """
-        steps = self._run.route(self._run.beginning(0)).num_steps
+        steps = self.run.route(self.run.beginning(0)).num_steps
         if steps is None:
             raise TypeError("a loader with epochs=None has no length: it never ends")
         return steps
@@ -205,12 +210,12 @@ class Loader:
         if self._iteration is not None:
             self._stop(self._next_beginning())
         route = replace(
-            self._run.route(self._begin), worker=worker, num_workers=num_workers
+            self.run.route(self._begin), worker=worker, num_workers=num_workers
         )
         iteration = Iteration(
             engine=self._engine.get(),
             planner=self.planner(route),
-            horizon_units=self._run.horizon_units(self._begin),
+            horizon_units=self.run.horizon_units(self._begin),
         )
         self._iteration = iteration
         return self._batches(iteration)
@@ -221,7 +226,7 @@ class Loader:
             tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
             yield {"input_ids": self._convert(tokens)}
         if iteration is self._iteration:
-            self._stop(self._run.after(self._begin))
+            self._stop(self.run.after(self._begin))
 
     def share(self, num_shares: int) -> Loader:
         """Return a loader that begins where the next iteration of this one would.
@@ -273,7 +278,7 @@ class Loader:
         """Make the next iteration run epoch ``epoch``; a no-op if it will anyway."""
         following = self._next_beginning()
         if following.epoch != epoch:
-            self._stop(self._run.beginning(epoch))
+            self._stop(self.run.beginning(epoch))
         self._tell()
 
     def seek(self, step: int) -> None:
@@ -287,10 +292,10 @@ class Loader:
             InvalidArgumentError: If there is no such step, or it lies before a resume
                 with other sizes, which this loader knows nothing of.
         """
-        route = self._run.known_route(self._begin)
+        route = self.run.known_route(self._begin)
         index = route.checked_index(step, past_end=True)
         position, number = route.position_after(index), route.number_of(index)
-        self._move(self._run.state_at(self._begin, position, number), is_new=True)
+        self._move(self.run.state_at(self._begin, position, number), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
         """Leave steps of the current iteration out, such as those of bad batches.
@@ -307,7 +312,7 @@ class Loader:
                 there are too many separate ranges of them for a small state.
         """
         state = self._state()
-        self._move(state.skipping(self._run.route(state), steps), is_new=False)
+        self._move(state.skipping(self.run.route(state), steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Source]:
         """Return where a row of this rank's batches comes from, without running.
@@ -321,7 +326,7 @@ class Loader:
                 lies before a resume with other sizes, which this loader knows nothing
                 of.
         """
-        unit = unit_of_slot(self.planner(self._run.known_route(self._begin)), step, row)
+        unit = unit_of_slot(self.planner(self.run.known_route(self._begin)), step, row)
         return sources_of_unit(self.dataset.index, self._units, unit)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
@@ -342,8 +347,8 @@ class Loader:
         units = self._units.units_of_tokens(
             *tokens_of_row(self.dataset.index, os.fspath(file), row)
         )
-        epoch, route = self._state().epoch, self._run.known_route(self._begin)
-        places = self._run.order(self._begin, epoch).positions(units)
+        epoch, route = self._state().epoch, self.run.known_route(self._begin)
+        places = self.run.order(self._begin, epoch).positions(units)
         positions = epoch * self.num_units + places
         return route.slots(positions)
 
@@ -358,14 +363,14 @@ class Loader:
 
     def planner(self, route: Route) -> Planner:
         """Return what plans the batches of a route through this run's order."""
-        return self._run.planner(self._begin, route)
+        return self.run.planner(self._begin, route)
 
     def _state(self) -> LoaderState:
         """The consumed position."""
         if self._iteration is None:
             return self._begin
         position, step = self._iteration.position, self._iteration.step
-        return self._run.state_at(self._begin, position, step)
+        return self.run.state_at(self._begin, position, step)
 
     def _next_beginning(self) -> LoaderState:
         """Where another ``iter(loader)`` would begin."""
@@ -373,8 +378,8 @@ class Loader:
         if running is None or running.is_new:
             return begin
         if running.is_finished:
-            return self._run.after(begin)
-        return replace(self._run.beginning(begin.first_epoch), skipped=begin.skipped)
+            return self.run.after(begin)
+        return replace(self.run.beginning(begin.first_epoch), skipped=begin.skipped)
 
     def _stop(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""
@@ -386,7 +391,7 @@ class Loader:
         """Continue this iteration at ``state``, the running iterator too."""
         running, self._begin = self._iteration, state
         if running is not None and running.is_here:
-            planner = self.planner(self._run.route(state))
+            planner = self.planner(self.run.route(state))
             running.follow(planner, is_new=is_new or running.is_new)
         else:
             self._stop(state)

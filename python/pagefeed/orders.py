@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from pagefeed.blocks import Blocks
 from pagefeed.dataset import ParquetDataset
+from pagefeed.index import BlockKind
 from pagefeed.order import Order, Shuffle, choose_num_lanes
 from pagefeed.sequences import Units
 
@@ -39,7 +40,7 @@ class Orders:
         self._units = units
         self._seed = seed
         self._shuffle = shuffle
-        kind = "row_group" if shuffle.block == "row_group" else "page"
+        kind: BlockKind = "row_group" if shuffle.block == "row_group" else "page"
         self._blocks: Blocks = units.blocks(kind)
         self.num_lanes = choose_num_lanes(
             num_blocks=len(self._blocks),

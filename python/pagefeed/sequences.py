@@ -52,6 +52,10 @@ class Units(Protocol):
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
 
+    @property
+    def file_first_unit(self) -> Int64Array:
+        """Units before each file, and in all: int64 [files + 1]."""
+
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``."""
 

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 def units_of_steps(loader, count):
     """Units of the next steps on all ranks together, from the plan alone."""
-    begin = loader._run.route(loader._begin)
+    begin = loader.run.route(loader._begin)
     parts = []
     for rank in range(loader.world_size):
         route = replace(begin, rank=rank)
@@ -80,14 +80,14 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         if model is None:
             model = units_of_steps(loader, 10**6)
             assert sorted(model) == list(range(loader.num_units))
-        route = loader._run.route(loader._begin)
+        route = loader.run.route(loader._begin)
         size = world_size * batch_size
         indices = sorted({skip for skip in skips if skip < route.num_steps})
         loader.skip([route.number_of(index) for index in indices])
         for index in reversed(indices):
             del model[index * size : (index + 1) * size]
         assert units_of_steps(loader, steps) == model[: steps * size]
-        remaining = loader._run.route(loader._begin)
+        remaining = loader.run.route(loader._begin)
         loader.seek(remaining.number_of(min(steps, remaining.num_steps)))
         del model[: steps * size]
         state = loader.state_dict()

@@ -61,7 +61,7 @@ impl Engine {
         let token_type = token_type(dtype)?;
         let parts = indexes
             .iter()
-            .map(|index| (index.get().index.clone(), index.get().store.clone()))
+            .map(|index| (index.get().index.clone(), index.get().store()))
             .collect();
         detached(py, || {
             let source = IndexSource::new(parts, memory)?;

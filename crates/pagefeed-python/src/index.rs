@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
 use pagefeed_core::engine::PageSource;
@@ -29,7 +29,30 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
-    pub(crate) store: Arc<Store>,
+    /// The store of this process, by its number. Locked only under the GIL, which a
+    /// forking thread holds, so a child never finds it locked.
+    store: Mutex<(u32, Arc<Store>)>,
+}
+
+impl Index {
+    fn new(index: CoreIndex, store: Arc<Store>) -> Self {
+        Self {
+            index: Arc::new(index),
+            store: Mutex::new((std::process::id(), store)),
+        }
+    }
+
+    /// A store for this process: a fork may have caught the parent's with its locks
+    /// taken by threads that the child does not have.
+    pub(crate) fn store(&self) -> Arc<Store> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if store.0 != std::process::id() {
+            // Never dropped: its locks are not to be touched.
+            std::mem::forget(std::mem::take(&mut store.1));
+            store.0 = std::process::id();
+        }
+        store.1.clone()
+    }
 }
 
 /// Runs a vectorised lookup from one int64 array into another of the same length.
@@ -93,8 +116,7 @@ impl Index {
         detached(py, || {
             let store = Arc::new(Store::default());
             let index = CoreIndex::build(&store, &paths, &column, &options)?;
-            let index = Arc::new(index);
-            Ok(Self { index, store })
+            Ok(Self::new(index, store))
         })
     }
 
@@ -102,9 +124,10 @@ impl Index {
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         detached(py, || {
-            let index = Arc::new(CoreIndex::open(&path)?);
-            let store = Arc::new(Store::default());
-            Ok(Self { index, store })
+            Ok(Self::new(
+                CoreIndex::open(&path)?,
+                Arc::new(Store::default()),
+            ))
         })
     }
 
@@ -115,7 +138,8 @@ impl Index {
 
     /// Raises StaleFileError for the first file that changed since it was indexed.
     fn check_files(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.index.check_files(&self.store))
+        let store = self.store();
+        detached(py, || self.index.check_files(&store))
     }
 
     /// Column as it was asked for.
@@ -255,8 +279,9 @@ impl Index {
 
     /// Where the rows of a page of a token column begin in the page's tokens.
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
+        let store = self.store();
         detached(py, || {
-            let source = IndexSource::new(vec![(self.index.clone(), self.store.clone())], 0)?;
+            let source = IndexSource::new(vec![(self.index.clone(), store)], 0)?;
             let page = source.load(&mut PageOpener::default(), page, None)?;
             Ok(page.row_offsets)
         })
@@ -265,10 +290,11 @@ impl Index {
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
+        let store = self.store();
         detached(py, || {
             let array = OPENER.with_borrow_mut(|opener| {
                 opener.verify_checksums = verify_checksums;
-                read_array(&self.index, &self.store, opener, page)
+                read_array(&self.index, &store, opener, page)
             })?;
             let file = self.index.page(page)?.file;
             let schema = self.index.schema(file);

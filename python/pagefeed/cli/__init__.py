@@ -14,6 +14,7 @@ __all__ = ["main"]
 VERBS = {
     "demo": "real text to shuffled, resumed batches",
     "index": "build the page index of a column and report on it",
+    "plan": "say what a run will do before it runs",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }
 

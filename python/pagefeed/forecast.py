@@ -1,0 +1,167 @@
+"""What a run will do, before it runs: steps, memory, reads, and how well it shuffles.
+
+Computed from the index and the order alone; only stretches of the epoch are looked at
+where looking at all of it would take long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+from pagefeed.blocks import Blocks
+from pagefeed.loader import Loader
+from pagefeed.planner import Planner
+from pagefeed.reuse import needed_bytes, simulate_loads
+
+__all__ = ["Forecast", "forecast"]
+
+SAMPLED_STEPS = 256
+SAMPLED_UNITS = 1 << 16
+COUNTED_BLOCKS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What the first epoch of a run comes to."""
+
+    files: int
+    pages: int
+    rows: int
+    tokens: int
+    units: int
+    """Sequences of an epoch, over all ranks."""
+    padding_tokens: int
+    """Padding in them."""
+    dropped_tokens: int
+    """Tokens that no sequence holds."""
+    steps: int
+    """Steps of the epoch, the same on every rank."""
+    remainder: int
+    """Sequences left for the last, incomplete step."""
+    num_lanes: int
+    """Lanes that are read side by side."""
+    window_units: int
+    """Sequences that are mixed, over all lanes together."""
+    memory_bytes: int
+    """What the loader of one rank may hold."""
+    needed_bytes: int
+    """What pages take, at most, so that none is read twice."""
+    loads_per_page: float
+    """How often a page is read in the epoch, over all ranks."""
+    same_page_pairs: float
+    """Mean pairs of sequences of one page in a batch of one rank."""
+    same_page_pairs_random: float
+    """The same if batches were drawn at random."""
+    same_file_pairs: float
+    """Mean pairs of sequences of one file in a batch of one rank."""
+    same_file_pairs_random: float
+    """The same if batches were drawn at random."""
+
+
+def forecast(loader: Loader) -> Forecast:
+    """Return what the epoch that ``loader`` stands at comes to.
+
+    Example:
+        >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
+        True
+    """
+    run, begin = loader.run, loader.run.beginning(loader.epoch)
+    index, units = loader.dataset.index, run.units
+    whole = run.route(begin)
+    route = replace(whole, end=whole.start + units.num_units)
+    planner = run.planner(begin, route)
+    steps, remainder = divmod(units.num_units, route.step_units)
+    needed, loads = _memory_and_loads(loader, planner)
+    pages = units.blocks("page")
+    samples = _sampled_batches(planner)
+    files = units.file_first_unit
+    held_tokens = index.num_values - units.num_dropped_tokens
+    return Forecast(
+        files=len(index.files),
+        pages=len(index),
+        rows=index.num_rows,
+        tokens=index.num_values,
+        units=units.num_units,
+        padding_tokens=units.num_units * units.length - held_tokens,
+        dropped_tokens=units.num_dropped_tokens,
+        steps=steps + (remainder > 0 and not route.drop_last),
+        remainder=remainder,
+        num_lanes=begin.num_lanes,
+        window_units=run.orders.window(begin.num_lanes) * begin.num_lanes,
+        memory_bytes=loader.memory,
+        needed_bytes=needed,
+        loads_per_page=loads,
+        same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
+        same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
+        same_file_pairs=_mean_pairs(
+            [np.searchsorted(files, batch, side="right") for batch in samples]
+        ),
+        same_file_pairs_random=_random_pairs([np.diff(files)], route.batch_size),
+    )
+
+
+def _sampled_batches(planner: Planner) -> list[Int64Array]:
+    """Whole batches of this rank, spread over the epoch."""
+    num_steps = planner.route.num_steps or 0
+    count = min(SAMPLED_STEPS, num_steps)
+    steps = np.linspace(0, num_steps - 1, count).astype(np.int64).tolist()
+    batches = [planner.units(step, 1) for step in steps]
+    return [batch[batch >= 0] for batch in batches]
+
+
+def _mean_pairs(groups: list[Int64Array]) -> float:
+    """Mean number of pairs of equal numbers."""
+    if not groups:
+        return 0.0
+    pairs = [np.unique(group, return_counts=True)[1] for group in groups]
+    return float(np.mean([(n * (n - 1) // 2).sum() for n in pairs]))
+
+
+def _random_pairs(
+    sizes: list[Int64Array] | Iterator[Int64Array], batch_size: int
+) -> float:
+    """Expected pairs from one group in a random batch, by the groups' sizes."""
+    total, pairs = 0, 0.0
+    for part in sizes:
+        total += int(part.sum())
+        pairs += float((part.astype(np.float64) * (part - 1)).sum()) / 2
+    possible = total * (total - 1) / 2
+    return pairs / possible * batch_size * (batch_size - 1) / 2 if possible else 0.0
+
+
+def _block_sizes(blocks: Blocks) -> Iterator[Int64Array]:
+    """Units of every block, some at a time."""
+    for first in range(0, len(blocks), COUNTED_BLOCKS):
+        stop = min(first + COUNTED_BLOCKS, len(blocks))
+        yield np.diff(blocks.first_unit(np.arange(first, stop + 1)))
+
+
+def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
+    """Bytes needed at most, and reads per page, from a stretch of this rank's epoch.
+
+    Of a part of the epoch the first half only brings the pages into memory; reads are
+    counted in the second.
+    """
+    route, index = planner.route, loader.dataset.index
+    num_steps = route.num_steps or 0
+    window = loader.run.horizon_units(loader.run.beginning(loader.epoch))
+    wanted = max(SAMPLED_UNITS, 4 * window) // route.batch_size + 1
+    count = min(wanted, num_steps)
+    if count == 0:
+        return 0, 0.0
+    first = (num_steps - count) // 2
+    units = planner.units(first, count)
+    segments = loader.run.units.segments(units[units >= 0])
+    sizes = np.diff(
+        index.first_values(np.stack([segments.page, segments.page + 1]).T), axis=1
+    ).reshape(-1)
+    sizes = sizes * index.value_bytes
+    loads = simulate_loads(segments.page, sizes, loader.memory)
+    counted = slice(0 if count == num_steps else len(loads) // 2, None)
+    loads_per_unit = loads[counted].sum() / len(np.unique(segments.unit[counted]))
+    per_page = loads_per_unit * loader.num_units / max(1, len(index))
+    return needed_bytes(segments.page, sizes), float(per_page)
