@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bytes::Bytes;
 
@@ -81,6 +81,8 @@ impl FileId {
 
 /// Locks that guard the descriptors: threads rarely meet.
 const NUM_SHARDS: usize = 16;
+/// Attempts to take a lock that is only ever held for nanoseconds.
+const MAX_SPINS: usize = 1000;
 
 /// Reads byte ranges of files, keeping some descriptors open.
 pub struct Store {
@@ -170,16 +172,24 @@ impl Store {
         }
     }
 
-    fn shard(&self, path: &str) -> MutexGuard<'_, Shard> {
-        let number = self.hasher.hash_one(path) as usize % NUM_SHARDS;
-        // A panic elsewhere leaves the map whole: it is a cache.
-        self.shards[number]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// The part of the cache that knows `path`. `None` when another thread keeps it:
+    /// going without costs a descriptor for a moment, whereas waiting could take
+    /// forever in a process forked while a thread of its parent held the lock.
+    fn shard(&self, path: &str) -> Option<MutexGuard<'_, Shard>> {
+        let shard = &self.shards[self.hasher.hash_one(path) as usize % NUM_SHARDS];
+        for _ in 0..MAX_SPINS {
+            match shard.try_lock() {
+                Ok(guard) => return Some(guard),
+                // A panic elsewhere leaves the map whole.
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            }
+        }
+        None
     }
 
     fn cached(&self, path: &str) -> Option<Arc<File>> {
-        let mut shard = self.shard(path);
+        let mut shard = self.shard(path)?;
         shard.clock += 1;
         let clock = shard.clock;
         let open = shard.files.get_mut(path)?;
@@ -188,14 +198,18 @@ impl Store {
     }
 
     fn forget(&self, path: &str) {
-        self.shard(path).files.remove(path);
+        if let Some(mut shard) = self.shard(path) {
+            shard.files.remove(path);
+        }
     }
 
     fn open(&self, path: &Arc<str>) -> Result<Arc<File>> {
         let file = File::open(&**path).map_err(|error| Error::from(error).in_file(path))?;
         advise(&file, 0, 0, Advice::Random);
         let file = Arc::new(file);
-        let mut shard = self.shard(path);
+        let Some(mut shard) = self.shard(path) else {
+            return Ok(file);
+        };
         if shard.files.len() >= self.capacity {
             let oldest = shard.files.iter().min_by_key(|(_, open)| open.last_used);
             if let Some(oldest) = oldest.map(|(path, _)| Arc::clone(path)) {

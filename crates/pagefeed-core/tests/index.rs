@@ -600,8 +600,7 @@ fn histograms_stand_for_levels_unless_they_contradict_the_pages() {
             .map(|page| page.num_values)
             .collect::<Vec<_>>())
     };
-    let right = || Result::Ok(vec![3, 2, 4]);
-    let same = |found: Result<Vec<u64>>| found.ok() == right().ok();
+    let same = |found: Result<Vec<u64>>| found.is_ok_and(|values| values == [3, 2, 4]);
     assert!(same(with(
         &[2, 1, 1, 1, 2, 2],
         &[0, 3, 0, 2, 0, 4],

@@ -94,7 +94,7 @@ impl ChunkPages {
                 num_rows: page.num_rows,
                 num_values: page.num_values - page.leading_values,
                 flags: needs_dictionary(page)
-                    | u8::from(page.starts_mid_record) * STARTS_MID_RECORD,
+                    | (u8::from(page.starts_mid_record) * STARTS_MID_RECORD),
             });
         }
         Ok(Self { dictionary, pages })

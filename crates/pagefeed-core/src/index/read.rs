@@ -117,7 +117,7 @@ impl Run {
         let size = self.stretches.iter().try_fold(0u64, |sum, range| {
             sum.checked_add(range.end.saturating_sub(range.start))
         });
-        if !size.is_some_and(|size| size <= MAX_READ_BYTES as u64) {
+        if size.is_none_or(|size| size > MAX_READ_BYTES as u64) {
             return Err(Error::limit(format!(
                 "the pages of one record are larger than {MAX_READ_BYTES} bytes"
             )));

@@ -242,9 +242,9 @@ fn decode(buffer: &Buffer) -> Result<RecordBatch> {
         .and_then(|(metadata, body)| metadata.checked_add(body))
         .ok_or_else(damaged)?;
     let start = usize::try_from(block.offset()).map_err(|_| damaged())?;
-    if !start
+    if start
         .checked_add(length)
-        .is_some_and(|end| end <= footer_start)
+        .is_none_or(|end| end > footer_start)
     {
         return Err(damaged());
     }

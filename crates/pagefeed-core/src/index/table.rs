@@ -271,3 +271,72 @@ impl Table {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(number: u64, offset: u64, size: u64, num_rows: u64, num_values: u64) -> Page {
+        Page {
+            number,
+            offset,
+            size,
+            num_rows,
+            num_values,
+            flags: 0,
+        }
+    }
+
+    fn table(pages: Vec<Page>) -> Result<Table> {
+        let mut file = TableBuilder::new();
+        let dictionary = Some(4..100);
+        file.push_chunk(0, Codec::Zstd, &ChunkPages { dictionary, pages })?;
+        let mut table = TableBuilder::new();
+        table.append_file(file)?;
+        Ok(table.finish())
+    }
+
+    #[test]
+    fn numbers_beyond_32_bits_open_a_new_span() {
+        let giga = 1 << 30;
+        let pages = (0..12).map(|n| page(n, 100 + n * giga, giga, 2 * giga, 3 * giga));
+        let table = table(pages.collect()).unwrap();
+        table.check().unwrap();
+        // The values are the first to pass 32 bits: one page a span.
+        assert_eq!(table.file.len(), 12);
+        let last = table.record(11).unwrap();
+        assert_eq!((last.page, last.offset), (11, 100 + 11 * giga));
+        assert_eq!((last.first_row, last.num_rows), (22 * giga, 2 * giga));
+        assert_eq!(last.num_values, 3 * giga);
+        assert_eq!(table.page_of_row(23 * giga).unwrap(), 11);
+        assert_eq!(table.page_of_value(36 * giga - 1).unwrap(), 11);
+        assert_eq!(table.page_of_value(33 * giga - 1).unwrap(), 10);
+    }
+
+    #[test]
+    fn spans_end_at_gaps_and_at_pages_that_are_joined() {
+        let table = table(vec![
+            page(0, 100, 10, 1, 5),
+            page(1, 110, 10, 1, 0),
+            page(2, 130, 10, 1, 0), // after a gap
+            page(4, 140, 10, 1, 2), // page 3 was joined to page 2
+        ])
+        .unwrap();
+        assert_eq!(&table.first_page[..], [0, 2, 3, 4]);
+        let numbers: Vec<_> = (0..4).map(|n| table.record(n).unwrap().page).collect();
+        assert_eq!(numbers, [0, 1, 2, 4]);
+        assert_eq!(table.page_of_value(4).unwrap(), 0);
+        assert_eq!(
+            table.page_of_value(5).unwrap(),
+            3,
+            "pages without values are skipped"
+        );
+        assert_eq!(table.codec(table.find(3).unwrap()).unwrap(), Codec::Zstd);
+    }
+
+    #[test]
+    fn a_page_beyond_32_bits_is_refused() {
+        let error = table(vec![page(0, 100, 10, 1, 1 << 33)]).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Limit);
+    }
+}

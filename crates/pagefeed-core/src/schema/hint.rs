@@ -74,6 +74,8 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -85,7 +87,7 @@ mod tests {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8)),
                 true,
             )
-            .with_metadata(std::collections::HashMap::from([(
+            .with_metadata(HashMap::from([(
                 "ARROW:extension:name".to_string(),
                 "evil".to_string(),
             )])),
