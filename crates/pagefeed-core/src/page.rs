@@ -8,8 +8,10 @@ use crate::header::{PageHeader, PageKind};
 use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
 use crate::schema::Leaf;
 
-/// A scratch buffer larger than this is kept only from one giant page to the next.
+/// A scratch buffer larger than this is given back when pages have been much smaller
+/// for a while: a chunk's dictionary page may be giant and its data pages tiny.
 const KEEP_BYTES: usize = 8 << 20;
+const KEEP_PAGES: u32 = 16;
 
 /// Decompresses pages into a buffer that is kept between pages; one per thread.
 #[derive(Default)]
@@ -18,7 +20,9 @@ pub struct PageOpener {
     pub decompressor: Decompressor,
     /// Verify CRCs where they are present.
     pub verify_checksums: bool,
-    buffer: Vec<u8>,
+    scratch: Scratch,
+    /// Another one, for dictionaries that are kept while data pages are opened.
+    dictionary: Scratch,
     /// Levels of old files, converted to the encoding of new ones.
     levels: [Vec<u8>; 2],
 }
@@ -71,6 +75,42 @@ impl PageOpener {
         page: &'a [u8],
         codec: Codec,
     ) -> Result<(usize, &'a [u8])> {
+        let (num_values, header) = self.dictionary_header(page)?;
+        let values = decompress(
+            &mut self.decompressor,
+            &mut self.scratch,
+            codec,
+            &page[header.header_size..header.stored_size()],
+            header.uncompressed_size,
+        )?;
+        Ok((num_values, values))
+    }
+
+    /// As [`PageOpener::dictionary_page`], in a buffer of its own: give it back by
+    /// [`PageOpener::keep_dictionary`].
+    pub(crate) fn take_dictionary(&mut self, page: &[u8], codec: Codec) -> Result<Dictionary> {
+        let (num_values, header) = self.dictionary_header(page)?;
+        let (stored, size) = (
+            &page[header.header_size..header.stored_size()],
+            header.uncompressed_size,
+        );
+        check_size(codec, stored.len(), size)?;
+        let mut scratch = std::mem::take(&mut self.dictionary);
+        self.decompressor
+            .decompress(codec, stored, scratch.take(size)?)?;
+        Ok(Dictionary {
+            num_values,
+            scratch,
+            size,
+        })
+    }
+
+    pub(crate) fn keep_dictionary(&mut self, dictionary: Dictionary) {
+        self.dictionary = dictionary.scratch;
+    }
+
+    /// The header of a dictionary page, which is found to be whole.
+    fn dictionary_header(&self, page: &[u8]) -> Result<(usize, PageHeader)> {
         let header = PageHeader::parse(page)?
             .ok_or_else(|| Error::corrupt("the dictionary page ends inside its header"))?;
         let PageKind::Dictionary { num_values } = header.kind else {
@@ -82,14 +122,7 @@ impl PageOpener {
             .get(header.header_size..header.stored_size())
             .ok_or_else(|| Error::corrupt("the dictionary page ends early"))?;
         self.check(&header, stored)?;
-        let values = decompress(
-            &mut self.decompressor,
-            &mut self.buffer,
-            codec,
-            stored,
-            header.uncompressed_size,
-        )?;
-        Ok((num_values, values))
+        Ok((num_values, header))
     }
 
     fn check(&self, header: &PageHeader, stored: &[u8]) -> Result<()> {
@@ -134,7 +167,7 @@ impl PageOpener {
         let [repetition_buffer, definition_buffer] = &mut self.levels;
         let bytes = decompress(
             &mut self.decompressor,
-            &mut self.buffer,
+            &mut self.scratch,
             codec,
             stored,
             header.uncompressed_size,
@@ -193,7 +226,7 @@ impl PageOpener {
         let values: &[u8] = match () {
             () if size == 0 => &[], // Nothing may be stored for nothing.
             () if as_stored => area,
-            () => decompress(&mut self.decompressor, &mut self.buffer, codec, area, size)?,
+            () => decompress(&mut self.decompressor, &mut self.scratch, codec, area, size)?,
         };
         let of = |max, levels: &'a [u8]| if max > 0 { levels } else { &[] };
         Ok(DataPage {
@@ -205,10 +238,10 @@ impl PageOpener {
     }
 }
 
-/// Decompresses `stored` into `buffer`, or borrows it if it is not compressed.
+/// Decompresses `stored` into `scratch`, or borrows it if it is not compressed.
 fn decompress<'a>(
     decompressor: &mut Decompressor,
-    buffer: &'a mut Vec<u8>,
+    scratch: &'a mut Scratch,
     codec: Codec,
     stored: &'a [u8],
     size: usize,
@@ -216,27 +249,57 @@ fn decompress<'a>(
     if codec == Codec::Uncompressed && stored.len() == size {
         return Ok(stored);
     }
-    if size > MAX_UNCOMPRESSED_PAGE_BYTES || size > codec.max_decompressed_size(stored.len()) {
-        return Err(Error::limit(format!(
-            "the page claims to hold {size} bytes in {} compressed ones",
-            stored.len()
-        )));
-    }
-    let output = scratch(buffer, size)?;
+    check_size(codec, stored.len(), size)?;
+    let output = scratch.take(size)?;
     decompressor.decompress(codec, stored, output)?;
     Ok(output)
 }
 
-/// The first `size` bytes of `buffer`, grown or shrunk as needed; what they hold is
-/// left over from before.
-fn scratch(buffer: &mut Vec<u8>, size: usize) -> Result<&mut [u8]> {
-    let is_giant = buffer.len() > KEEP_BYTES && size <= buffer.len() / 4;
-    if buffer.len() < size || is_giant {
-        *buffer = Vec::new(); // Nothing of the old contents is needed.
-        *buffer = zeroed(size)
-            .ok_or_else(|| Error::limit(format!("no memory for a page of {size} bytes")))?;
+/// Refuses a size that no page may have, or not one of so few stored bytes.
+fn check_size(codec: Codec, stored: usize, size: usize) -> Result<()> {
+    if size > MAX_UNCOMPRESSED_PAGE_BYTES || size > codec.max_decompressed_size(stored) {
+        return Err(Error::limit(format!(
+            "the page claims to hold {size} bytes in {stored} compressed ones"
+        )));
     }
-    Ok(&mut buffer[..size])
+    Ok(())
+}
+
+/// A dictionary page, decompressed.
+pub(crate) struct Dictionary {
+    pub(crate) num_values: usize,
+    scratch: Scratch,
+    size: usize,
+}
+
+impl Dictionary {
+    /// Its PLAIN values.
+    pub(crate) fn values(&self) -> &[u8] {
+        &self.scratch.bytes[..self.size]
+    }
+}
+
+/// A buffer that is kept between pages.
+#[derive(Default)]
+struct Scratch {
+    bytes: Vec<u8>,
+    /// Pages in a row for which much less would have done.
+    num_small: u32,
+}
+
+impl Scratch {
+    /// `size` bytes, of which nobody knows what they hold.
+    fn take(&mut self, size: usize) -> Result<&mut [u8]> {
+        let is_small = self.bytes.len() > KEEP_BYTES && size <= self.bytes.len() / 4;
+        self.num_small = if is_small { self.num_small + 1 } else { 0 };
+        if self.bytes.len() < size || self.num_small > KEEP_PAGES {
+            self.bytes = Vec::new(); // Nothing of the old contents is needed.
+            self.bytes = zeroed(size)
+                .ok_or_else(|| Error::limit(format!("no memory for a page of {size} bytes")))?;
+            self.num_small = 0;
+        }
+        Ok(&mut self.bytes[..size])
+    }
 }
 
 /// `size` zeros, as the system gives them: pages that are never written to cost

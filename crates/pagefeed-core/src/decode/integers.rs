@@ -305,7 +305,8 @@ fn reserve_tokens(tokens: &mut Tokens, additional: usize) -> Result<()> {
 
 /// Makes room for `additional` elements, within the limit and the memory there is.
 pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
-    let bytes = (values.len() + additional).saturating_mul(size_of::<T>());
+    let count = values.len().saturating_add(additional);
+    let bytes = count.saturating_mul(size_of::<T>());
     if bytes > MAX_DECODED_PAGE_BYTES {
         return Err(Error::limit(format!(
             "a page decodes to {bytes} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"

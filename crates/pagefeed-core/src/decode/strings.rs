@@ -1,11 +1,13 @@
 //! Texts and byte strings: PLAIN and dictionary pages of columns without lists.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
-use arrow_array::{Array, ArrayRef, GenericByteArray, OffsetSizeTrait};
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{ArrayRef, GenericByteArray};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
-use std::sync::Arc;
 
 use super::PageRun;
 use super::hybrid::Run;
@@ -14,7 +16,7 @@ use super::tokens::DataPages;
 use super::unpack::{BATCH, check_index, unpack};
 use crate::error::{Error, Result};
 use crate::levels::{Definitions, num_levels};
-use crate::page::{DataPage, PageOpener};
+use crate::page::{DataPage, Dictionary, PageOpener};
 use crate::schema::Leaf;
 
 /// Decodes the first `num_rows` rows of `run`; `None` if the column or one of its
@@ -45,36 +47,22 @@ fn read<T: ByteArrayType>(
     leaf: &Leaf,
     num_rows: usize,
 ) -> Result<Option<ArrayRef>> {
-    let is_text = matches!(T::DATA_TYPE, DataType::Utf8 | DataType::LargeUtf8);
-    let mut strings = Strings::<T::Offset>::new(is_text);
+    let mut strings = Strings::<T>::new();
     let mut validity: Vec<bool> = Vec::new();
     let mut dictionary = None;
     let mut pages = DataPages::new(&run.data);
-    while strings.offsets.len() <= num_rows
+    while strings.len() < num_rows
         && let Some((header, stored)) = pages.next()?
     {
         let encoding = header.encoding();
         if encoding == Some(Encoding::RLE_DICTIONARY) && dictionary.is_none() {
             let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
-            let (num_values, values) = opener.dictionary_page(page, run.codec)?;
-            let mut entries = Strings::<T::Offset>::new(is_text);
-            entries.append_plain(values, num_values)?;
-            dictionary = Some(entries);
+            dictionary = Some(Entries::new(opener.take_dictionary(page, run.codec)?)?);
         }
         let page = opener.data_page(&header, stored, run.codec, leaf)?;
-        let start = strings.offsets.len() - 1;
+        let start = strings.len();
         let rows = num_levels(&page)?.min(num_rows - start);
         let num_values = Definitions::new(&page, leaf)?.advance(rows)?.present;
-        if rows == num_rows && num_values == rows && encoding == Some(Encoding::RLE_DICTIONARY) {
-            let first = first_of_sequence(page.values, num_values)?;
-            let array = dictionary
-                .as_mut()
-                .zip(first)
-                .and_then(|(entries, first)| entries.take::<T>(first, num_values));
-            if array.is_some() {
-                return Ok(array);
-            }
-        }
         match (encoding, &dictionary) {
             (Some(Encoding::PLAIN), _) => strings.append_plain(page.values, num_values)?,
             (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
@@ -87,174 +75,180 @@ fn read<T: ByteArrayType>(
             strings.spread(&page, leaf, start, rows, &mut validity)?;
         }
     }
-    let found = strings.offsets.len() - 1;
-    if found < num_rows {
+    if let Some(entries) = dictionary {
+        opener.keep_dictionary(entries.dictionary);
+    }
+    if strings.len() < num_rows {
         return Err(Error::corrupt(format!(
-            "{num_rows} rows were expected, the pages hold {found}"
+            "{num_rows} rows were expected, the pages hold {}",
+            strings.len()
         )));
     }
     let nulls = (!validity.is_empty()).then(|| {
         validity.resize(num_rows, true);
         NullBuffer::from(validity)
     });
-    Ok(Some(strings.finish::<T>(nulls)))
+    Ok(Some(strings.finish(nulls)))
 }
 
-/// UTF-8 is validated in stretches of at least so many bytes.
+/// Splits off the first of strings that are stored one by one behind their lengths.
+fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    bytes
+        .split_first_chunk::<4>()
+        .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize))
+        .ok_or_else(|| Error::corrupt("a string is longer than its page"))
+}
+
+/// Bytes of `num_values` strings in `bytes`, without their lengths.
+fn size_of_strings(bytes: &[u8], num_values: usize) -> Result<usize> {
+    num_values
+        .checked_mul(4)
+        .and_then(|lengths| bytes.len().checked_sub(lengths))
+        .ok_or_else(|| Error::corrupt(format!("{num_values} strings in {} bytes", bytes.len())))
+}
+
+/// A dictionary of strings, where the page has them.
+struct Entries {
+    dictionary: Dictionary,
+    spans: Vec<Range<u32>>,
+}
+
+impl Entries {
+    fn new(dictionary: Dictionary) -> Result<Self> {
+        let values = dictionary.values();
+        size_of_strings(values, dictionary.num_values)?;
+        let (mut rest, mut spans) = (values, Vec::new());
+        reserve(&mut spans, dictionary.num_values)?;
+        for _ in 0..dictionary.num_values {
+            let (string, behind) = split_string(rest)?;
+            // Pages are at most 1 GiB: positions fit 32 bits.
+            let end = (values.len() - behind.len()) as u32;
+            spans.push(end - string.len() as u32..end);
+            rest = behind;
+        }
+        Ok(Self { dictionary, spans })
+    }
+
+    fn len_of(&self, index: u32) -> usize {
+        self.spans[index as usize].len()
+    }
+
+    fn get(&self, index: u32) -> &[u8] {
+        let span = &self.spans[index as usize];
+        &self.dictionary.values()[span.start as usize..span.end as usize]
+    }
+}
+
+/// Calls `each` with the indices of a page, some at a time, and the largest of them.
+fn for_each_batch(
+    bytes: &[u8],
+    num_values: usize,
+    mut each: impl FnMut(&[u32], u32) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = [0; BATCH];
+    for run in index_runs(bytes, num_values)? {
+        let run = run?;
+        if let Run::Repeated { value, .. } = run {
+            buffer.fill(value);
+        }
+        for start in (0..run.count()).step_by(BATCH) {
+            let indices = &mut buffer[..BATCH.min(run.count() - start)];
+            let largest = match run {
+                Run::Repeated { value, .. } => value,
+                Run::Packed(packed) => unpack(&packed, start, indices),
+            };
+            each(indices, largest)?;
+        }
+    }
+    Ok(())
+}
+
+/// UTF-8 is validated in stretches of at least so many bytes, while they are still in
+/// the cache.
 const VALIDATE_BYTES: usize = 64 << 10;
 
-/// The first index of a page whose indices count up one by one, as they do where
-/// every text is new; `None` for all others.
-fn first_of_sequence(bytes: &[u8], num_values: usize) -> Result<Option<usize>> {
-    let (mut buffer, mut first, mut position) = ([0; BATCH], None, 0);
-    for run in index_runs(bytes, num_values)? {
-        let packed = match run? {
-            Run::Packed(packed) => packed,
-            Run::Repeated { .. } => return Ok(None),
-        };
-        for start in (0..packed.count).step_by(BATCH) {
-            let indices = &mut buffer[..BATCH.min(packed.count - start)];
-            unpack(&packed, start, indices);
-            let first = *first.get_or_insert(indices[0] as usize);
-            let mut expected = (first + position..).zip(&*indices);
-            if expected.any(|(expected, &index)| index as usize != expected) {
-                return Ok(None);
-            }
-            position += indices.len();
-        }
-    }
-    Ok(first)
-}
-
 /// Strings joined, as Arrow keeps them.
-struct Strings<O> {
-    offsets: Vec<O>,
+struct Strings<T: ByteArrayType> {
+    offsets: Vec<T::Offset>,
     data: Vec<u8>,
-    is_text: bool,
+    /// Number of offsets and bytes that are known to be good.
+    valid: (usize, usize),
 }
 
-impl<O: OffsetSizeTrait> Strings<O> {
-    fn new(is_text: bool) -> Self {
+impl<T: ByteArrayType> Strings<T> {
+    fn new() -> Self {
         Self {
-            offsets: vec![O::zero()],
+            offsets: vec![T::Offset::default()],
             data: Vec::new(),
-            is_text,
+            valid: (1, 0),
         }
     }
 
-    /// Appends strings that are stored one by one, each behind its length.
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Appends strings that are stored one by one.
     fn append_plain(&mut self, mut bytes: &[u8], num_values: usize) -> Result<()> {
-        let size = num_values
-            .checked_mul(4)
-            .and_then(|lengths| bytes.len().checked_sub(lengths))
-            .ok_or_else(|| {
-                Error::corrupt(format!("{num_values} strings in {} bytes", bytes.len()))
-            })?;
-        reserve(&mut self.data, size)?;
+        reserve(&mut self.data, size_of_strings(bytes, num_values)?)?;
         reserve(&mut self.offsets, num_values)?;
-        let mut valid = (self.offsets.len(), self.data.len());
         for _ in 0..num_values {
-            let (string, rest) = bytes
-                .split_first_chunk::<4>()
-                .and_then(|(length, rest)| {
-                    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
-                })
-                .ok_or_else(|| Error::corrupt("a string is longer than its page"))?;
-            self.data.extend_from_slice(string);
-            self.end_string()?;
+            let (string, rest) = split_string(bytes)?;
+            self.push(string)?;
             bytes = rest;
-            // Stretch by stretch, while it is still in the cache.
-            if self.data.len() - valid.1 >= VALIDATE_BYTES {
-                self.validate(valid.0, valid.1)?;
-                valid = (self.offsets.len(), self.data.len());
-            }
         }
-        self.validate(valid.0, valid.1)
+        self.validate()
     }
 
-    /// Appends the dictionary entries that a page's indices name.
-    fn append_indices(&mut self, bytes: &[u8], num_values: usize, entries: &Self) -> Result<()> {
+    /// Appends the dictionary entries that a page's indices name. Their size is known
+    /// before any is copied: few bits can name a long entry very often.
+    fn append_indices(&mut self, bytes: &[u8], num_values: usize, entries: &Entries) -> Result<()> {
+        let mut size = 0u64;
+        for_each_batch(bytes, num_values, |indices, largest| {
+            check_index(largest, entries.spans.len())?;
+            let lengths = indices.iter().map(|&index| entries.len_of(index) as u64);
+            size += lengths.sum::<u64>();
+            Ok(())
+        })?;
+        reserve(&mut self.data, usize::try_from(size).unwrap_or(usize::MAX))?;
         reserve(&mut self.offsets, num_values)?;
-        let mut buffer = [0; BATCH];
-        for run in index_runs(bytes, num_values)? {
-            match run? {
-                Run::Repeated { value, count } => {
-                    buffer.fill(value);
-                    for start in (0..count).step_by(BATCH) {
-                        let indices = &buffer[..BATCH.min(count - start)];
-                        self.append_entries(indices, value, entries)?;
-                    }
-                }
-                Run::Packed(packed) => {
-                    for start in (0..packed.count).step_by(BATCH) {
-                        let indices = &mut buffer[..BATCH.min(packed.count - start)];
-                        let largest = unpack(&packed, start, indices);
-                        self.append_entries(indices, largest, entries)?;
-                    }
-                }
-            }
-        }
-        Ok(())
+        for_each_batch(bytes, num_values, |indices, _| {
+            let mut indices = indices.iter();
+            indices.try_for_each(|&index| self.push(entries.get(index)))
+        })?;
+        self.validate()
     }
 
-    fn append_entries(&mut self, indices: &[u32], largest: u32, entries: &Self) -> Result<()> {
-        check_index(largest, entries.offsets.len() - 1)?;
-        let span = |index: u32| {
-            let index = index as usize;
-            entries.offsets[index].as_usize()..entries.offsets[index + 1].as_usize()
-        };
-        let size = indices.iter().map(|&index| span(index).len()).sum();
-        reserve(&mut self.data, size)?;
-        for &index in indices {
-            self.data.extend_from_slice(&entries.data[span(index)]);
-            self.end_string()?;
-        }
-        Ok(())
-    }
-
-    fn end_string(&mut self) -> Result<()> {
-        let end = O::from_usize(self.data.len()).ok_or_else(|| {
+    fn push(&mut self, string: &[u8]) -> Result<()> {
+        self.data.extend_from_slice(string);
+        let end = T::Offset::from_usize(self.data.len()).ok_or_else(|| {
             Error::limit(format!(
                 "a page holds more than {} bytes of text, which its Arrow type cannot address",
                 i32::MAX
             ))
         })?;
         self.offsets.push(end);
+        if self.data.len() - self.valid.1 >= VALIDATE_BYTES {
+            self.validate()?;
+        }
         Ok(())
     }
 
-    /// Checks what was appended, all at once: the whole is UTF-8, and every string
-    /// begins where a character does.
-    fn validate(&self, first: usize, start: usize) -> Result<()> {
-        if !self.is_text {
+    /// Checks what was appended since the last time, all at once: the whole is UTF-8,
+    /// and every string begins where a character does.
+    fn validate(&mut self) -> Result<()> {
+        let (first, start) =
+            std::mem::replace(&mut self.valid, (self.offsets.len(), self.data.len()));
+        if !matches!(T::DATA_TYPE, DataType::Utf8 | DataType::LargeUtf8) {
             return Ok(());
         }
-        let text = simdutf8::basic::from_utf8(&self.data[start..])
-            .map_err(|_| Error::corrupt("a text is not UTF-8"))?;
-        let ends = self.offsets[first..].iter().map(|end| end.as_usize());
-        if ends
-            .into_iter()
-            .any(|end| !text.is_char_boundary(end - start))
-        {
-            return Err(Error::corrupt("a text is not UTF-8"));
+        let not_text = || Error::corrupt("a text is not UTF-8");
+        let text = simdutf8::basic::from_utf8(&self.data[start..]).map_err(|_| not_text())?;
+        let mut ends = self.offsets[first..].iter().map(|end| end.as_usize());
+        if !ends.all(|end| text.is_char_boundary(end - start)) {
+            return Err(not_text());
         }
         Ok(())
-    }
-
-    /// The entries `first..first + count` as they are, without a copy; `None` if they
-    /// are so few that they would keep much else in memory, or are not there.
-    fn take<T: ByteArrayType<Offset = O>>(
-        &mut self,
-        first: usize,
-        count: usize,
-    ) -> Option<ArrayRef> {
-        let ends = self.offsets.get(first..first.checked_add(count)? + 1)?;
-        let size = ends[count].as_usize() - ends[0].as_usize();
-        if size < self.data.len() / 2 {
-            return None;
-        }
-        let entries = std::mem::replace(self, Self::new(self.is_text));
-        Some(entries.finish::<T>(None).slice(first, count))
     }
 
     /// Spreads the strings behind `start`, one per value, over `rows` rows of which
@@ -281,10 +275,12 @@ impl<O: OffsetSizeTrait> Strings<O> {
             self.offsets.push(end);
             validity.push(is_present);
         }
+        self.valid.0 = self.offsets.len();
         Ok(())
     }
 
-    fn finish<T: ByteArrayType<Offset = O>>(self, nulls: Option<NullBuffer>) -> ArrayRef {
+    fn finish(self, nulls: Option<NullBuffer>) -> ArrayRef {
+        debug_assert_eq!(self.valid, (self.offsets.len(), self.data.len()));
         let offsets = ScalarBuffer::from(self.offsets);
         // SAFETY: offsets begin with 0, only grow and end with the length of the data;
         // if it is text, `validate` has seen every string.
@@ -292,7 +288,6 @@ impl<O: OffsetSizeTrait> Strings<O> {
             let offsets = OffsetBuffer::new_unchecked(offsets);
             GenericByteArray::new_unchecked(offsets, Buffer::from_vec(self.data), nulls)
         };
-        let array: Arc<dyn Array> = Arc::new(array);
-        array
+        Arc::new(array)
     }
 }

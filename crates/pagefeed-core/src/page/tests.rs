@@ -156,20 +156,26 @@ fn sizes_that_cannot_be_are_refused_before_memory_is_taken() {
             .unwrap_err();
         assert_eq!(error.kind(), Kind::Limit, "{codec:?}");
     }
-    assert_eq!(opener.buffer.capacity(), 0);
+    assert_eq!(opener.scratch.bytes.capacity(), 0);
 }
 
 #[test]
 fn the_scratch_buffer_shrinks_after_a_giant() {
     let flat = leaf("required int32 x;", 0);
     let mut opener = opener();
-    for size in [KEEP_BYTES * 2, 100] {
+    let mut open = |size: usize| {
         let stored = snappy(&vec![0; size]);
         let mut header = header_v1(0, stored.len(), Encoding::PLAIN);
         header.uncompressed_size = size;
         opener
             .data_page(&header, &stored, Codec::Snappy, &flat)
             .unwrap();
-        assert_eq!(opener.buffer.capacity(), size);
+        opener.scratch.bytes.capacity()
+    };
+    assert_eq!(open(KEEP_BYTES * 2), KEEP_BYTES * 2);
+    for _ in 0..KEEP_PAGES {
+        assert_eq!(open(100), KEEP_BYTES * 2);
     }
+    assert_eq!(open(200), 200);
+    assert_eq!(open(100), 200);
 }
