@@ -1,0 +1,69 @@
+//! The persistent form: the same when opened, refused when damaged.
+
+use std::fs;
+
+use pagefeed_core::Kind;
+use pagefeed_core::index::Index;
+use pagefeed_core::store::Store;
+use parquet::file::properties::WriterVersion;
+
+use crate::common::{Folder, batch, build_with, records, write};
+
+#[test]
+fn a_saved_index_opens_to_the_same_pages() {
+    let folder = Folder::new("segments");
+    let path = folder.0.join("a.parquet");
+    write(&path, &batch(4000), WriterVersion::PARQUET_1_0, true, true);
+    let paths = vec![path.to_str().unwrap().to_string(); 3];
+    for column in ["tokens", "pair"] {
+        let index = build_with(&paths, column, true).unwrap();
+        let segment = folder.0.join("segment.arrow");
+        index.save(&segment).unwrap();
+        let opened = Index::open(&segment).unwrap();
+        assert_eq!(records(&opened), records(&index));
+        assert_eq!(opened.fingerprint(), index.fingerprint());
+        assert_eq!(opened.column(), column);
+        assert_eq!(opened.file_first_page(), index.file_first_page());
+        assert_eq!(opened.file_first_row(), [0, 4000, 8000, 12000]);
+        assert_eq!(opened.file_first_value(), index.file_first_value());
+        assert_eq!(opened.schema(1).field, index.schema(1).field);
+        opened.check_files(&Store::new(4)).unwrap();
+        let store = Store::new(4);
+        let runs = |index: &Index| format!("{:?}", index.read_runs(&store, 17, true).unwrap());
+        assert_eq!(runs(&opened), runs(&index));
+    }
+    let left: Vec<_> = fs::read_dir(&folder.0).unwrap().collect();
+    assert_eq!(left.len(), 2, "no temporary file stays: {left:?}");
+}
+
+#[test]
+fn a_damaged_segment_is_refused_and_never_panics() {
+    let folder = Folder::new("damaged");
+    let path = folder.0.join("a.parquet");
+    write(&path, &batch(1000), WriterVersion::PARQUET_1_0, true, true);
+    let index = build_with(&[path.to_str().unwrap().to_string()], "tokens", true).unwrap();
+    let segment = folder.0.join("segment.arrow");
+    index.save(&segment).unwrap();
+    let bytes = fs::read(&segment).unwrap();
+    let damaged = folder.0.join("damaged.arrow");
+    for cut in [0, 5, 10, 100, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&damaged, &bytes[..cut]).unwrap();
+        let error = Index::open(&damaged).err().unwrap();
+        assert_eq!(error.kind(), Kind::Corrupt, "{cut} bytes: {error}");
+    }
+    assert_eq!(Index::open(&path).err().unwrap().kind(), Kind::Corrupt);
+    for position in (0..bytes.len()).step_by(7) {
+        let mut bytes = bytes.clone();
+        bytes[position] ^= 0xff;
+        fs::remove_file(&damaged).unwrap(); // earlier mappings stay as they are
+        fs::write(&damaged, &bytes).unwrap();
+        if let Ok(index) = Index::open(&damaged) {
+            for page in 0..index.num_pages().min(100) {
+                let _ = index.page(page);
+            }
+            let mut found = [0; 2];
+            let _ = index.pages_of_rows(&[0, 999], &mut found);
+            let _ = index.pages_of_values(&[0, 999], &mut found);
+        }
+    }
+}
