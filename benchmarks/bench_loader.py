@@ -329,7 +329,9 @@ def show(results: dict[str, list[Numbers]]) -> None:
         for key, unit, _, form in COLUMNS:
             found = [numbers[key] for numbers in rounds if key in numbers]
             blank = " " * len(form.format(0))
-            cells.append(form.format(statistics.median(found) / unit) if found else blank)
+            cells.append(
+                form.format(statistics.median(found) / unit) if found else blank
+            )
         for other in beside:
             pairs = zip(rate(rounds), rate(results[other]), strict=True)
             ratio = statistics.median(mine / theirs for mine, theirs in pairs)
