@@ -48,12 +48,18 @@ class Loops:
         self._library.run_texts.restype = ctypes.c_size_t
         self._file = np.frombuffer(path.read_bytes(), np.uint8)
         metadata = pq.ParquetFile(path).metadata
-        chunks = [metadata.row_group(i).column(0) for i in range(metadata.num_row_groups)]
-        self._chunks = [(self._bytes(chunk), CODECS[chunk.compression]) for chunk in chunks]
+        chunks = [
+            metadata.row_group(i).column(0) for i in range(metadata.num_row_groups)
+        ]
+        self._chunks = [
+            (self._bytes(chunk), CODECS[chunk.compression]) for chunk in chunks
+        ]
 
     def _bytes(self, chunk: pq.ColumnChunkMetaData) -> npt.NDArray[np.uint8]:
         has_dictionary = chunk.has_dictionary_page
-        start = chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset
+        start = (
+            chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset
+        )
         return self._file[start : start + chunk.total_compressed_size]
 
     def tokens(self, which: int, out: npt.NDArray[np.int64]) -> float:
@@ -94,9 +100,13 @@ def scan(path: Path) -> float:
 def make_texts(files: list[Path]) -> pa.Table:
     """The texts of ``files``, or the standard library's sources."""
     if files:
-        return pa.concat_tables([pq.read_table(file, columns=["text"]) for file in files])
+        return pa.concat_tables(
+            [pq.read_table(file, columns=["text"]) for file in files]
+        )
     sources = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*/*.py"))
-    return pa.table({"text": [source.read_text(errors="replace") for source in sources]})
+    return pa.table(
+        {"text": [source.read_text(errors="replace") for source in sources]}
+    )
 
 
 def make_tokens(texts: pa.Table, tokenizer: Path | None) -> npt.NDArray[np.int32]:
@@ -108,7 +118,9 @@ def make_tokens(texts: pa.Table, tokenizer: Path | None) -> npt.NDArray[np.int32
 
     model, tokens, total = Tokenizer.from_file(str(tokenizer)), [], 0
     for batch in texts.to_batches(max_chunksize=256):
-        for encoding in model.encode_batch([text or "" for text in batch[0].to_pylist()]):
+        for encoding in model.encode_batch(
+            [text or "" for text in batch[0].to_pylist()]
+        ):
             tokens.append(np.array(encoding.ids, np.int32))
             total += len(encoding.ids)
         if total > 10_000_000:
@@ -125,7 +137,9 @@ def write_tokens(path: Path, tokens: npt.NDArray[np.int32], dictionary: bool) ->
     pq.write_table(table, path, data_page_size=PAGE_BYTES, use_dictionary=dictionary)
 
 
-def compare(name: str, unit: str, amount: float, runs: dict[str, Callable[[], float]]) -> None:
+def compare(
+    name: str, unit: str, amount: float, runs: dict[str, Callable[[], float]]
+) -> None:
     """Times ``runs`` in turns; the last is compared with each of the others."""
     times: dict[str, list[float]] = {label: [] for label in runs}
     for _ in range(ROUNDS):
@@ -147,7 +161,9 @@ def bench_tokens(name: str, path: Path) -> None:
     for which in (BARE, PAGEFEED):
         out = np.zeros(len(values), np.int64)
         loops.tokens(which, out)
-        assert np.array_equal(out, values), f"loop {which} gives other tokens than pyarrow"
+        assert np.array_equal(out, values), (
+            f"loop {which} gives other tokens than pyarrow"
+        )
     runs: dict[str, Callable[[], float]] = {
         "decompress": lambda: loops.tokens(DECOMPRESS, ring),
         "bare loop": lambda: loops.tokens(BARE, ring),

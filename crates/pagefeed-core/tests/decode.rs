@@ -1,6 +1,8 @@
 //! Every kind of column, written by the `parquet` crate's writer in many ways, read
 //! back page by page: each page must be the slice of the whole column.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure must be loud")]
+
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -291,16 +293,16 @@ fn properties(round: usize, data_type: &DataType) -> WriterProperties {
     let builder = WriterProperties::builder()
         .set_writer_version(version)
         .set_compression(codecs[round % codecs.len()])
-        .set_dictionary_enabled(round % 3 > 0)
+        .set_dictionary_enabled(!round.is_multiple_of(3))
         // A dictionary that overflows: pages that refer to it, then PLAIN ones.
         .set_dictionary_page_size_limit([1 << 20, 150][round % 3 / 2])
         .set_data_page_row_count_limit(37)
         .set_write_batch_size(10);
     match data_type {
-        DataType::Int32 | DataType::Int64 if round % 3 == 0 && round % 4 == 0 => {
+        DataType::Int32 | DataType::Int64 if round.is_multiple_of(12) => {
             builder.set_encoding(Encoding::DELTA_BINARY_PACKED)
         }
-        DataType::Float64 | DataType::Int32 if round % 3 == 0 => {
+        DataType::Float64 | DataType::Int32 if round.is_multiple_of(3) => {
             builder.set_encoding(Encoding::BYTE_STREAM_SPLIT)
         }
         _ => builder,
