@@ -128,7 +128,9 @@ def make_tokens(texts: pa.Table, tokenizer: Path | None) -> npt.NDArray[np.int32
     return np.concatenate(tokens)
 
 
-def write_tokens(path: Path, tokens: npt.NDArray[np.int32], dictionary: bool) -> None:
+def write_tokens(
+    path: Path, tokens: npt.NDArray[np.int32], *, dictionary: bool
+) -> None:
     """Writes rows of 2048 tokens by pyarrow's defaults but for small pages."""
     rows = len(tokens) // ROW
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * ROW)
@@ -174,6 +176,7 @@ def bench_tokens(name: str, path: Path) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", type=Path, nargs="*", default=[])
     parser.add_argument("--tokenizer", type=Path)
@@ -186,7 +189,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, dictionary in [("dictionary tokens", True), ("plain tokens", False)]:
             path = Path(folder) / f"{dictionary}.parquet"
-            write_tokens(path, tokens, dictionary)
+            write_tokens(path, tokens, dictionary=dictionary)
             bench_tokens(name, path)
         for name, dictionary in [("dictionary texts", True), ("plain texts", False)]:
             path = Path(folder) / f"texts-{dictionary}.parquet"

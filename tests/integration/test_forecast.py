@@ -1,6 +1,7 @@
 """What `plan` and `verify` say of a run is what the run then does."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ LENGTH = 64
 
 
 def make_loader(files, **options):
-    settings = {"sequences": pf.Windows(LENGTH), "batch_size": 4, "seed": 3}
-    settings |= {"rank": 0, "world_size": 1, "memory": "8MiB"} | options
+    settings: dict[str, Any] = {"sequences": pf.Windows(LENGTH), "batch_size": 4}
+    settings |= {"seed": 3, "rank": 0, "world_size": 1, "memory": "8MiB"} | options
     return pf.Loader(pf.parquet(files, column="input_ids"), **settings)
 
 
@@ -60,7 +61,7 @@ def test_same_page_pairs_are_those_of_the_batches(token_files):
 
 def brute_force_loads(uses, capacity):
     """Fewest loads of pages of size 1, by trying every eviction."""
-    states = {frozenset(): 0}
+    states: dict[frozenset[int], int] = {frozenset(): 0}
     for page in uses:
         following: dict[frozenset[int], int] = {}
         for held, loads in states.items():

@@ -6,7 +6,7 @@
 //!
 //! The bare loop trusts its input: it is for files that were just written.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure must be loud")]
 
 use std::slice;
 use std::sync::Arc;
@@ -88,13 +88,13 @@ fn unpack_and_look_up(packed: &[u8], width: usize, table: &[i32], out: &mut [i64
             }
         }
     }
-    for (i, value) in out.iter_mut().enumerate().skip(fast * 8) {
+    for (i, to) in out.iter_mut().enumerate().skip(fast * 8) {
         let mut index = 0;
         for bit in 0..width {
             let at = i * width + bit;
             index |= usize::from(packed[at / 8] >> (at % 8) & 1) << bit;
         }
-        *value = table[index].into();
+        *to = table[index].into();
     }
 }
 

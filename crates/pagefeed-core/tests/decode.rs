@@ -1,7 +1,7 @@
 //! Every kind of column, written by the `parquet` crate's writer in many ways, read
 //! back page by page: each page must be the slice of the whole column.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure must be loud")]
 
 use std::sync::Arc;
 
@@ -299,7 +299,7 @@ fn properties(round: usize, data_type: &DataType) -> WriterProperties {
         .set_data_page_row_count_limit(37)
         .set_write_batch_size(10);
     match data_type {
-        DataType::Int32 | DataType::Int64 if round.is_multiple_of(3) && round.is_multiple_of(4) => {
+        DataType::Int32 | DataType::Int64 if round.is_multiple_of(12) => {
             builder.set_encoding(Encoding::DELTA_BINARY_PACKED)
         }
         DataType::Float64 | DataType::Int32 if round.is_multiple_of(3) => {
