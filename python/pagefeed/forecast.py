@@ -148,8 +148,9 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     """
     route, index = planner.route, loader.dataset.index
     num_steps = route.num_steps or 0
-    window = loader.run.horizon_units(loader.run.beginning(loader.epoch))
-    wanted = max(SAMPLED_UNITS, 4 * window) // route.batch_size + 1
+    begin = loader.run.beginning(loader.epoch)
+    horizon = loader.run.horizon_units(begin, loader.memory)
+    wanted = max(SAMPLED_UNITS, 2 * horizon) // route.batch_size + 1
     count = min(wanted, num_steps)
     if count == 0:
         return 0, 0.0

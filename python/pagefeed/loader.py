@@ -215,7 +215,7 @@ class Loader:
         iteration = Iteration(
             engine=self._engine.get(),
             planner=self.planner(route),
-            horizon_units=self.run.horizon_units(self._begin),
+            horizon_units=self.run.horizon_units(self._begin, self.memory),
         )
         self._iteration = iteration
         return self._batches(iteration)

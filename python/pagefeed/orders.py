@@ -57,6 +57,17 @@ class Orders:
         index = self._dataset.index
         return index.num_values * index.value_bytes / self._units.num_units
 
+    @property
+    def is_scattered(self) -> bool:
+        """Whether the units of a page are delivered anywhere in the epoch."""
+        return self._shuffle.block == "row"
+
+    @property
+    def page_bytes(self) -> float:
+        """Mean bytes of a decoded page, if its tokens fit 16 bits as most do."""
+        index = self._dataset.index
+        return 2 * index.num_values / max(1, len(index))
+
     def window(self, num_lanes: int) -> int:
         """Return the longest delay of a unit in its lane, in units."""
         return self._shuffle.delay(

@@ -13,6 +13,9 @@ from pagefeed.state import LoaderState
 
 __all__ = ["Run"]
 
+MAX_HORIZON = 1 << 17
+"""Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -100,8 +103,17 @@ class Run:
         """Lanes of an epoch: those the state names, chosen anew for other epochs."""
         return begin.num_lanes if epoch == begin.epoch else self.orders.num_lanes
 
-    def horizon_units(self, begin: LoaderState) -> int:
-        """Units of this rank between the first and the last use of a page."""
+    def horizon_units(self, begin: LoaderState, memory: int) -> int:
+        """Return how many units of this rank to plan ahead, to use each page well.
+
+        With blocks that is from the first to the last use of a page. Without them the
+        uses of a page are anywhere: then it pays to know those of twice as many pages
+        as fit into ``memory`` bytes.
+        """
+        if self.orders.is_scattered:
+            held = int(memory / max(1.0, self.orders.page_bytes))
+            most = min(self.units.num_units // self.world_size, MAX_HORIZON)
+            return min(2 * held, most)
         window = self.orders.window(begin.num_lanes)
         return 2 * window * begin.num_lanes // self.world_size
 

@@ -28,7 +28,7 @@ class Order:
 
     It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
     r + 2N and so on, whatever N is. What it holds does not grow with the dataset, save
-    a sum for every 1024 blocks if blocks differ in size. Reading on where a lane was
+    a sum for every 64 blocks if blocks differ in size. Reading on where a lane was
     read before is fast; elsewhere costs about ``window`` units of work.
 
     Args:

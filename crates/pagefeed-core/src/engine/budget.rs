@@ -3,6 +3,11 @@
 use super::EngineConfig;
 use crate::decode::{TokenPage, Tokens};
 
+/// Batches that may wait for the consumer: what keeps the workers busy while the next
+/// stretch of the order is planned. They are recycled youngest first, so that a
+/// consumer that keeps up stays with few of them, in the processor's cache.
+const READY_BYTES: usize = 64 << 20;
+
 /// Counts what the engine holds.
 ///
 /// Some batches' worth is set aside for batches, from being assembled to being dropped
@@ -31,7 +36,8 @@ pub(super) struct Budget {
 impl Budget {
     pub fn new(config: &EngineConfig) -> Self {
         let batch_bytes = config.batch_bytes();
-        let wanted = batch_bytes.saturating_mul(config.num_threads + 4);
+        let fewest = batch_bytes.saturating_mul(config.num_threads + 4);
+        let wanted = fewest.max(READY_BYTES.min(config.budget / 8));
         Self {
             limit: config.budget,
             batch_bytes,

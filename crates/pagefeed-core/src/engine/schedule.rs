@@ -519,17 +519,17 @@ impl State {
         }
     }
 
-    /// The smallest spare page that is large enough, or else the largest that is not,
-    /// to be grown; none whose size is far from what is wanted.
+    /// The smallest spare page that is large enough, unless it is far too large; or else
+    /// the largest that is not: what is wanted is an upper bound, and a page of 16-bit
+    /// tokens needs less than half of it.
     fn take_spare(&mut self, wanted: usize) -> Option<TokenPage> {
         let larger = self.spare_pages.range((wanted, 0)..).next();
         let smaller = self.spare_pages.range(..(wanted, 0)).next_back();
-        let is_near = |bytes: usize| bytes <= wanted * 2 && wanted <= bytes * 2;
         let key = [larger, smaller]
             .into_iter()
             .flatten()
             .map(|(key, _)| *key)
-            .find(|(bytes, _)| is_near(*bytes))?;
+            .find(|(bytes, _)| *bytes <= wanted * 2)?;
         self.budget.spare -= key.0;
         self.spare_pages.remove(&key)
     }
