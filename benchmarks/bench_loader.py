@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import data
 import numpy as np
@@ -52,7 +52,7 @@ class Run:
     """Batches to be timed, and what else there is to know at the end."""
 
     batches: Iterator[Any]
-    stats: Callable[[], Numbers] = field(default=lambda: {})
+    stats: Callable[[], Numbers] = field(default=dict)
 
 
 def pagefeed_run(
@@ -60,7 +60,7 @@ def pagefeed_run(
     *,
     tokens: int,
     shuffle: str | None = "page",
-    dtype: str = "int64",
+    dtype: Literal["int64", "int32", "uint16"] = "int64",
     memory: str = "1GiB",
 ) -> Run:
     """The loader itself."""
@@ -110,7 +110,7 @@ def megatron_run(made: data.Data, *, tokens: int, num_workers: int) -> Run:
 
     torch.set_num_threads(1)
     rows = FlatRows(made, max(1, tokens // made.num_tokens))
-    batches = torch.utils.data.DataLoader(
+    batches: Any = torch.utils.data.DataLoader(
         rows,  # type: ignore[arg-type]  # it has all that is asked of it
         batch_size=BATCH_SIZE,
         num_workers=num_workers,
@@ -301,6 +301,7 @@ def measure(run: Run) -> Numbers:
     }
 
 
+BESIDE = ("ceiling", "megatron 0", "megatron 2", "pyarrow")
 COLUMNS = (
     ("tokens_per_second", 1e6, "Mtok/s", "{:7.0f}"),
     ("cpu_seconds_per_1e9", 1, "CPU s/Gtok", "{:10.2f}"),
@@ -321,7 +322,7 @@ def show(results: dict[str, list[Numbers]]) -> None:
     def rate(rounds: list[Numbers]) -> list[float]:
         return [numbers["tokens_per_second"] for numbers in rounds]
 
-    beside = [name for name in ("ceiling", "megatron 2", "pyarrow") if name in results]
+    beside = [name for name in BESIDE if name in results]
     names = [name for _, _, name, _ in COLUMNS] + [f"/{name}" for name in beside]
     print(" " * 12, *names)
     for name, rounds in results.items():

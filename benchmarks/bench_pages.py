@@ -22,6 +22,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -195,7 +196,8 @@ def main() -> None:
             path = Path(folder) / f"texts-{dictionary}.parquet"
             pq.write_table(texts, path, use_dictionary=dictionary)
             loops = Loops(path)
-            runs = {"pyarrow": lambda p=path: scan(p), "pagefeed": loops.texts}
+            runs: dict[str, Callable[[], float]]
+            runs = {"pyarrow": partial(scan, path), "pagefeed": loops.texts}
             compare(name, "GB/s", size, runs)
 
 

@@ -252,15 +252,16 @@ impl Index {
     }
 
     /// First page of each row group, as 64-bit integers in native order.
-    fn row_group_runs<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        numbers(py, &py.detach(|| self.index.row_group_runs()))
+    fn row_group_runs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let runs = detached(py, || Ok(self.index.row_group_runs()))?;
+        Ok(numbers(py, &runs))
     }
 
     /// First page of each run of pages worth its dictionary, likewise; None if every
     /// page is a run.
-    fn dictionary_runs<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        let runs = py.detach(|| self.index.dictionary_runs())?;
-        Some(numbers(py, &runs))
+    fn dictionary_runs<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let runs = detached(py, || Ok(self.index.dictionary_runs()))?;
+        Ok(runs.map(|runs| numbers(py, &runs)))
     }
 
     /// (file, row_group, page, first_row, num_rows, offset, compressed_size).

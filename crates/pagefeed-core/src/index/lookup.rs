@@ -88,7 +88,11 @@ impl Table {
         if page >= self.num_pages() {
             return Err(out_of_range("page", page, self.num_pages()));
         }
-        let span = self.first_page.partition_point(|first| *first <= page) - 1;
+        let span = self
+            .first_page
+            .partition_point(|first| *first <= page)
+            .checked_sub(1)
+            .ok_or_else(damaged)?;
         let fence = page as usize + span;
         if span >= self.file.len() || fence + 1 >= self.page_row.len() {
             return Err(damaged());
@@ -102,7 +106,10 @@ impl Table {
             return Ok(self.num_rows());
         }
         let found = self.find(page)?;
-        Ok(self.first_row[found.span] + u64::from(self.page_row[found.fence]))
+        let before = u64::from(self.page_row[found.fence]);
+        self.first_row[found.span]
+            .checked_add(before)
+            .ok_or_else(damaged)
     }
 
     /// Values before `page`, which may be one past the last.
@@ -111,7 +118,10 @@ impl Table {
             return Ok(self.num_values());
         }
         let found = self.find(page)?;
-        Ok(self.first_value[found.span] + u64::from(self.page_value[found.fence]))
+        let before = u64::from(self.page_value[found.fence]);
+        self.first_value[found.span]
+            .checked_add(before)
+            .ok_or_else(damaged)
     }
 
     /// Page in which `row` begins.
@@ -141,7 +151,7 @@ impl Table {
         let pages = &relative[fences.start..fences.end - 1];
         let page = pages.partition_point(|start| u64::from(*start) <= within);
         match page.checked_sub(1) {
-            Some(page) => Ok(self.first_page[span] + page as u64),
+            Some(page) => Ok(self.first_page[span].saturating_add(page as u64)),
             None => Err(damaged()),
         }
     }
@@ -154,7 +164,8 @@ impl Table {
         ) else {
             return Err(damaged());
         };
-        let fences = *start as usize + span..*end as usize + span + 1;
+        let fence = |page: u64| (page as usize).saturating_add(span);
+        let fences = fence(*start)..fence(*end).saturating_add(1);
         if fences.len() < 2 || fences.end > self.page_row.len() {
             return Err(damaged());
         }
@@ -219,7 +230,7 @@ impl Table {
         let file_row = file_row.and_then(|span| self.first_row.get(*span as usize));
         let minus = |end: u64, start: u64| end.checked_sub(start).ok_or_else(damaged);
         let flags = self.flags(found) | tail.map_or(0, |tail| self.flags(tail));
-        let in_span = page - self.first_page[found.span];
+        let in_span = minus(page, self.first_page[found.span])?;
         Ok(PageRecord {
             file,
             row_group: self.row_group[found.span],

@@ -58,7 +58,7 @@ fn runs_worth_a_dictionary(pages: &Table) -> Vec<u64> {
                 }
                 // There is one more fencepost than pages in every span.
                 let place = page as usize + span;
-                let size = pages.page_offset[place + 1] - pages.page_offset[place];
+                let size = pages.page_offset[place + 1].saturating_sub(pages.page_offset[place]);
                 let needs = pages.page_flags[page as usize] & NEEDS_DICTIONARY != 0;
                 bytes = if needs {
                     bytes + u64::from(size)

@@ -1,0 +1,63 @@
+"""A run holds what it was given, however much data there is."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+MEMORY = 8 << 20
+SLACK = 64 << 20
+PAGE = 1 << 18  # the last page that is needed may always be loaded
+ROW = 1024
+NUM_TOKENS = 50 * MEMORY // 4  # 50 times the memory, as int32
+
+PROGRAM = """
+import json, re, sys
+import pagefeed as pf
+
+def private():
+    status = open("/proc/self/status").read()
+    return int(re.search(r"RssAnon:\\s+(\\d+)", status)[1]) * 1024
+
+before = private()
+loader = pf.Loader(
+    pf.parquet(sys.argv[1], column="input_ids"),
+    sequences=pf.Windows(1024), batch_size=16, memory={memory}, num_threads=2,
+    shuffle={shuffle!r},
+)
+peak, steps = before, 0
+for batch in loader:
+    steps += 1
+    if steps % 16 == 0:
+        peak = max(peak, private())
+print(json.dumps([peak - before, steps, loader.stats()["peak_bytes"]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory) -> Path:
+    """Random tokens in row groups of 4 MB, small pages."""
+    path: Path = tmp_path_factory.mktemp("large") / "large.parquet"
+    rng = np.random.default_rng(0)
+    schema = pa.schema({"input_ids": pa.list_(pa.int32())})
+    rows = 1024
+    with pq.ParquetWriter(path, schema, data_page_size=1 << 16) as writer:
+        for _ in range(NUM_TOKENS // (rows * ROW)):
+            tokens = rng.integers(0, 30_000, rows * ROW, dtype=np.int32)
+            offsets = np.arange(rows + 1, dtype=np.int32) * ROW
+            lists = pa.ListArray.from_arrays(offsets, tokens)
+            writer.write_table(pa.table({"input_ids": lists}))
+    return path
+
+
+@pytest.mark.parametrize("shuffle", ["page", None])
+def test_private_memory_stays_within_the_budget(large_file, run_python, shuffle):
+    program = PROGRAM.format(memory=MEMORY, shuffle=shuffle)
+    program = f"import sys; sys.argv[1:] = [{str(large_file)!r}]\n" + program
+    grown, steps, peak_bytes = json.loads(run_python(program))
+    assert steps == NUM_TOKENS // ROW // 16
+    assert peak_bytes <= MEMORY + PAGE
+    assert grown <= MEMORY + SLACK, f"{grown >> 20} MiB"
