@@ -151,7 +151,8 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     begin = loader.run.beginning(loader.epoch)
     horizon = loader.run.horizon_units(begin, loader.memory)
     wanted = max(SAMPLED_UNITS, 2 * horizon) // route.batch_size + 1
-    count = min(wanted, num_steps)
+    # A stretch that is most of the epoch would count what the other half brought.
+    count = num_steps if 2 * wanted >= num_steps else wanted
     if count == 0:
         return 0, 0.0
     first = (num_steps - count) // 2
