@@ -7,9 +7,11 @@
 
 mod batch;
 mod budget;
+mod job;
 mod pages;
 mod plan;
 mod schedule;
+mod spares;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -295,9 +297,8 @@ impl Engine {
             // A panic of a worker was turned into an error for the consumer.
             let _ = ManuallyDrop::into_inner(thread).join();
         }
-        // Without a consumer to return them there is nobody to free these.
         let mut state = self.shared.lock();
-        state.clear();
+        state.release();
         let garbage = state.take_garbage();
         drop(state);
         garbage.discard();

@@ -6,13 +6,15 @@
 //! whose next use is farthest away, and if the head's own pages are too many, by
 //! writing those that are there into the batch and letting them go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::batch::Buffer;
 use super::budget::{Budget, page_bytes};
+use super::job::{Garbage, GatherJob, Job, LoadJob};
 use super::pages::{BatchNumber, PageTable, Slot};
 use super::plan::PreparedPlan;
+use super::spares::SparePages;
 use super::{EngineConfig, EngineStats, PageSource};
 use crate::decode::TokenPage;
 use crate::error::{Error, Result};
@@ -57,65 +59,6 @@ impl Pending {
     }
 }
 
-/// What a worker does outside the lock.
-#[derive(Debug)]
-pub(super) enum Job {
-    Load(LoadJob),
-    Gather(GatherJob),
-}
-
-/// Load one page.
-#[derive(Debug)]
-pub(super) struct LoadJob {
-    generation: u64,
-    slot: Slot,
-    estimate: usize,
-    pub page: u64,
-    recycled_bytes: usize,
-    /// Memory to reuse.
-    pub recycle: Option<TokenPage>,
-    /// Pages to tell the source about first.
-    pub advise: Vec<u64>,
-}
-
-/// Write the pages that are held into a batch.
-#[derive(Debug)]
-pub(super) struct GatherJob {
-    generation: u64,
-    batch: BatchNumber,
-    pub plan: Arc<PreparedPlan>,
-    pub number_in_plan: usize,
-    /// Per use of the batch its page, if it is held and not written yet.
-    pub pages: Vec<Option<Arc<TokenPage>>>,
-    /// The batch so far; none before the first page was written.
-    pub buffer: Option<Buffer>,
-    /// Whether the buffer was not filled with padding yet.
-    pub is_new: bool,
-}
-
-/// Memory that is no longer needed, to be dropped outside the lock.
-#[derive(Debug, Default)]
-pub(super) struct Garbage {
-    pages: Vec<TokenPage>,
-    buffers: Vec<Buffer>,
-    /// Whether so much was freed that the allocator should be asked to return it.
-    is_trim_due: bool,
-}
-
-impl Garbage {
-    pub fn discard(self) {
-        drop((self.pages, self.buffers));
-        if self.is_trim_due {
-            // Freed pages leave holes that the next, slightly larger ones do not fit.
-            #[cfg(all(target_os = "linux", target_env = "gnu"))]
-            // SAFETY: may be called at any time by any thread.
-            unsafe {
-                libc::malloc_trim(0);
-            }
-        }
-    }
-}
-
 /// Everything the lock protects.
 pub(super) struct State {
     config: EngineConfig,
@@ -124,9 +67,7 @@ pub(super) struct State {
     head: BatchNumber,
     pages: PageTable,
     budget: Budget,
-    /// Memory of spent pages by size and order of release.
-    spare_pages: BTreeMap<(usize, u64), TokenPage>,
-    num_recycled: u64,
+    spares: SparePages,
     spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
@@ -151,8 +92,7 @@ impl State {
             head: 1,
             pages: PageTable::default(),
             budget: Budget::new(&config),
-            spare_pages: BTreeMap::new(),
-            num_recycled: 0,
+            spares: SparePages::default(),
             spare_buffers: Vec::new(),
             failure: None,
             generation: 0,
@@ -389,8 +329,9 @@ impl State {
         let page = self.pages.page(slot);
         self.stats.pages_loaded += 1;
         self.stats.bytes_read += source.stored_size(page) as u64;
-        let recycle = self.take_spare(estimate);
-        let recycled_bytes = recycle.as_ref().map_or(0, page_bytes);
+        let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
+        let recycled_bytes = recycled_bytes.unwrap_or(0);
+        self.budget.spare -= recycled_bytes;
         let estimate = estimate.max(recycled_bytes);
         self.budget.loading += estimate;
         self.give_up_spares();
@@ -507,42 +448,34 @@ impl State {
         self.budget.note_peak();
     }
 
-    /// Turns a held page that is not needed now into spare memory. All of it is kept
-    /// that there is room for: freeing and allocating from several threads would
-    /// scatter what is held over the allocator's arenas, at up to twice its size.
+    /// Turns a held page that is not needed now into spare memory.
     fn recycle(&mut self, page: Arc<TokenPage>, bytes: usize) {
         self.budget.held -= bytes;
         if let Some(page) = Arc::into_inner(page) {
             self.budget.spare += bytes;
-            self.num_recycled += 1;
-            self.spare_pages.insert((bytes, self.num_recycled), page);
+            self.spares.put(page);
         }
-    }
-
-    /// The smallest spare page that is large enough, unless it is far too large; or else
-    /// the largest that is not: what is wanted is an upper bound, and a page of 16-bit
-    /// tokens needs less than half of it.
-    fn take_spare(&mut self, wanted: usize) -> Option<TokenPage> {
-        let larger = self.spare_pages.range((wanted, 0)..).next();
-        let smaller = self.spare_pages.range(..(wanted, 0)).next_back();
-        let key = [larger, smaller]
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| *key)
-            .find(|(bytes, _)| *bytes <= wanted * 2)?;
-        self.budget.spare -= key.0;
-        self.spare_pages.remove(&key)
     }
 
     fn give_up_spares(&mut self) {
         while self.budget.is_over() {
-            let Some(((bytes, _), page)) = self.spare_pages.pop_last() else {
+            let Some((bytes, page)) = self.spares.take_largest() else {
                 return;
             };
             self.budget.spare -= bytes;
             self.num_freed += bytes;
             self.garbage.pages.push(page);
         }
+    }
+
+    /// Gives up all memory that is kept for reuse.
+    pub fn release(&mut self) {
+        self.clear();
+        while let Some((_, page)) = self.spares.take_largest() {
+            self.garbage.pages.push(page);
+        }
+        self.garbage.buffers.append(&mut self.spare_buffers);
+        self.garbage.is_trim_due = true;
     }
 
     /// Memory to discard outside the lock.

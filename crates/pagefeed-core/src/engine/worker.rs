@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::batch::Buffer;
+use super::job::{GatherJob, Job, LoadJob};
 use super::plan::Segment;
-use super::schedule::{GatherJob, Job, LoadJob, State};
+use super::schedule::State;
 use super::{EngineConfig, PageSource, TokenType};
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result, catch_panic};
