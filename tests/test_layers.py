@@ -14,7 +14,7 @@ PACKAGE = ROOT / "python" / "pagefeed"
 FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
     {"_core", "arguments", "arrays", "errors", "extras", "sizes"},
-    {"dataset", "index", "paths", "tokens"},
+    {"dataset", "index", "paths", "spans", "tokens"},
     {"sequences", "blocks"},
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}

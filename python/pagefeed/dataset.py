@@ -10,6 +10,7 @@ from functools import cached_property
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 from pagefeed.paths import PathLike, Paths, expand_paths
+from pagefeed.spans import PageSpans, Spans
 
 __all__ = ["ParquetDataset", "parquet"]
 
@@ -41,6 +42,11 @@ class ParquetDataset:
             page_index=self.page_index,
             verify_checksums=self.verify_checksums,
         )
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The rows of the dataset, as sequences are cut from them."""
+        return PageSpans(self.index)
 
     @property
     def fingerprint(self) -> str:

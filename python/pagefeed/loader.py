@@ -125,7 +125,7 @@ class Loader:
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=pin_memory)
 
-        self._units: Units = sequences.bind(dataset.index)
+        self._units: Units = sequences.bind(dataset.spans)
         if self._units.num_units == 0:
             raise InvalidArgumentError(
                 f"{dataset!r} holds no sequence of {sequences!r}: it has "

@@ -15,7 +15,8 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.index import BlockKind, PageIndex
+from pagefeed.index import BlockKind
+from pagefeed.spans import Spans
 
 __all__ = ["Segments", "Sequences", "Units", "WindowUnits", "Windows"]
 
@@ -72,8 +73,8 @@ class Units(Protocol):
 class Sequences(Protocol):
     """How to cut a dataset into units."""
 
-    def bind(self, index: PageIndex) -> Units:
-        """Cut the dataset of ``index``."""
+    def bind(self, spans: Spans) -> Units:
+        """Cut the rows of ``spans``."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +102,18 @@ class Windows:
         if self.tail not in ("pad", "drop"):
             raise InvalidArgumentError(f"tail={self.tail!r} must be 'pad' or 'drop'")
 
-    def bind(self, index: PageIndex) -> WindowUnits:
-        """Cut the dataset of ``index``."""
-        return WindowUnits(index, self)
+    def bind(self, spans: Spans) -> WindowUnits:
+        """Cut the rows of ``spans``."""
+        return WindowUnits(spans, self)
 
 
 class WindowUnits:
     """The windows of a dataset. Window i of a file is its tokens [i*L, (i+1)*L)."""
 
-    def __init__(self, index: PageIndex, windows: Windows) -> None:
-        self.index = index
+    def __init__(self, spans: Spans, windows: Windows) -> None:
+        self.spans = spans
         self.windows = windows
-        file_tokens = np.diff(index.file_first_value)
+        file_tokens = np.diff(spans.file_first_value)
         whole = file_tokens // windows.length
         rest = file_tokens % windows.length
         if windows.tail == "pad":
@@ -133,12 +134,12 @@ class WindowUnits:
         return self.windows.length
 
     def blocks(self, kind: BlockKind) -> Blocks:
-        """Return the blocks of ``kind``: the windows that start in one run of pages."""
-        return _RunBlocks(self, self.index.runs(kind))
+        """Return the blocks of ``kind``: the windows that start in one run of spans."""
+        return _RunBlocks(self, self.spans.runs(kind))
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
-        first_token = self.index.file_first_value
+        first_token = self.spans.file_first_value
         file = np.searchsorted(self.file_first_unit, units, side="right") - 1
         number = units - self.file_first_unit[file]
         start = first_token[file] + number * self.length
@@ -148,30 +149,31 @@ class WindowUnits:
         """Return the windows that hold tokens ``first .. last`` of one row."""
         if first >= last:
             return np.empty(0, dtype=np.int64)
-        starts = self.index.file_first_value
+        starts = self.spans.file_first_value
         file = int(np.searchsorted(starts, first, side="right")) - 1
         begin, end = self.file_first_unit[file], self.file_first_unit[file + 1]
         number = (np.array([first, last - 1]) - starts[file]) // self.length
         return np.arange(begin + number[0], min(begin + number[1] + 1, end))
 
     def segments(self, units: Int64Array) -> Segments:
-        """Return the token ranges of ``units``: one for each page a window touches."""
+        """Return the token ranges of ``units``: one for each span a window touches."""
         start, end = self.token_ranges(units)
-        first_page = self.index.pages_of_values(start)
-        last_page = self.index.pages_of_values(end - 1)
-        num_pages = last_page - first_page + 1
-        unit = np.repeat(np.arange(len(units)), num_pages)
-        before = np.cumsum(num_pages) - num_pages
-        page = first_page[unit] + np.arange(len(unit)) - before[unit]
-        page_start = self.index.first_values(page)
-        page_end = self.index.first_values(page + 1)
-        segment_start = np.maximum(start[unit], page_start)
-        segment_end = np.minimum(end[unit], page_end)
+        first_span = self.spans.spans_of_values(start)
+        last_span = self.spans.spans_of_values(end - 1)
+        num_spans = last_span - first_span + 1
+        unit = np.repeat(np.arange(len(units)), num_spans)
+        before = np.cumsum(num_spans) - num_spans
+        span = first_span[unit] + np.arange(len(unit)) - before[unit]
+        span_start = self.spans.first_values(span)
+        span_end = self.spans.first_values(span + 1)
+        segment_start = np.maximum(start[unit], span_start)
+        segment_end = np.minimum(end[unit], span_end)
+        page, row = self.spans.places(span)
         segments = Segments(
             unit=unit,
             page=page,
-            row=np.zeros_like(page),
-            first_token=segment_start - page_start,
+            row=row,
+            first_token=segment_start - span_start,
             num_tokens=segment_end - segment_start,
             offset=segment_start - start[unit],
         )
@@ -179,7 +181,7 @@ class WindowUnits:
 
 
 def _without_empty(segments: Segments) -> Segments:
-    """Leave out the pages without tokens that lie between pages with tokens."""
+    """Leave out the spans without tokens that lie between spans with tokens."""
     filled = segments.num_tokens > 0
     if filled.all():
         return segments
@@ -187,7 +189,7 @@ def _without_empty(segments: Segments) -> Segments:
 
 
 class _RunBlocks:
-    """The windows that start in one run of pages; a page each if ``runs`` is None."""
+    """The windows that start in one run of spans; a span each if ``runs`` is None."""
 
     uniform = None
 
@@ -197,16 +199,16 @@ class _RunBlocks:
         self._runs = runs
 
     def __len__(self) -> int:
-        return len(self._units.index) if self._runs is None else len(self._runs)
+        return len(self._units.spans) if self._runs is None else len(self._runs)
 
     def first_unit(self, blocks: Int64Array) -> Int64Array:
         """Return the windows that start before each block."""
-        units, index = self._units, self._units.index
-        pages = self._first_pages(blocks)
-        # The end of the last page belongs to the last file that has pages.
-        file = np.searchsorted(index.file_first_page, pages, side="right") - 1
-        file = np.minimum(file, len(index.files) - 1)
-        tokens = index.first_values(pages) - index.file_first_value[file]
+        units, whole = self._units, self._units.spans
+        spans = self._first_spans(blocks)
+        # The end of the last span belongs to the last file that has spans.
+        file = np.searchsorted(whole.file_first_span, spans, side="right") - 1
+        file = np.minimum(file, len(whole.file_first_span) - 2)
+        tokens = whole.first_values(spans) - whole.file_first_value[file]
         number = -(-tokens // units.length)
         first = units.file_first_unit[file] + number
         limited: Int64Array = np.minimum(first, units.file_first_unit[file + 1])
@@ -215,14 +217,14 @@ class _RunBlocks:
     def block_of(self, units: Int64Array) -> Int64Array:
         """Return the block in which each window starts."""
         start, _ = self._units.token_ranges(units)
-        pages = self._units.index.pages_of_values(start)
+        spans = self._units.spans.spans_of_values(start)
         if self._runs is None:
-            return pages
-        return np.searchsorted(self._runs, pages, side="right") - 1
+            return spans
+        return np.searchsorted(self._runs, spans, side="right") - 1
 
-    def _first_pages(self, blocks: Int64Array) -> Int64Array:
+    def _first_spans(self, blocks: Int64Array) -> Int64Array:
         if self._runs is None:
             return blocks
         inside = np.minimum(blocks, len(self) - 1)
-        end = len(self._units.index)
+        end = len(self._units.spans)
         return np.where(blocks < len(self), self._runs[inside], end)

@@ -75,7 +75,7 @@ class SequenceView:
         self.padding = padding
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=False)
-        self._units: Units = sequences.bind(dataset.index)
+        self._units: Units = sequences.bind(dataset.spans)
         self._engine = ProcessEngine(
             dataset,
             batch_rows=1,

@@ -1,0 +1,134 @@
+"""Spans: the rows of a dataset as runs of consecutive rows, each inside one page."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.arrays import Int64Array
+from pagefeed.index import BlockKind, PageIndex
+
+__all__ = ["PageSpans", "Spans"]
+
+
+class Spans(Protocol):
+    """Runs of consecutive rows, in file order; each lies in one page.
+
+    Rows and values are numbered through the spans alone: rows that no span holds do
+    not count. Sequences are cut from spans, so that a part of a dataset is cut and
+    shuffled just as a whole one.
+    """
+
+    index: PageIndex
+    """The index whose pages hold the rows."""
+
+    def __len__(self) -> int:
+        """Return the number of spans."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all spans."""
+
+    @property
+    def num_values(self) -> int:
+        """Values of these rows: tokens of a token column."""
+
+    @property
+    def file_first_span(self) -> Int64Array:
+        """First span of each file, and the number of spans: int64 [files + 1]."""
+
+    @property
+    def file_first_row(self) -> Int64Array:
+        """Rows of the spans before each file, and of all: int64 [files + 1]."""
+
+    @property
+    def file_first_value(self) -> Int64Array:
+        """Values of the spans before each file, and of all: int64 [files + 1]."""
+
+    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
+
+    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``spans``, likewise."""
+
+    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span of each of ``rows``."""
+
+    def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each of ``values``."""
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+        """Return the page of the index, and the row in that page, of their starts."""
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first span of each run that a shuffle moves as one.
+
+        See :meth:`PageIndex.runs`; None if every span is a run.
+        """
+
+
+class PageSpans:
+    """All rows of an index: every page is a span.
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: PageIndex) -> None:
+        self.index = index
+
+    def __len__(self) -> int:
+        """Return the number of spans."""
+        return len(self.index)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all spans."""
+        return self.index.num_rows
+
+    @property
+    def num_values(self) -> int:
+        """Values of these rows: tokens of a token column."""
+        return self.index.num_values
+
+    @property
+    def file_first_span(self) -> Int64Array:
+        """First span of each file, and the number of spans: int64 [files + 1]."""
+        return self.index.file_first_page
+
+    @property
+    def file_first_row(self) -> Int64Array:
+        """Rows of the spans before each file, and of all: int64 [files + 1]."""
+        return self.index.file_first_row
+
+    @property
+    def file_first_value(self) -> Int64Array:
+        """Values of the spans before each file, and of all: int64 [files + 1]."""
+        return self.index.file_first_value
+
+    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
+        return self.index.first_rows(spans)
+
+    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``spans``, likewise."""
+        return self.index.first_values(spans)
+
+    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span of each of ``rows``."""
+        return self.index.pages_of_rows(rows)
+
+    def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each of ``values``."""
+        return self.index.pages_of_values(values)
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+        """Return the page of the index, and the row in that page, of their starts."""
+        pages = np.asarray(spans, dtype=np.int64)
+        return pages, np.zeros_like(pages)
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first span of each run that a shuffle moves as one."""
+        return self.index.runs(kind)
