@@ -233,6 +233,32 @@ def test_ctrl_c_ends_a_loop(folder, options):
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
+INDEXING = """
+from pagefeed import _core
+print("building", flush=True)
+try:
+    _core.Index.build(
+        [{path!r}] * 1_000_000, "input_ids",
+        page_index=True, verify_checksums=True, num_threads=2,
+    )
+finally:
+    print("left", flush=True)
+"""
+
+
+def test_ctrl_c_ends_an_index_build(folder):
+    """A million files take longer than a test may: it must end before they are read."""
+    path = str(next(folder.glob("*.parquet")))
+    process = run_program(INDEXING.format(path=path))
+    assert process.stdout
+    assert process.stdout.readline() == "building\n"
+    process.send_signal(signal.SIGINT)
+    output, errors = finish(process)
+    assert process.returncode == -signal.SIGINT
+    assert output == "left\n"
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
 ENDINGS = {
     "iterating": "",
     "closed": "iterator.close()",

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
-use crate::run::detached;
+use crate::run::{cancellable, detached};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -97,7 +97,7 @@ fn width_of(data_type: &DataType) -> usize {
 
 #[pymethods]
 impl Index {
-    /// Reads the footers of `paths` and indexes `column`.
+    /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C.
     #[staticmethod]
     #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads))]
     fn build(
@@ -108,12 +108,13 @@ impl Index {
         verify_checksums: bool,
         num_threads: usize,
     ) -> PyResult<Self> {
-        let options = BuildOptions {
-            use_page_index: page_index,
-            verify_checksums,
-            num_threads,
-        };
-        detached(py, || {
+        cancellable(py, |cancel| {
+            let options = BuildOptions {
+                use_page_index: page_index,
+                verify_checksums,
+                num_threads,
+                cancel: Arc::clone(cancel),
+            };
             let store = Arc::new(Store::default());
             let index = CoreIndex::build(&store, &paths, &column, &options)?;
             Ok(Self::new(index, store))

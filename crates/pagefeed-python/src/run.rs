@@ -1,8 +1,10 @@
 //! The one way from Python into blocking work.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pagefeed_core::Result;
+use pagefeed_core::error::{Error, Kind, Result, catch_panic};
 use pyo3::prelude::*;
 
 use crate::error::to_python;
@@ -12,7 +14,7 @@ pub const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs short work without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
-    py.detach(|| pagefeed_core::error::catch_panic(work))
+    py.detach(|| catch_panic(work))
         .map_err(|error| to_python(py, &error))
 }
 
@@ -28,4 +30,34 @@ pub fn interruptible<T: Send>(
         }
         py.check_signals()?;
     }
+}
+
+/// Runs long work on a thread of its own, so that this one can serve Ctrl-C: then what
+/// `work` is given becomes true, and it should end soon.
+pub fn cancellable<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Arc<AtomicBool>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let (cancel, is_done) = (Arc::default(), AtomicBool::new(false));
+    let waiting = std::thread::current();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let result = catch_panic(|| work(&cancel));
+            is_done.store(true, Ordering::Release);
+            waiting.unpark();
+            result
+        });
+        let mut interrupted = Ok(());
+        while interrupted.is_ok() && !is_done.load(Ordering::Acquire) {
+            py.detach(|| std::thread::park_timeout(SIGNAL_INTERVAL));
+            interrupted = py.check_signals();
+        }
+        cancel.store(true, Ordering::Relaxed);
+        let result = py.detach(|| thread.join());
+        interrupted?;
+        let died = |_| Err(Error::new(Kind::Internal, "a thread died"));
+        result
+            .unwrap_or_else(died)
+            .map_err(|error| to_python(py, &error))
+    })
 }

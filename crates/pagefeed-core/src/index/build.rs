@@ -52,7 +52,7 @@ pub(super) fn build(
         num_threads: (options.num_threads / paths.len()).max(1),
         schemas: Mutex::default(),
     };
-    let files = parallel(options.num_threads, paths.len(), |number| {
+    let files = builder.parallel(options.num_threads, paths.len(), |number| {
         let path = &paths[number];
         builder.file(path).map_err(|error| error.in_file(path))
     })?;
@@ -77,7 +77,7 @@ impl Builder<'_> {
         } else {
             None
         };
-        let groups = parallel(self.num_threads, footer.row_groups.len(), |number| {
+        let groups = self.parallel(self.num_threads, footer.row_groups.len(), |number| {
             let group = &footer.row_groups[number];
             self.row_group(&file, &schema, number, group, &regions, tail.footer_start)
         })?;
@@ -133,6 +133,51 @@ impl Builder<'_> {
         let mut schemas = lock();
         Ok(Arc::clone(schemas.entry(footer.to_vec()).or_insert(schema)))
     }
+
+    /// Results of `work(0) .. work(count)` in order, or the error of the lowest number.
+    fn parallel<T: Send>(
+        &self,
+        num_threads: usize,
+        count: usize,
+        work: impl Fn(usize) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let next = AtomicUsize::new(0);
+        let failed = AtomicUsize::new(usize::MAX);
+        let run = || {
+            let mut done = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                // Numbers below a failed one go on: one of them may fail, too.
+                if number >= count || number > failed.load(Ordering::Relaxed) {
+                    return done;
+                }
+                let result = if self.options.cancel.load(Ordering::Relaxed) {
+                    Err(Error::new(Kind::Cancelled, "the index was not finished"))
+                } else {
+                    catch_panic(|| work(number))
+                };
+                if result.is_err() {
+                    failed.fetch_min(number, Ordering::Relaxed);
+                }
+                done.push((number, result));
+            }
+        };
+        let mut results = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..num_threads.min(count))
+                .map(|_| scope.spawn(run))
+                .collect();
+            let mut results = run();
+            for other in others {
+                match other.join() {
+                    Ok(more) => results.extend(more),
+                    Err(_) => results.push((0, Err(Error::new(Kind::Internal, "a thread died")))),
+                }
+            }
+            results
+        });
+        results.sort_by_key(|(number, _)| *number);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
 }
 
 /// Joins the files' tables in order.
@@ -177,44 +222,4 @@ fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
         tables,
         driving,
     ))
-}
-
-/// Results of `work(0) .. work(count)` in order, or the error of the lowest number.
-fn parallel<T: Send>(
-    num_threads: usize,
-    count: usize,
-    work: impl Fn(usize) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let next = AtomicUsize::new(0);
-    let failed = AtomicUsize::new(usize::MAX);
-    let run = || {
-        let mut done = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            // Numbers below a failed one go on: one of them may fail, too.
-            if number >= count || number > failed.load(Ordering::Relaxed) {
-                return done;
-            }
-            let result = catch_panic(|| work(number));
-            if result.is_err() {
-                failed.fetch_min(number, Ordering::Relaxed);
-            }
-            done.push((number, result));
-        }
-    };
-    let mut results = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..num_threads.min(count))
-            .map(|_| scope.spawn(run))
-            .collect();
-        let mut results = run();
-        for other in others {
-            match other.join() {
-                Ok(more) => results.extend(more),
-                Err(_) => results.push((0, Err(Error::new(Kind::Internal, "a thread died")))),
-            }
-        }
-        results
-    });
-    results.sort_by_key(|(number, _)| *number);
-    results.into_iter().map(|(_, result)| result).collect()
 }

@@ -20,6 +20,7 @@ mod walk;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use twox_hash::XxHash3_128;
 
@@ -39,6 +40,8 @@ pub struct BuildOptions {
     pub verify_checksums: bool,
     /// Threads for reading footers.
     pub num_threads: usize,
+    /// Set to true, it ends the build early, as [`Kind::Cancelled`](crate::error::Kind).
+    pub cancel: Arc<AtomicBool>,
 }
 
 /// Where one page lies and what it holds.

@@ -43,6 +43,7 @@ pub fn build_with(paths: &[String], column: &str, use_page_index: bool) -> Resul
         use_page_index,
         verify_checksums: true,
         num_threads: 3,
+        cancel: Default::default(),
     };
     Index::build(&Store::new(64), paths, column, &options)
 }
