@@ -22,6 +22,7 @@ pub mod levels;
 pub mod limits;
 pub mod page;
 pub mod reader;
+pub mod rows;
 pub mod schema;
 pub mod source;
 pub mod store;
