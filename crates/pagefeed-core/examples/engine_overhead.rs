@@ -61,6 +61,7 @@ fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineCon
         token_type: TokenType::I64,
         batch_rows,
         row_length,
+        row_payload: 0,
         padding: 0,
         verify_checksums: false,
     }

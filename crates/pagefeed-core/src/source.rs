@@ -7,22 +7,14 @@ use crate::dictionaries::DictionaryCache;
 use crate::engine::PageSource;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
+use crate::numbering::{NumberedPages, Part};
 use crate::page::PageOpener;
 use crate::reader;
 use crate::store::Store;
 
-/// One index among those numbered through.
-struct Part {
-    index: Arc<Index>,
-    store: Arc<Store>,
-    /// Number of its first page.
-    first_page: u64,
-}
-
 /// Pages of several indexes, numbered through in the order of the indexes.
 pub struct IndexSource {
-    parts: Vec<Part>,
-    num_pages: u64,
+    pages: NumberedPages,
     dictionaries: DictionaryCache,
 }
 
@@ -30,9 +22,7 @@ impl IndexSource {
     /// Numbers the pages of `indexes`; of `memory` bytes at most a quarter is for
     /// decoded dictionaries.
     pub fn new(indexes: Vec<(Arc<Index>, Arc<Store>)>, memory: usize) -> Result<Self> {
-        let mut parts = Vec::with_capacity(indexes.len());
-        let mut num_pages = 0;
-        for (index, store) in indexes {
+        for (index, _) in &indexes {
             for file in 0..index.files().len() {
                 let schema = index.schema(u32::try_from(file).unwrap_or(u32::MAX));
                 if schema.leaves.len() != 1 {
@@ -44,36 +34,11 @@ impl IndexSource {
                     .in_file(&index.files()[file].path));
                 }
             }
-            let first_page = num_pages;
-            num_pages += index.num_pages();
-            parts.push(Part {
-                index,
-                store,
-                first_page,
-            });
         }
         Ok(Self {
-            parts,
-            num_pages,
+            pages: NumberedPages::new(indexes),
             dictionaries: DictionaryCache::new(memory / 4),
         })
-    }
-
-    fn find(&self, page: u64) -> Result<(&Part, u64)> {
-        if page >= self.num_pages {
-            return Err(Error::invalid(format!(
-                "page {page} is out of range: there are {} pages",
-                self.num_pages
-            )));
-        }
-        let part = self.parts.partition_point(|part| part.first_page <= page) - 1;
-        let part = &self.parts[part];
-        Ok((part, page - part.first_page))
-    }
-
-    fn record(&self, page: u64) -> Result<PageRecord> {
-        let (part, page) = self.find(page)?;
-        part.index.page(page)
     }
 
     fn load_from(
@@ -116,17 +81,14 @@ impl PageSource for IndexSource {
         page: u64,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
-        let (part, local) = self.find(page)?;
+        let (part, local) = self.pages.find(page)?;
         let record = part.index.page(local)?;
         self.load_from(opener, part, local, &record, recycle)
             .map_err(|error| self.locate(error, page))
     }
 
     fn stored_size(&self, page: u64) -> usize {
-        let record = self.record(page);
-        record.map_or(0, |record| {
-            usize::try_from(record.compressed_size).unwrap_or(usize::MAX)
-        })
+        self.pages.stored_size(page)
     }
 
     fn held_bytes(&self) -> usize {
@@ -134,13 +96,7 @@ impl PageSource for IndexSource {
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
-        let Ok((part, page)) = self.find(page) else {
-            return error;
-        };
-        match part.index.page(page) {
-            Ok(record) => reader::locate(&part.index, &record, error),
-            Err(_) => error,
-        }
+        self.pages.locate(error, page)
     }
 
     fn decoded_size(&self, page: u64) -> usize {
@@ -148,7 +104,7 @@ impl PageSource for IndexSource {
         // true size the engine learns when the page is there.
         const BYTES_PER_TOKEN: u64 = 4;
         const BYTES_PER_ROW: u64 = 4;
-        let record = self.record(page);
+        let record = self.pages.record(page);
         record.map_or(0, |record| {
             let bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
             usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -156,13 +112,6 @@ impl PageSource for IndexSource {
     }
 
     fn will_need(&self, page: u64) {
-        let Ok((part, page)) = self.find(page) else {
-            return;
-        };
-        if let Ok(record) = part.index.page(page) {
-            let file = &part.index.files()[record.file as usize];
-            let end = record.offset + record.compressed_size + record.tail_size;
-            part.store.will_need(file, record.offset..end);
-        }
+        self.pages.will_need(page);
     }
 }

@@ -4,9 +4,14 @@ use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
+use pagefeed_core::gather::BatchToken;
+use pagefeed_core::pad::{list_lengths, write_padded};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+
+use crate::run::detached;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
 /// without a copy: `pyarrow.array(x)`, `polars.Series(x)`.
@@ -25,6 +30,30 @@ impl ArrowArray {
     fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&self.field).map_err(export_failed)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+}
+
+impl ArrowArray {
+    fn write<T: BatchToken + Element>(
+        &self,
+        py: Python<'_>,
+        rows: &PyBuffer<T>,
+        length: usize,
+        padding: i64,
+    ) -> PyResult<()> {
+        if !rows.is_c_contiguous() || rows.readonly() {
+            return Err(PyValueError::new_err(
+                "rows must be contiguous and writable",
+            ));
+        }
+        let padding = T::from_i64(padding).ok_or_else(|| {
+            PyValueError::new_err(format!("padding {padding} does not fit {}", T::NAME))
+        })?;
+        // SAFETY: contiguous memory of this type that the PyBuffer keeps alive; the
+        // caller (pagefeed.documents) passes a fresh array.
+        let target =
+            unsafe { std::slice::from_raw_parts_mut(rows.buf_ptr().cast(), rows.item_count()) };
+        detached(py, || write_padded(&self.array, length, padding, target))
     }
 }
 
@@ -51,6 +80,31 @@ impl ArrowArray {
         let array = FFI_ArrowArray::new(&self.array.to_data());
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         PyTuple::new(py, [self.schema_capsule(py)?, array])
+    }
+
+    /// Lengths of the lists of integers that this is an array of: int64; 0 if null.
+    fn list_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let lengths = detached(py, || list_lengths(&self.array))?;
+        let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Writes each list of integers to a row of `rows`, cut or filled up with
+    /// `padding`: a contiguous int64, int32 or uint16 array [len, length].
+    fn write_padded(
+        &self,
+        py: Python<'_>,
+        rows: &Bound<'_, PyAny>,
+        length: usize,
+        padding: i64,
+    ) -> PyResult<()> {
+        if let Ok(rows) = PyBuffer::<i64>::get(rows) {
+            self.write(py, &rows, length, padding)
+        } else if let Ok(rows) = PyBuffer::<i32>::get(rows) {
+            self.write(py, &rows, length, padding)
+        } else {
+            self.write(py, &PyBuffer::<u16>::get(rows)?, length, padding)
+        }
     }
 
     fn __len__(&self) -> usize {

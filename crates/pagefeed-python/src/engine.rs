@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, Plan, TokenType};
+use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, EngineStats, Plan, TokenType};
 use pagefeed_core::source::IndexSource;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
@@ -20,7 +20,7 @@ pub struct Engine {
 }
 
 /// The elements of a contiguous array of exactly this type.
-fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     PyBuffer::<T>::get(array)?.to_vec(py)
 }
 
@@ -71,6 +71,7 @@ impl Engine {
                 token_type,
                 batch_rows,
                 row_length,
+                row_payload: 0,
                 padding,
                 verify_checksums,
             };
@@ -126,16 +127,20 @@ impl Engine {
 
     /// Counters since the start.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = detached(py, || self.engine.stats())?;
-        let dict = PyDict::new(py);
-        dict.set_item("pages_loaded", stats.pages_loaded)?;
-        dict.set_item("pages_reloaded", stats.pages_reloaded)?;
-        dict.set_item("batches", stats.batches)?;
-        dict.set_item("tokens", stats.tokens)?;
-        dict.set_item("bytes_read", stats.bytes_read)?;
-        dict.set_item("wait_seconds", stats.wait.as_secs_f64())?;
-        dict.set_item("held_bytes", stats.held_bytes)?;
-        dict.set_item("peak_bytes", stats.peak_bytes)?;
-        Ok(dict)
+        counters(py, &detached(py, || self.engine.stats())?)
     }
+}
+
+/// Counters of an engine.
+pub fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("pages_loaded", stats.pages_loaded)?;
+    dict.set_item("pages_reloaded", stats.pages_reloaded)?;
+    dict.set_item("batches", stats.batches)?;
+    dict.set_item("tokens", stats.tokens)?;
+    dict.set_item("bytes_read", stats.bytes_read)?;
+    dict.set_item("wait_seconds", stats.wait.as_secs_f64())?;
+    dict.set_item("held_bytes", stats.held_bytes)?;
+    dict.set_item("peak_bytes", stats.peak_bytes)?;
+    Ok(dict)
 }

@@ -11,6 +11,7 @@ mod buffer;
 mod engine;
 mod error;
 mod index;
+mod rows;
 mod run;
 
 use pyo3::prelude::*;
@@ -28,6 +29,8 @@ mod _core {
     use crate::engine::Engine;
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::rows::RowEngine;
 
     /// Version of the compiled module.
     #[pyfunction]

@@ -6,13 +6,15 @@ use std::sync::Weak;
 
 use memmap2::MmapMut;
 
+use super::Content;
 use super::worker::Shared;
+use crate::decode::TokenPage;
 use crate::error::Result;
 
 /// Memory of one batch. Mapped rather than allocated: aligned, zeroed, and given back
 /// to the system when it is dropped.
 #[derive(Debug)]
-pub(super) struct Buffer(MmapMut);
+pub struct Buffer(MmapMut);
 
 impl Buffer {
     pub fn new(num_bytes: usize) -> Result<Self> {
@@ -32,16 +34,15 @@ impl Buffer {
 
 /// A finished batch: `batch_rows * row_length` tokens, row-major. Dropping it gives
 /// its memory back to the engine.
-#[derive(Debug)]
-pub struct Batch {
+pub struct Batch<P: Content = TokenPage> {
     /// Always there until dropped.
-    buffer: Option<Buffer>,
+    buffer: Option<P::Buffer>,
     num_bytes: usize,
-    engine: Weak<Shared>,
+    engine: Weak<Shared<P>>,
 }
 
-impl Batch {
-    pub(super) fn new(buffer: Buffer, num_bytes: usize, engine: Weak<Shared>) -> Self {
+impl<P: Content> Batch<P> {
+    pub(super) fn new(buffer: P::Buffer, num_bytes: usize, engine: Weak<Shared<P>>) -> Self {
         Self {
             buffer: Some(buffer),
             num_bytes,
@@ -49,6 +50,16 @@ impl Batch {
         }
     }
 
+    /// Takes out what the batch holds.
+    pub(super) fn take_contents(&mut self) -> P::Buffer
+    where
+        P::Buffer: Default,
+    {
+        self.buffer.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl Batch {
     /// The tokens as bytes in native order, aligned to 64.
     pub fn bytes(&self) -> &[u8] {
         self.buffer
@@ -65,7 +76,13 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl<P: Content> std::fmt::Debug for Batch<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Batch({} bytes)", self.num_bytes)
+    }
+}
+
+impl<P: Content> Drop for Batch<P> {
     fn drop(&mut self) {
         if let (Some(buffer), Some(engine)) = (self.buffer.take(), self.engine.upgrade()) {
             engine.take_back(buffer);

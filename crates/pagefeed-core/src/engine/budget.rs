@@ -1,7 +1,6 @@
 //! One byte budget over pages and batches.
 
 use super::EngineConfig;
-use crate::decode::{TokenPage, Tokens};
 
 /// Batches that may wait for the consumer: what keeps the workers busy while the next
 /// stretch of the order is planned. They are recycled youngest first, so that a
@@ -85,15 +84,4 @@ impl Budget {
         let total = self.held + self.loading + self.spare + self.source + buffers;
         self.peak = self.peak.max(total);
     }
-}
-
-/// Memory a page occupies, as allocated.
-pub(super) fn page_bytes(page: &TokenPage) -> usize {
-    let tokens = match &page.tokens {
-        Tokens::U16(values) => values.capacity() * 2,
-        Tokens::I32(values) => values.capacity() * 4,
-        Tokens::U32(values) => values.capacity() * 4,
-        Tokens::I64(values) => values.capacity() * 8,
-    };
-    tokens + page.row_offsets.capacity() * 4
 }

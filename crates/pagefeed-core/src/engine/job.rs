@@ -2,57 +2,62 @@
 
 use std::sync::Arc;
 
-use super::batch::Buffer;
+use super::Content;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
-use crate::decode::TokenPage;
 
 /// What a worker does outside the lock.
-#[derive(Debug)]
-pub(super) enum Job {
-    Load(LoadJob),
-    Gather(GatherJob),
+pub(super) enum Job<P: Content> {
+    Load(LoadJob<P>),
+    Gather(GatherJob<P>),
 }
 
 /// Load one page.
-#[derive(Debug)]
-pub(super) struct LoadJob {
+pub(super) struct LoadJob<P> {
     pub generation: u64,
     pub slot: Slot,
     pub estimate: usize,
     pub page: u64,
     pub recycled_bytes: usize,
     /// Memory to reuse.
-    pub recycle: Option<TokenPage>,
+    pub recycle: Option<P>,
     /// Pages to tell the source about first.
     pub advise: Vec<u64>,
 }
 
 /// Write the pages that are held into a batch.
-#[derive(Debug)]
-pub(super) struct GatherJob {
+pub(super) struct GatherJob<P: Content> {
     pub generation: u64,
     pub batch: BatchNumber,
     pub plan: Arc<PreparedPlan>,
     pub number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
-    pub pages: Vec<Option<Arc<TokenPage>>>,
+    pub pages: Vec<Option<Arc<P>>>,
     /// The batch so far; none before the first page was written.
-    pub buffer: Option<Buffer>,
+    pub buffer: Option<P::Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
 }
 
 /// Memory that is no longer needed, to be dropped outside the lock.
-#[derive(Debug, Default)]
-pub(super) struct Garbage {
-    pub pages: Vec<TokenPage>,
-    pub buffers: Vec<Buffer>,
+pub(super) struct Garbage<P: Content> {
+    pub pages: Vec<P>,
+    pub buffers: Vec<P::Buffer>,
     /// Whether so much was freed that the allocator should be asked to return it.
     pub is_trim_due: bool,
 }
 
-impl Garbage {
+impl<P: Content> Default for Garbage<P> {
+    fn default() -> Self {
+        Self {
+            pages: Vec::new(),
+            buffers: Vec::new(),
+            is_trim_due: false,
+        }
+    }
+}
+
+impl<P: Content> Garbage<P> {
     pub fn discard(self) {
         drop((self.pages, self.buffers));
         if self.is_trim_due {

@@ -7,9 +7,12 @@
 
 mod batch;
 mod budget;
+mod collect;
+mod content;
 mod job;
 mod pages;
 mod plan;
+mod scatter;
 mod schedule;
 mod spares;
 #[cfg(test)]
@@ -22,6 +25,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use batch::Batch;
+pub use collect::{RowCollector, RowPage};
+pub use content::{Content, Gathering};
 pub use plan::Plan;
 
 use crate::decode::TokenPage;
@@ -36,16 +41,11 @@ use worker::Shared;
 ///
 /// Everything but `load` and `will_need` is called under the engine's lock and must
 /// be quick.
-pub trait PageSource: Send + Sync {
+pub trait PageSource<P = TokenPage>: Send + Sync {
     /// Reads and decodes a page. `recycle` is a spent page whose memory may be used;
     /// it is about as large as `decoded_size` says. To keep to the budget, grow it by
     /// `reserve_exact`.
-    fn load(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        recycle: Option<TokenPage>,
-    ) -> Result<TokenPage>;
+    fn load(&self, opener: &mut PageOpener, page: u64, recycle: Option<P>) -> Result<P>;
 
     /// Estimate of the decoded page's bytes, before it is loaded.
     fn decoded_size(&self, page: u64) -> usize;
@@ -116,6 +116,8 @@ pub struct EngineConfig {
     pub batch_rows: usize,
     /// Tokens of a row.
     pub row_length: usize,
+    /// Bytes that a row holds beside its tokens, about: text and the like.
+    pub row_payload: usize,
     /// Token where no segment writes.
     pub padding: i64,
     /// Verify CRCs where they are present.
@@ -130,7 +132,7 @@ impl EngineConfig {
 
     /// Bytes of a batch.
     pub fn batch_bytes(&self) -> usize {
-        self.batch_tokens() * self.token_type.num_bytes()
+        self.batch_tokens() * self.token_type.num_bytes() + self.batch_rows * self.row_payload
     }
 
     fn check(&self) -> Result<()> {
@@ -138,12 +140,13 @@ impl EngineConfig {
             return Err(Error::invalid("an engine needs at least one thread"));
         }
         if !self.token_type.holds(self.padding) {
-            return Err(worker::bad_padding(self));
+            return Err(scatter::bad_padding(self));
         }
         let batch_bytes = self
-            .batch_rows
-            .checked_mul(self.row_length)
-            .and_then(|tokens| tokens.checked_mul(self.token_type.num_bytes()))
+            .row_length
+            .checked_mul(self.token_type.num_bytes())
+            .and_then(|bytes| bytes.checked_add(self.row_payload))
+            .and_then(|bytes| bytes.checked_mul(self.batch_rows))
             .filter(|&bytes| bytes <= self.budget);
         if batch_bytes.is_none() {
             return Err(Error::invalid(format!(
@@ -184,14 +187,14 @@ pub struct EngineStats {
 ///
 /// In a forked child its threads do not exist: every method fails with
 /// [`Kind::Cancelled`], and dropping it does nothing.
-pub struct Engine {
-    shared: Arc<Shared>,
+pub struct Engine<P: Content = TokenPage> {
+    shared: Arc<Shared<P>>,
     threads: Mutex<Vec<ManuallyDrop<JoinHandle<()>>>>,
 }
 
-impl Engine {
+impl<P: Content> Engine<P> {
     /// Starts the threads.
-    pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
+    pub fn new(source: Arc<dyn PageSource<P>>, config: EngineConfig) -> Result<Self> {
         config.check()?;
         let num_threads = config.num_threads;
         let engine = Self {
@@ -223,7 +226,7 @@ impl Engine {
 
     /// The next batch in plan order; `None` if it is not ready within `timeout`.
     /// An error that belongs to a batch is returned in its place, again on every call.
-    pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch>> {
+    pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch<P>>> {
         self.check_process()?;
         let mut state = self.shared.lock();
         if !state.head_is_settled() {
@@ -243,12 +246,12 @@ impl Engine {
     /// Waits until the batch at the head is finished or failed, or the time is up.
     fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State<P>>,
         timeout: Duration,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, State<P>> {
         let begin = Instant::now();
         state.num_waiting += 1;
-        let is_waiting = |state: &mut State| !state.is_stopping && !state.head_is_settled();
+        let is_waiting = |state: &mut State<P>| !state.is_stopping && !state.head_is_settled();
         let (mut state, _) = self
             .shared
             .settled
@@ -320,7 +323,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl<P: Content> Drop for Engine<P> {
     fn drop(&mut self) {
         self.close();
     }

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::plan::PageHasher;
-use crate::decode::TokenPage;
 
 /// Number of a batch, counted from 1 over the life of the engine.
 pub(super) type BatchNumber = u64;
@@ -14,17 +13,17 @@ pub(super) type BatchNumber = u64;
 pub(super) type Slot = u32;
 
 #[derive(Debug)]
-enum Content {
+enum State<P> {
     /// To be loaded, or failed to.
     Absent,
     Loading,
-    Held(Arc<TokenPage>),
+    Held(Arc<P>),
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<P> {
     page: u64,
-    content: Content,
+    content: State<P>,
     /// Batches that still need the page, ascending.
     uses: VecDeque<BatchNumber>,
     /// Gathers reading the page right now.
@@ -34,10 +33,10 @@ struct Entry {
     was_evicted: bool,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct PageTable {
+#[derive(Debug)]
+pub(super) struct PageTable<P> {
     slots: HashMap<u64, Slot, PageHasher>,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<P>>,
     free: Vec<Slot>,
     /// Per slot the next use of a page that can be evicted, else 0: apart and compact
     /// because it is searched for its maximum.
@@ -50,7 +49,21 @@ pub(super) struct PageTable {
     again: BTreeSet<(BatchNumber, Slot)>,
 }
 
-impl PageTable {
+impl<P> Default for PageTable<P> {
+    fn default() -> Self {
+        Self {
+            slots: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            evictable: Vec::new(),
+            fresh: VecDeque::new(),
+            num_advised: 0,
+            again: BTreeSet::new(),
+        }
+    }
+}
+
+impl<P> PageTable<P> {
     /// The slot of `page`, a new one if need be. A new one must get a use.
     pub fn enter(&mut self, page: u64) -> Slot {
         if let Some(&slot) = self.slots.get(&page) {
@@ -67,7 +80,7 @@ impl PageTable {
                 self.evictable.push(0);
                 self.entries.push(Entry {
                     page,
-                    content: Content::Absent,
+                    content: State::Absent,
                     uses: VecDeque::new(),
                     num_readers: 0,
                     bytes: 0,
@@ -85,7 +98,7 @@ impl PageTable {
     pub fn add_use(&mut self, slot: Slot, batch: BatchNumber) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.uses.push_back(batch);
-        matches!(entry.content, Content::Held(_))
+        matches!(entry.content, State::Held(_))
     }
 
     pub fn page(&self, slot: Slot) -> u64 {
@@ -119,7 +132,7 @@ impl PageTable {
             self.again.remove(&(self.next_use(slot), slot));
         }
         let entry = &mut self.entries[slot as usize];
-        entry.content = Content::Loading;
+        entry.content = State::Loading;
         entry.was_evicted
     }
 
@@ -135,10 +148,10 @@ impl PageTable {
     }
 
     /// Stores a loaded page; returns the batches that were waiting for it.
-    pub fn loaded(&mut self, slot: Slot, page: TokenPage, bytes: usize) -> &VecDeque<BatchNumber> {
+    pub fn loaded(&mut self, slot: Slot, page: P, bytes: usize) -> &VecDeque<BatchNumber> {
         self.evictable[slot as usize] = self.next_use(slot);
         let entry = &mut self.entries[slot as usize];
-        entry.content = Content::Held(Arc::new(page));
+        entry.content = State::Held(Arc::new(page));
         entry.bytes = bytes;
         &entry.uses
     }
@@ -146,14 +159,14 @@ impl PageTable {
     /// Leaves a page that could not be loaded unloaded; returns the first batch
     /// that needs it.
     pub fn failed(&mut self, slot: Slot) -> BatchNumber {
-        self.entries[slot as usize].content = Content::Absent;
+        self.entries[slot as usize].content = State::Absent;
         self.next_use(slot)
     }
 
     /// Borrows a page for a gather, if it is held; [`PageTable::unpin`] must follow.
-    pub fn pin(&mut self, slot: Slot) -> Option<Arc<TokenPage>> {
+    pub fn pin(&mut self, slot: Slot) -> Option<Arc<P>> {
         let entry = &mut self.entries[slot as usize];
-        let Content::Held(page) = &entry.content else {
+        let State::Held(page) = &entry.content else {
             return None;
         };
         entry.num_readers += 1;
@@ -162,7 +175,7 @@ impl PageTable {
     }
 
     /// Ends a gather's use of a page; returns the page if that was its last use.
-    pub fn unpin(&mut self, slot: Slot, batch: BatchNumber) -> Option<(Arc<TokenPage>, usize)> {
+    pub fn unpin(&mut self, slot: Slot, batch: BatchNumber) -> Option<(Arc<P>, usize)> {
         let entry = &mut self.entries[slot as usize];
         entry.num_readers -= 1;
         if let Some(position) = entry.uses.iter().position(|&by| by == batch) {
@@ -176,8 +189,8 @@ impl PageTable {
         }
         self.slots.remove(&entry.page);
         self.free.push(slot);
-        match std::mem::replace(&mut entry.content, Content::Absent) {
-            Content::Held(page) => Some((page, entry.bytes)),
+        match std::mem::replace(&mut entry.content, State::Absent) {
+            State::Held(page) => Some((page, entry.bytes)),
             _ => None,
         }
     }
@@ -195,13 +208,13 @@ impl PageTable {
     }
 
     /// Gives up a held page that is needed again.
-    pub fn evict(&mut self, slot: Slot) -> Option<(Arc<TokenPage>, usize)> {
+    pub fn evict(&mut self, slot: Slot) -> Option<(Arc<P>, usize)> {
         self.again.insert((self.next_use(slot), slot));
         self.evictable[slot as usize] = 0;
         let entry = &mut self.entries[slot as usize];
         entry.was_evicted = true;
-        match std::mem::replace(&mut entry.content, Content::Absent) {
-            Content::Held(page) => Some((page, entry.bytes)),
+        match std::mem::replace(&mut entry.content, State::Absent) {
+            State::Held(page) => Some((page, entry.bytes)),
             _ => None,
         }
     }
@@ -211,11 +224,11 @@ impl PageTable {
         self.entries[slot as usize].uses.iter().copied()
     }
     /// All pages that are held.
-    pub fn into_held(self) -> impl Iterator<Item = TokenPage> {
+    pub fn into_held(self) -> impl Iterator<Item = P> {
         self.entries
             .into_iter()
             .filter_map(|entry| match entry.content {
-                Content::Held(page) => Arc::into_inner(page),
+                State::Held(page) => Arc::into_inner(page),
                 _ => None,
             })
     }

@@ -9,14 +9,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::batch::Buffer;
-use super::budget::{Budget, page_bytes};
+use super::budget::Budget;
 use super::job::{Garbage, GatherJob, Job, LoadJob};
 use super::pages::{BatchNumber, PageTable, Slot};
 use super::plan::PreparedPlan;
 use super::spares::SparePages;
-use super::{EngineConfig, EngineStats, PageSource};
-use crate::decode::TokenPage;
+use super::{Content, EngineConfig, EngineStats, PageSource};
 use crate::error::{Error, Result};
 
 /// Pages the source is told about before they are loaded.
@@ -42,7 +40,7 @@ enum Phase {
 
 /// A batch submitted and not yet taken.
 #[derive(Debug)]
-struct Pending {
+struct Pending<B> {
     plan: Arc<PreparedPlan>,
     number_in_plan: usize,
     /// Slots of the pages it needs; `DONE` once gathered.
@@ -50,31 +48,31 @@ struct Pending {
     /// Uses whose pages are not held.
     num_missing: usize,
     phase: Phase,
-    buffer: Option<Buffer>,
+    buffer: Option<B>,
 }
 
-impl Pending {
+impl<B> Pending<B> {
     fn is_ready(&self) -> bool {
         self.num_missing == 0 && matches!(self.phase, Phase::Waiting)
     }
 }
 
 /// Everything the lock protects.
-pub(super) struct State {
+pub(super) struct State<P: Content> {
     config: EngineConfig,
     /// Submitted and not taken; the first is number `head`.
-    batches: VecDeque<Pending>,
+    batches: VecDeque<Pending<P::Buffer>>,
     head: BatchNumber,
-    pages: PageTable,
+    pages: PageTable<P>,
     budget: Budget,
-    spares: SparePages,
-    spare_buffers: Vec<Buffer>,
+    spares: SparePages<P>,
+    spare_buffers: Vec<P::Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
     /// Changes when pending work is dropped: jobs of another generation end unseen.
     generation: u64,
     num_running: usize,
-    garbage: Garbage,
+    garbage: Garbage<P>,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
     /// Workers asleep and not yet told to wake.
@@ -85,7 +83,7 @@ pub(super) struct State {
     pub stats: EngineStats,
 }
 
-impl State {
+impl<P: Content> State<P> {
     pub fn new(config: EngineConfig) -> Self {
         Self {
             batches: VecDeque::new(),
@@ -155,7 +153,7 @@ impl State {
     }
 
     /// The batch at the head if it is finished, or the error in its place.
-    pub fn take_head(&mut self) -> Result<Option<Buffer>> {
+    pub fn take_head(&mut self) -> Result<Option<P::Buffer>> {
         if let Some((batch, error)) = &self.failure
             && *batch <= self.head
         {
@@ -182,7 +180,7 @@ impl State {
     }
 
     /// Stores the memory of a batch for reuse.
-    pub fn take_back(&mut self, buffer: Buffer) {
+    pub fn take_back(&mut self, buffer: P::Buffer) {
         if self.budget.num_buffers <= self.budget.max_buffers() && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {
@@ -211,7 +209,7 @@ impl State {
         self.head + self.batches.len() as u64
     }
 
-    fn pending(&mut self, batch: BatchNumber) -> Option<&mut Pending> {
+    fn pending(&mut self, batch: BatchNumber) -> Option<&mut Pending<P::Buffer>> {
         self.batches.get_mut(batch.checked_sub(self.head)? as usize)
     }
 
@@ -242,14 +240,14 @@ impl State {
     }
 
     /// Whether an idle worker should look for work: true more often than there is.
-    pub fn may_have_work(&self, source: &dyn PageSource) -> bool {
+    pub fn may_have_work(&self, source: &dyn PageSource<P>) -> bool {
         self.first_ready().is_some()
             || self.next_load().is_some_and(|(batch, slot)| {
                 batch < self.horizon() || self.budget.fits(self.estimate(source, slot))
             })
     }
 
-    fn estimate(&self, source: &dyn PageSource, slot: Slot) -> usize {
+    fn estimate(&self, source: &dyn PageSource<P>, slot: Slot) -> usize {
         let page = self.pages.page(slot);
         let estimate = source
             .decoded_size(page)
@@ -258,7 +256,7 @@ impl State {
     }
 
     /// The next thing to do, begun.
-    pub fn next_job(&mut self, source: &dyn PageSource) -> Option<Job> {
+    pub fn next_job(&mut self, source: &dyn PageSource<P>) -> Option<Job<P>> {
         if self.is_stopping {
             return None;
         }
@@ -269,7 +267,7 @@ impl State {
         job
     }
 
-    fn choose(&mut self, source: &dyn PageSource) -> Option<Job> {
+    fn choose(&mut self, source: &dyn PageSource<P>) -> Option<Job<P>> {
         let ready = self.first_ready();
         let Some((batch, slot)) = self.next_load() else {
             return Some(self.begin_gather(ready?));
@@ -322,7 +320,7 @@ impl State {
         true
     }
 
-    fn begin_load(&mut self, source: &dyn PageSource, slot: Slot, estimate: usize) -> Job {
+    fn begin_load(&mut self, source: &dyn PageSource<P>, slot: Slot, estimate: usize) -> Job<P> {
         if self.pages.begin_load(slot) {
             self.stats.pages_reloaded += 1;
         }
@@ -348,7 +346,7 @@ impl State {
         })
     }
 
-    fn begin_gather(&mut self, batch: BatchNumber) -> Job {
+    fn begin_gather(&mut self, batch: BatchNumber) -> Job<P> {
         let spare = self.spare_buffers.pop();
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
@@ -384,12 +382,12 @@ impl State {
     }
 
     /// Takes note of a page that was loaded, or could not be.
-    pub fn end_load(&mut self, job: &LoadJob, result: Result<TokenPage>) {
+    pub fn end_load(&mut self, job: &LoadJob<P>, result: Result<P>) {
         self.num_running -= 1;
         self.budget.loading -= job.estimate;
         match result {
             Ok(page) if job.generation == self.generation => {
-                let bytes = page_bytes(&page);
+                let bytes = page.num_bytes();
                 self.budget.held += bytes;
                 if bytes != job.recycled_bytes {
                     self.num_freed += job.recycled_bytes;
@@ -411,7 +409,7 @@ impl State {
     }
 
     /// Takes note of a batch that was written, in part or in full.
-    pub fn end_gather(&mut self, mut job: GatherJob, result: Result<()>) {
+    pub fn end_gather(&mut self, mut job: GatherJob<P>, result: Result<()>) {
         self.num_running -= 1;
         if job.buffer.is_none() {
             self.budget.num_buffers -= 1; // It could not be allocated.
@@ -449,7 +447,7 @@ impl State {
     }
 
     /// Turns a held page that is not needed now into spare memory.
-    fn recycle(&mut self, page: Arc<TokenPage>, bytes: usize) {
+    fn recycle(&mut self, page: Arc<P>, bytes: usize) {
         self.budget.held -= bytes;
         if let Some(page) = Arc::into_inner(page) {
             self.budget.spare += bytes;
@@ -479,7 +477,7 @@ impl State {
     }
 
     /// Memory to discard outside the lock.
-    pub fn take_garbage(&mut self) -> Garbage {
+    pub fn take_garbage(&mut self) -> Garbage<P> {
         if self.num_freed >= TRIM_AFTER {
             self.num_freed = 0;
             self.garbage.is_trim_due = true;

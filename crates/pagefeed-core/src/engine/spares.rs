@@ -2,29 +2,36 @@
 
 use std::collections::BTreeMap;
 
-use super::budget::page_bytes;
-use crate::decode::TokenPage;
+use super::Content;
 
 /// Spent pages by size. All are kept that there is room for: freeing and allocating
 /// from several threads scatters what is held over the allocator's arenas, at up to
 /// twice its size.
-#[derive(Default)]
-pub(super) struct SparePages {
+pub(super) struct SparePages<P> {
     /// By bytes and order of release.
-    by_size: BTreeMap<(usize, u64), TokenPage>,
+    by_size: BTreeMap<(usize, u64), P>,
     num_put: u64,
 }
 
-impl SparePages {
-    pub fn put(&mut self, page: TokenPage) {
+impl<P> Default for SparePages<P> {
+    fn default() -> Self {
+        Self {
+            by_size: BTreeMap::new(),
+            num_put: 0,
+        }
+    }
+}
+
+impl<P: Content> SparePages<P> {
+    pub fn put(&mut self, page: P) {
         self.num_put += 1;
-        self.by_size.insert((page_bytes(&page), self.num_put), page);
+        self.by_size.insert((page.num_bytes(), self.num_put), page);
     }
 
     /// The smallest page of at least `wanted` bytes, unless it is far too large; or else
     /// the largest below: what is wanted is an upper bound, and a page of 16-bit tokens
     /// needs less than half of it.
-    pub fn take_near(&mut self, wanted: usize) -> Option<(usize, TokenPage)> {
+    pub fn take_near(&mut self, wanted: usize) -> Option<(usize, P)> {
         let larger = self.by_size.range((wanted, 0)..).next();
         let smaller = self.by_size.range(..(wanted, 0)).next_back();
         let key = [larger, smaller]
@@ -35,7 +42,7 @@ impl SparePages {
         Some((key.0, self.by_size.remove(&key)?))
     }
 
-    pub fn take_largest(&mut self) -> Option<(usize, TokenPage)> {
+    pub fn take_largest(&mut self) -> Option<(usize, P)> {
         self.by_size
             .pop_last()
             .map(|((bytes, _), page)| (bytes, page))
@@ -46,7 +53,7 @@ impl SparePages {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::decode::Tokens;
+    use crate::decode::{TokenPage, Tokens};
 
     #[test]
     fn the_nearest_size_is_taken() {

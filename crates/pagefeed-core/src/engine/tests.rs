@@ -97,6 +97,7 @@ fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineCon
         token_type,
         batch_rows: ROWS,
         row_length: LENGTH,
+        row_payload: 0,
         padding: 65535,
         verify_checksums: false,
     }

@@ -3,21 +3,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::batch::Buffer;
+use super::content::{Content, Gathering};
 use super::job::{GatherJob, Job, LoadJob};
-use super::plan::Segment;
 use super::schedule::State;
-use super::{EngineConfig, PageSource, TokenType};
-use crate::decode::TokenPage;
+use super::{EngineConfig, PageSource};
 use crate::error::{Error, Kind, Result, catch_panic};
-use crate::gather::{BatchToken, Misfit, copy_segment};
 use crate::page::PageOpener;
 
 /// What the workers and the consumer share.
-pub(super) struct Shared {
-    pub source: Arc<dyn PageSource>,
+pub struct Shared<P: Content> {
+    pub source: Arc<dyn PageSource<P>>,
     pub config: EngineConfig,
-    state: Mutex<State>,
+    state: Mutex<State<P>>,
     /// Workers wait here for work.
     pub work: Condvar,
     /// The consumer waits here for the batch at the head.
@@ -27,8 +24,8 @@ pub(super) struct Shared {
     process: u32,
 }
 
-impl Shared {
-    pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Self {
+impl<P: Content> Shared<P> {
+    pub fn new(source: Arc<dyn PageSource<P>>, config: EngineConfig) -> Self {
         Self {
             source,
             state: Mutex::new(State::new(config.clone())),
@@ -44,13 +41,13 @@ impl Shared {
     }
 
     /// The lock. Must not be taken in a forked child.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, State<P>> {
         // A worker that panicked inside has left an error for the consumer.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes a worker if there may be work for one that sleeps. It wakes the next.
-    pub fn wake_worker(&self, state: &mut State) {
+    pub fn wake_worker(&self, state: &mut State<P>) {
         if state.num_idle > 0 && state.may_have_work(&*self.source) {
             state.num_idle -= 1;
             self.work.notify_one();
@@ -58,7 +55,7 @@ impl Shared {
     }
 
     /// Takes a batch's memory back from the consumer.
-    pub fn take_back(&self, buffer: Buffer) {
+    pub fn take_back(&self, buffer: P::Buffer) {
         if self.is_forked() {
             return;
         }
@@ -72,7 +69,7 @@ impl Shared {
 }
 
 /// The life of a worker.
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run<P: Content>(shared: &Shared<P>) {
     let panicked = catch_unwind(AssertUnwindSafe(|| work(shared))).is_err();
     if panicked {
         shared.lock().fail_all(Error::new(
@@ -83,7 +80,7 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-fn work(shared: &Shared) {
+fn work<P: Content>(shared: &Shared<P>) {
     let source = &*shared.source;
     let mut opener = None;
     let mut state = shared.lock();
@@ -125,7 +122,11 @@ fn work(shared: &Shared) {
 
 /// Loads a page. The opener is made anew after a panic: what it was left in is
 /// anybody's guess.
-fn load(shared: &Shared, opener: &mut Option<PageOpener>, job: &mut LoadJob) -> Result<TokenPage> {
+fn load<P: Content>(
+    shared: &Shared<P>,
+    opener: &mut Option<PageOpener>,
+    job: &mut LoadJob<P>,
+) -> Result<P> {
     let recycle = job.recycle.take();
     catch_panic(|| {
         let mut ready = opener.take().unwrap_or_default();
@@ -140,75 +141,17 @@ fn load(shared: &Shared, opener: &mut Option<PageOpener>, job: &mut LoadJob) -> 
     .map_err(|error| shared.source.locate(error, job.page))
 }
 
-fn gather(shared: &Shared, job: &mut GatherJob) -> Result<()> {
-    match shared.config.token_type {
-        TokenType::I64 => gather_as::<i64>(shared, job),
-        TokenType::I32 => gather_as::<i32>(shared, job),
-        TokenType::U16 => gather_as::<u16>(shared, job),
-    }
-}
-
-/// Copies the segments whose pages are there.
-fn gather_as<T: BatchToken>(shared: &Shared, job: &mut GatherJob) -> Result<()> {
-    let config = &shared.config;
+fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> {
     let buffer = match &mut job.buffer {
         Some(buffer) => buffer,
-        missing => missing.insert(Buffer::new(config.batch_bytes())?),
+        missing => missing.insert(P::new_buffer(&shared.config)?),
     };
-    let batch = buffer.tokens::<T>(config.batch_tokens());
-    let segments = || job.plan.segments(job.number_in_plan, config.row_length);
-    if job.is_new && !job.plan.is_full(job.number_in_plan) {
-        // Checked to fit when the engine was made.
-        let padding = T::from_i64(config.padding).ok_or_else(|| bad_padding(config))?;
-        let mut end = 0;
-        for segment in segments().filter(|segment| segment.start < segment.end) {
-            batch[end..segment.start].fill(padding);
-            end = segment.end;
-        }
-        batch[end..].fill(padding);
-    }
-    for segment in segments() {
-        if let Some(page) = &job.pages[segment.page_use] {
-            let target = &mut batch[segment.start..segment.end];
-            copy_segment(page, segment.row, segment.first_token, target).map_err(|misfit| {
-                shared
-                    .source
-                    .locate(describe::<T>(misfit, &segment), segment.page)
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn describe<T: BatchToken>(misfit: Misfit, segment: &Segment) -> Error {
-    let Segment { page, row, .. } = segment;
-    match misfit {
-        Misfit::Token(value) => Error::new(
-            Kind::TokenRange,
-            format!(
-                "token {value} in page {page} of the index does not fit {}; \
-                 ask for a wider dtype",
-                T::NAME
-            ),
-        ),
-        Misfit::PageTooShort {
-            num_tokens,
-            needed: Some(needed),
-            ..
-        } => Error::corrupt(format!(
-            "page {page} of the index holds {num_tokens} tokens, the plan needs {needed}; \
-             the file does not hold what the index promises"
-        )),
-        Misfit::PageTooShort { num_rows, .. } => Error::corrupt(format!(
-            "page {page} of the index holds {num_rows} rows, the plan needs row {row} of it; \
-             the file does not hold what the index promises"
-        )),
-    }
-}
-
-pub(super) fn bad_padding(config: &EngineConfig) -> Error {
-    let (padding, token_type) = (config.padding, config.token_type);
-    Error::invalid(format!(
-        "padding {padding} does not fit tokens of type {token_type:?}"
-    ))
+    let batch = Gathering {
+        config: &shared.config,
+        plan: &job.plan,
+        number_in_plan: job.number_in_plan,
+        pages: &job.pages,
+        is_new: job.is_new,
+    };
+    P::gather(&batch, buffer).map_err(|(page, error)| shared.source.locate(error, page))
 }

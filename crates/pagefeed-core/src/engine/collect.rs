@@ -1,11 +1,73 @@
-//! Rows picked from Arrow pages, collected into one array.
+//! Batches of rows of any columns: picked from Arrow pages, one array a column.
+//!
+//! The plan is that of tokens: a batch has as many cells a row as there are columns, and
+//! a segment is one cell, its row of a page of that column.
 
-use arrow_array::{ArrayRef, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
+use super::EngineConfig;
+use super::batch::Batch;
+use super::content::{Content, Gathering};
 use crate::error::{Error, Result};
+
+/// A page of a column, as an Arrow array.
+#[derive(Debug)]
+pub struct RowPage(pub ArrayRef);
+
+impl Content for RowPage {
+    type Buffer = Vec<RowCollector>;
+
+    fn num_bytes(&self) -> usize {
+        self.0.get_array_memory_size()
+    }
+
+    fn new_buffer(_: &EngineConfig) -> Result<Self::Buffer> {
+        Ok(Vec::new())
+    }
+
+    fn gather(batch: &Gathering<'_, Self>, columns: &mut Self::Buffer) -> Result<(), (u64, Error)> {
+        let num_columns = batch.config.row_length;
+        columns.resize_with(num_columns, RowCollector::default);
+        let mut picks: Vec<_> = batch.pages.iter().map(|_| Picks::default()).collect();
+        for segment in batch.segments() {
+            let pick = &mut picks[segment.page_use];
+            (pick.page, pick.column) = (segment.page, segment.start % num_columns);
+            pick.rows.push(segment.row);
+            pick.places.push((segment.start / num_columns) as u32);
+        }
+        for (page, pick) in batch.pages.iter().zip(picks) {
+            if let Some(RowPage(rows)) = page.as_deref() {
+                columns[pick.column]
+                    .add(rows, pick.rows, pick.places)
+                    .map_err(|error| (pick.page, error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a batch takes of one page.
+#[derive(Default)]
+struct Picks {
+    page: u64,
+    column: usize,
+    rows: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Batch<RowPage> {
+    /// The columns of the batch, of these types unless its pages have others: `num_rows`
+    /// rows each, null where the plan has no cell.
+    pub fn into_columns(mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {
+        let mut columns = self.take_contents();
+        columns.resize_with(types.len(), RowCollector::default);
+        let finish = |(column, data_type): (RowCollector, _)| column.finish(data_type, num_rows);
+        columns.into_iter().zip(types).map(finish).collect()
+    }
+}
 
 /// Rows of one column on their way into a batch. A page may be let go as soon as its
 /// rows were added: they are copied.
@@ -40,12 +102,6 @@ impl RowCollector {
         Ok(())
     }
 
-    /// Bytes of the rows so far.
-    pub fn num_bytes(&self) -> usize {
-        let bytes = |(rows, _): &(ArrayRef, _)| rows.get_buffer_memory_size();
-        self.parts.iter().map(bytes).sum()
-    }
-
     /// The batch: `num_rows` rows, null where none was added.
     pub fn finish(self, data_type: &DataType, num_rows: usize) -> Result<ArrayRef> {
         let data_type = self
@@ -63,7 +119,7 @@ impl RowCollector {
                 *source = (part, row);
             }
         }
-        let mut arrays: Vec<&dyn arrow_array::Array> =
+        let mut arrays: Vec<&dyn Array> =
             self.parts.iter().map(|(rows, _)| rows.as_ref()).collect();
         arrays.push(&nothing);
         interleave(&arrays, &sources).map_err(failed)
@@ -83,7 +139,7 @@ mod tests {
 
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
-    use arrow_array::{Array, Int32Array, ListArray, StringArray};
+    use arrow_array::{Int32Array, ListArray, StringArray};
 
     use super::*;
 
@@ -96,7 +152,6 @@ mod tests {
         collector
             .add(&second, vec![1, 0, 1], vec![0, 2, 5])
             .unwrap();
-        assert!(collector.num_bytes() > 0);
         let batch = collector.finish(&DataType::Utf8, 6).unwrap();
         let expected = vec![Some("e"), Some("a"), None, Some("c"), None, Some("e")];
         assert_eq!(batch.as_string::<i32>(), &StringArray::from(expected));

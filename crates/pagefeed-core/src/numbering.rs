@@ -1,0 +1,102 @@
+//! Pages of several indexes, numbered through.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::index::{Index, PageRecord};
+use crate::reader;
+use crate::store::Store;
+
+/// One index among those numbered through.
+pub struct Part {
+    /// The index.
+    pub index: Arc<Index>,
+    /// Where its files are read.
+    pub store: Arc<Store>,
+    /// Number of its first page.
+    first_page: u64,
+}
+
+/// Pages of several indexes, numbered through in the order of the indexes.
+pub struct NumberedPages {
+    parts: Vec<Part>,
+    num_pages: u64,
+}
+
+impl NumberedPages {
+    /// Numbers the pages of `indexes`.
+    pub fn new(indexes: Vec<(Arc<Index>, Arc<Store>)>) -> Self {
+        let mut num_pages = 0;
+        let part = |(index, store): (Arc<Index>, Arc<Store>)| {
+            let first_page = num_pages;
+            num_pages += index.num_pages();
+            Part {
+                index,
+                store,
+                first_page,
+            }
+        };
+        let parts = indexes.into_iter().map(part).collect();
+        Self { parts, num_pages }
+    }
+
+    /// The index of a page, and the page's number there.
+    pub fn find(&self, page: u64) -> Result<(&Part, u64)> {
+        if page >= self.num_pages {
+            return Err(Error::invalid(format!(
+                "page {page} is out of range: there are {} pages",
+                self.num_pages
+            )));
+        }
+        let part = self.parts.partition_point(|part| part.first_page <= page) - 1;
+        let part = &self.parts[part];
+        Ok((part, page - part.first_page))
+    }
+
+    /// Number of pages.
+    pub fn len(&self) -> u64 {
+        self.num_pages
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.num_pages == 0
+    }
+
+    /// Where a page lies and what it holds.
+    pub fn record(&self, page: u64) -> Result<PageRecord> {
+        let (part, page) = self.find(page)?;
+        part.index.page(page)
+    }
+
+    /// Bytes of a page as stored; 0 if there is no such page.
+    pub fn stored_size(&self, page: u64) -> usize {
+        let record = self.record(page);
+        record.map_or(0, |record| {
+            usize::try_from(record.compressed_size).unwrap_or(usize::MAX)
+        })
+    }
+
+    /// Says where in which file an error about `page` is.
+    pub fn locate(&self, error: Error, page: u64) -> Error {
+        let Ok((part, page)) = self.find(page) else {
+            return error;
+        };
+        match part.index.page(page) {
+            Ok(record) => reader::locate(&part.index, &record, error),
+            Err(_) => error,
+        }
+    }
+
+    /// Tells the system that a page will be loaded soon.
+    pub fn will_need(&self, page: u64) {
+        let Ok((part, page)) = self.find(page) else {
+            return;
+        };
+        if let Ok(record) = part.index.page(page) {
+            let file = &part.index.files()[record.file as usize];
+            let end = record.offset + record.compressed_size + record.tail_size;
+            part.store.will_need(file, record.offset..end);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Lists of integers as rows of one length.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use crate::error::{Error, Kind, Result};
+use crate::gather::BatchToken;
+
+/// Lengths of the lists; those of null ones are 0.
+pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
+    let bounds = |row| bounds(lists, row).map(|(begin, end)| (end - begin) as i64);
+    values(lists)?;
+    Ok((0..lists.len())
+        .map(|row| bounds(row).unwrap_or(0))
+        .collect())
+}
+
+/// Writes each list to a row of `length`, cut or filled up with `padding`.
+pub fn write_padded<T: BatchToken>(
+    lists: &ArrayRef,
+    length: usize,
+    padding: T,
+    rows: &mut [T],
+) -> Result<()> {
+    if lists.len().checked_mul(length) != Some(rows.len()) {
+        return Err(Error::invalid(format!(
+            "{} lists of {length} need as many places, found {}",
+            lists.len(),
+            rows.len()
+        )));
+    }
+    match values(lists)?.data_type() {
+        DataType::Int8 => write::<Int8Type, T>(lists, length, padding, rows),
+        DataType::Int16 => write::<Int16Type, T>(lists, length, padding, rows),
+        DataType::Int32 => write::<Int32Type, T>(lists, length, padding, rows),
+        DataType::Int64 => write::<Int64Type, T>(lists, length, padding, rows),
+        DataType::UInt8 => write::<UInt8Type, T>(lists, length, padding, rows),
+        DataType::UInt16 => write::<UInt16Type, T>(lists, length, padding, rows),
+        DataType::UInt32 => write::<UInt32Type, T>(lists, length, padding, rows),
+        _ => Err(not_tokens(lists)),
+    }
+}
+
+fn write<S: ArrowPrimitiveType, T: BatchToken>(
+    lists: &ArrayRef,
+    length: usize,
+    padding: T,
+    rows: &mut [T],
+) -> Result<()>
+where
+    S::Native: Into<i64>,
+{
+    let all = values(lists)?.as_primitive::<S>();
+    for (number, row) in rows.chunks_exact_mut(length.max(1)).enumerate() {
+        let (begin, end) = bounds(lists, number).unwrap_or((0, 0));
+        let end = end.min(begin + length);
+        if all.null_count() > 0 && (begin..end).any(|place| all.is_null(place)) {
+            return Err(Error::unsupported("a list of tokens holds a null"));
+        }
+        let (filled, rest) = row.split_at_mut(end - begin);
+        for (to, &value) in filled.iter_mut().zip(&all.values()[begin..end]) {
+            let value: i64 = value.into();
+            *to = T::from_i64(value).ok_or_else(|| {
+                let name = T::NAME;
+                let message = format!("token {value} does not fit {name}; ask for a wider dtype");
+                Error::new(Kind::TokenRange, message)
+            })?;
+        }
+        rest.fill(padding);
+    }
+    Ok(())
+}
+
+/// Begin and end of a list among all values, unless it is null.
+fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
+    if lists.is_null(row) {
+        return None;
+    }
+    match lists.data_type() {
+        DataType::List(_) => {
+            let offsets = lists.as_list::<i32>().value_offsets();
+            Some((offsets[row] as usize, offsets[row + 1] as usize))
+        }
+        DataType::LargeList(_) => {
+            let offsets = lists.as_list::<i64>().value_offsets();
+            Some((offsets[row] as usize, offsets[row + 1] as usize))
+        }
+        DataType::FixedSizeList(_, _) => {
+            let size = lists.as_fixed_size_list().value_length() as usize;
+            Some((row * size, (row + 1) * size))
+        }
+        _ => None,
+    }
+}
+
+fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
+    match lists.data_type() {
+        DataType::List(item) if item.data_type().is_integer() => {
+            Ok(lists.as_list::<i32>().values())
+        }
+        DataType::LargeList(item) if item.data_type().is_integer() => {
+            Ok(lists.as_list::<i64>().values())
+        }
+        DataType::FixedSizeList(item, _) if item.data_type().is_integer() => {
+            Ok(lists.as_fixed_size_list().values())
+        }
+        _ => Err(not_tokens(lists)),
+    }
+}
+
+fn not_tokens(lists: &ArrayRef) -> Error {
+    Error::unsupported(format!(
+        "only lists of integers of up to 64 bits can be padded, not {}",
+        lists.data_type()
+    ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{FixedSizeListArray, LargeListArray, ListArray, StringArray};
+
+    use super::*;
+
+    const LISTS: [Option<[Option<i32>; 3]>; 3] = [
+        Some([Some(1), Some(2), Some(3)]),
+        None,
+        Some([Some(4), Some(5), Some(70000)]),
+    ];
+
+    #[test]
+    fn lists_are_cut_and_filled_up() {
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([
+            Some(vec![Some(1), Some(2), Some(3)]),
+            None,
+            Some(vec![]),
+            Some(vec![Some(9)]),
+        ]));
+        assert_eq!(list_lengths(&lists).unwrap(), [3, 0, 0, 1]);
+        let mut rows = [0i64; 8];
+        write_padded(&lists, 2, -7, &mut rows).unwrap();
+        assert_eq!(rows, [1, 2, -7, -7, -7, -7, 9, -7]);
+        let part = lists.slice(2, 2);
+        let mut rows = [0u16; 4];
+        write_padded(&part, 2, 5, &mut rows).unwrap();
+        assert_eq!(rows, [5, 5, 9, 5]);
+    }
+
+    #[test]
+    fn every_kind_of_list() {
+        let arrays: [ArrayRef; 3] = [
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(LISTS)),
+            Arc::new(LargeListArray::from_iter_primitive::<Int32Type, _, _>(
+                LISTS,
+            )),
+            Arc::new(FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(
+                LISTS, 3,
+            )),
+        ];
+        for lists in arrays {
+            let mut rows = [0i32; 12];
+            write_padded(&lists, 4, 0, &mut rows).unwrap();
+            assert_eq!(rows, [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 70000, 0]);
+            let narrow = write_padded(&lists, 4, 0u16, &mut [0; 12]);
+            assert_eq!(narrow.unwrap_err().kind(), Kind::TokenRange);
+            write_padded(&lists, 2, 0u16, &mut [0; 6]).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_tokens_is_refused() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+        assert!(list_lengths(&text).is_err());
+        let holes = [Some(vec![Some(1), None])];
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(holes));
+        assert!(write_padded(&lists, 2, 0i64, &mut [0; 2]).is_err());
+        assert!(write_padded(&lists, 1, 0i64, &mut [0; 1]).is_ok());
+        assert!(write_padded(&lists, 2, 0i64, &mut [0; 3]).is_err());
+    }
+}

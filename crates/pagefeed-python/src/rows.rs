@@ -1,0 +1,125 @@
+//! The engine of rows in Python.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field};
+use pagefeed_core::engine::{Engine, EngineConfig, Plan, RowPage, TokenType};
+use pagefeed_core::row_source::RowSource;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrow::ArrowArray;
+use crate::engine::{counters, elements};
+use crate::index::Index;
+use crate::run::{detached, interruptible};
+
+/// Executes plans of rows on its own threads: a batch has one Arrow array a column.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct RowEngine {
+    engine: Engine<RowPage>,
+    batch_rows: usize,
+    columns: Vec<(String, DataType)>,
+}
+
+#[pymethods]
+impl RowEngine {
+    /// Starts the threads. Pages are numbered through all indexes: those of the columns
+    /// of a first dataset, of a second one, and so on.
+    #[new]
+    #[pyo3(signature = (
+        indexes, *, num_columns, num_threads, memory, batch_rows, verify_checksums
+    ))]
+    fn new(
+        py: Python<'_>,
+        indexes: Vec<Bound<'_, Index>>,
+        num_columns: usize,
+        num_threads: usize,
+        memory: usize,
+        batch_rows: usize,
+        verify_checksums: bool,
+    ) -> PyResult<Self> {
+        let parts: Vec<_> = indexes
+            .iter()
+            .map(|index| (index.get().index.clone(), index.get().store()))
+            .collect();
+        let columns = parts.iter().take(num_columns).map(|(index, _)| {
+            let field = &index.schema(0).field;
+            (field.name().clone(), field.data_type().clone())
+        });
+        let columns: Vec<_> = columns.collect();
+        detached(py, || {
+            let source = RowSource::new(parts);
+            let config = EngineConfig {
+                num_threads,
+                budget: memory,
+                token_type: TokenType::I64,
+                batch_rows,
+                row_length: num_columns,
+                row_payload: source.mean_row_bytes(num_columns),
+                padding: 0,
+                verify_checksums,
+            };
+            let engine = Engine::new(Arc::new(source), config)?;
+            Ok(Self {
+                engine,
+                batch_rows,
+                columns,
+            })
+        })
+    }
+
+    /// Appends batches to the work: cells of consecutive batches, sorted by batch.
+    /// `page` is uint64, the rest uint32.
+    fn submit(
+        &self,
+        py: Python<'_>,
+        batch_offsets: &Bound<'_, PyAny>,
+        page: &Bound<'_, PyAny>,
+        row: &Bound<'_, PyAny>,
+        destination_row: &Bound<'_, PyAny>,
+        column: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let page: Vec<u64> = elements(py, page)?;
+        let plan = Plan {
+            batch_offsets: elements(py, batch_offsets)?,
+            row: elements(py, row)?,
+            first_token: vec![0; page.len()],
+            num_tokens: vec![1; page.len()],
+            destination_row: elements(py, destination_row)?,
+            destination_offset: elements(py, column)?,
+            page,
+        };
+        detached(py, || self.engine.submit(plan))
+    }
+
+    /// The next batch in plan order: an array a column, null where the plan has no
+    /// cell. Waits for it, serving Ctrl-C.
+    fn next_batch(&self, py: Python<'_>) -> PyResult<Vec<ArrowArray>> {
+        let batch = interruptible(py, |timeout| self.engine.next_batch(timeout))?;
+        let types: Vec<DataType> = self.columns.iter().map(|(_, t)| t.clone()).collect();
+        let arrays = detached(py, || batch.into_columns(&types, self.batch_rows))?;
+        let named = arrays.into_iter().zip(&self.columns);
+        Ok(named
+            .map(|(array, (name, _))| {
+                let field = Field::new(name, array.data_type().clone(), true);
+                ArrowArray::new(array, field)
+            })
+            .collect())
+    }
+
+    /// Forgets all batches that were submitted and not taken.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.engine.clear())
+    }
+
+    /// Batches submitted and not yet taken.
+    #[getter]
+    fn num_pending(&self) -> usize {
+        self.engine.num_pending()
+    }
+
+    /// Counters since the start.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counters(py, &detached(py, || self.engine.stats())?)
+    }
+}
