@@ -7,7 +7,15 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ArrowArray", "Buffer", "Engine", "Index", "build_profile", "version"]
+__all__ = [
+    "ArrowArray",
+    "Buffer",
+    "Engine",
+    "Index",
+    "RowEngine",
+    "build_profile",
+    "version",
+]
 
 @final
 class ArrowArray:
@@ -16,6 +24,10 @@ class ArrowArray:
     ) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
     def __len__(self) -> int: ...
+    def list_lengths(self) -> bytes: ...
+    def write_padded(
+        self, rows: npt.NDArray[Any], length: int, padding: int
+    ) -> None: ...
 
 @final
 class Buffer:
@@ -101,6 +113,32 @@ class Engine:
     @property
     def num_pending(self) -> int: ...
     def stats(self) -> dict[str, Any]: ...
+
+@final
+class RowEngine:
+    def __new__(
+        cls,
+        indexes: Sequence[Index],
+        *,
+        num_columns: int,
+        num_threads: int,
+        memory: int,
+        batch_rows: int,
+        verify_checksums: bool,
+    ) -> RowEngine: ...
+    def submit(
+        self,
+        batch_offsets: npt.NDArray[np.uint32],
+        page: npt.NDArray[np.uint64],
+        row: npt.NDArray[np.uint32],
+        destination_row: npt.NDArray[np.uint32],
+        column: npt.NDArray[np.uint32],
+    ) -> None: ...
+    def next_batch(self) -> list[ArrowArray]: ...
+    def clear(self) -> None: ...
+    @property
+    def num_pending(self) -> int: ...
+    def stats(self) -> dict[str, float]: ...
 
 def version() -> str: ...
 def build_profile() -> str: ...

@@ -43,6 +43,24 @@ class ParquetDataset:
             verify_checksums=self.verify_checksums,
         )
 
+    def column_index(self, column: str) -> PageIndex:
+        """Return the page index of any column of the same rows."""
+        if column == self.column:
+            return self.index
+        if column not in self._column_indexes:
+            self._column_indexes[column] = PageIndex.build(
+                self.files,
+                column,
+                self.cache_dir,
+                page_index=self.page_index,
+                verify_checksums=self.verify_checksums,
+            )
+        return self._column_indexes[column]
+
+    @cached_property
+    def _column_indexes(self) -> dict[str, PageIndex]:
+        return {}
+
     @cached_property
     def spans(self) -> Spans:
         """The rows of the dataset, as sequences are cut from them."""

@@ -1,0 +1,156 @@
+"""Documents: every row is a unit, with any of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+from pagefeed.blocks import Blocks
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.index import BlockKind
+from pagefeed.sequences import Segments
+from pagefeed.spans import Spans
+
+__all__ = ["DocumentUnits", "Documents"]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """One row, one sequence: documents as they are, with any columns.
+
+    A batch holds an Arrow array per column, for any library that knows the Arrow
+    PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
+    columns alike. With ``max_length`` the dataset's token column comes as
+    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size].
+
+    Args:
+        columns: Columns of a batch; by default the dataset's column and its metadata.
+            A path such as ``"meta.url"`` gives the top-level column with this leaf
+            only.
+        max_length: Tokens of a document at most: the rest of it is left out.
+        pad: Fill documents up to the ``"longest"`` of their batch, or always to
+            ``"max_length"``.
+
+    Example:
+        >>> Documents(columns=["text", "url"])
+        Documents(columns=('text', 'url'), max_length=None, pad='longest')
+    """
+
+    columns: Iterable[str] | None = None
+    max_length: int | None = None
+    pad: Literal["longest", "max_length"] = "longest"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise InvalidArgumentError(
+                f"columns={self.columns!r} must be a list, such as [{self.columns!r}]"
+            )
+        if self.columns is not None:
+            names = tuple(self.columns)
+            if not names and self.max_length is None:
+                raise InvalidArgumentError(
+                    "columns=[] leaves nothing of a document: name some, or give a "
+                    "max_length for its tokens"
+                )
+            if len(set(names)) < len(names):
+                raise InvalidArgumentError(f"columns={list(names)} names one twice")
+            object.__setattr__(self, "columns", names)
+        length = self.max_length
+        if length is not None and (not isinstance(length, int) or length < 1):
+            raise InvalidArgumentError(
+                f"max_length={length!r} must be a whole number of tokens, at least 1"
+            )
+        if self.pad not in ("longest", "max_length"):
+            raise InvalidArgumentError(
+                f"pad={self.pad!r} must be 'longest' or 'max_length'"
+            )
+
+    def bind(self, spans: Spans) -> DocumentUnits:
+        """Take the rows of ``spans``."""
+        return DocumentUnits(spans, self)
+
+
+class DocumentUnits:
+    """The documents of a dataset, numbered as its rows."""
+
+    num_dropped_tokens = 0
+
+    def __init__(self, spans: Spans, documents: Documents) -> None:
+        self.spans = spans
+        self.documents = documents
+
+    @property
+    def num_units(self) -> int:
+        """Number of documents."""
+        return self.spans.num_rows
+
+    @property
+    def length(self) -> int:
+        """Tokens of a document at most; 0 if there is no such bound."""
+        return self.documents.max_length or 0
+
+    @property
+    def file_first_unit(self) -> Int64Array:
+        """Documents before each file, and in all: int64 [files + 1]."""
+        return self.spans.file_first_row
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: the documents of one run of spans."""
+        return _RowBlocks(self.spans, self.spans.runs(kind))
+
+    def rows(self, units: Int64Array) -> Int64Array:
+        """Return the row of each document among all rows of the files: int64."""
+        page, row = self.places(units)
+        return self.spans.index.first_rows(page) + row
+
+    def places(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the page of each document, and its row there: int64 each."""
+        span = self.spans.spans_of_rows(units)
+        page, first_row = self.spans.places(span)
+        return page, first_row + units - self.spans.first_rows(span)
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return a segment for each document; how long it is only its page tells."""
+        page, row = self.places(units)
+        nothing = np.zeros_like(page)
+        return Segments(
+            unit=np.arange(len(units)),
+            page=page,
+            row=row,
+            first_token=nothing,
+            num_tokens=nothing,
+            offset=nothing,
+        )
+
+
+class _RowBlocks:
+    """The rows of one run of spans; a span each if ``runs`` is None."""
+
+    uniform = None
+
+    def __init__(self, spans: Spans, runs: Int64Array | None) -> None:
+        self.num_units = spans.num_rows
+        self._spans = spans
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return len(self._spans) if self._runs is None else len(self._runs)
+
+    def first_unit(self, blocks: Int64Array) -> Int64Array:
+        """Return the rows before each block."""
+        if self._runs is None:
+            return self._spans.first_rows(blocks)
+        inside = np.minimum(blocks, len(self) - 1)
+        spans = np.where(blocks < len(self), self._runs[inside], len(self._spans))
+        return self._spans.first_rows(spans)
+
+    def block_of(self, units: Int64Array) -> Int64Array:
+        """Return the block of each row."""
+        spans = self._spans.spans_of_rows(units)
+        if self._runs is None:
+            return spans
+        return np.searchsorted(self._runs, spans, side="right") - 1
