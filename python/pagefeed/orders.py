@@ -8,6 +8,7 @@ from pagefeed.blocks import Blocks
 from pagefeed.dataset import ParquetDataset
 from pagefeed.index import BlockKind
 from pagefeed.order import Order, Shuffle, choose_num_lanes
+from pagefeed.order.keys import KeyPart
 from pagefeed.sequences import Units
 
 __all__ = ["Orders"]
@@ -21,6 +22,7 @@ class Orders:
         fingerprint: What identifies it and how it is cut.
         units: The dataset, cut.
         seed: Seed of the run.
+        name: Name of the dataset in a mixture.
         shuffle: The settings.
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
     """
@@ -31,14 +33,16 @@ class Orders:
         *,
         fingerprint: str,
         units: Units,
-        seed: int,
+        seed: KeyPart,
         shuffle: Shuffle,
         world_size: int,
+        name: str = "",
     ) -> None:
         self._dataset = dataset
         self._fingerprint = fingerprint
         self._units = units
         self._seed = seed
+        self._name = name
         self._shuffle = shuffle
         kind: BlockKind = "row_group" if shuffle.block == "row_group" else "page"
         self._blocks: Blocks = units.blocks(kind)
@@ -83,7 +87,7 @@ class Orders:
             self._blocks,
             seed=self._seed,
             epoch=epoch,
-            name="",
+            name=self._name,
             shuffle=self._shuffle,
             num_lanes=num_lanes,
             window=self.window(num_lanes),

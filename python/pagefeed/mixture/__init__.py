@@ -7,11 +7,12 @@
 
 from pagefeed.mixture.course import Course
 from pagefeed.mixture.mix import Mixture, Stage, check_weights, mix
-from pagefeed.mixture.resolve import adopt, resolve
+from pagefeed.mixture.resolve import Anchor, adopt, resolve, unit_weights
 from pagefeed.mixture.schedule import Interval, Part, Schedule, Span
 from pagefeed.mixture.tree import Tree
 
 __all__ = [
+    "Anchor",
     "Course",
     "Interval",
     "Mixture",
@@ -24,4 +25,5 @@ __all__ = [
     "check_weights",
     "mix",
     "resolve",
+    "unit_weights",
 ]

@@ -8,7 +8,7 @@ from each dataset's same lane, from front to back, whatever the weights do meanw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -73,9 +73,7 @@ class Course:
         """Return dataset and local position, int64 each, of positions below the end."""
         if len(self._tail) and len(positions) and int(positions.max()) >= self._hole:
             after = np.clip(positions - self._hole, 0, len(self._tail) - 1)
-            positions = np.where(
-                positions < self._hole, positions, self._tail[after]
-            )
+            positions = np.where(positions < self._hole, positions, self._tail[after])
         turn = positions // self.num_lanes
         lane = positions - turn * self.num_lanes
         row = self._rows.find(lane, turn)
@@ -110,7 +108,8 @@ class Course:
         if len(self._tail):
             after = self._hole + np.searchsorted(self._tail, places)
             places = np.where(places < self._hole, places, after)
-        return np.where(reached, places, -1)
+        found: Int64Array = np.where(reached, places, -1)
+        return found
 
     def counts(self, position: int) -> Int64Array:
         """Return the units of each dataset before a position: int64 [datasets]."""
@@ -260,8 +259,9 @@ class Course:
         """Phases, one for each lane, evenly apart and in an order of the node's own."""
         if (left, right) not in self._staggers:
             names = self.schedule.names
-            sides = ["\n".join(sorted(names[m] for m in side)) for side in (left, right)]
-            key = derive_key(self._seed, "mixture", *sides)
+            # Names, not numbers: a dataset that joins later changes no other node.
+            sides = (sorted(names[member] for member in side) for side in (left, right))
+            key = derive_key(self._seed, "mixture", *map(repr, sides))
             place = Permutation(self.num_lanes, key)[np.arange(self.num_lanes)]
             self._staggers[left, right] = (2 * place + 1) * ONE // (2 * self.num_lanes)
         return self._staggers[left, right]
@@ -361,6 +361,4 @@ def _groups(
         return []
     if (trees == trees[0]).all():
         return [(int(trees[0]), slice(None))]
-    return [
-        (tree, np.flatnonzero(trees == tree)) for tree in np.unique(trees).tolist()
-    ]
+    return [(tree, np.flatnonzero(trees == tree)) for tree in np.unique(trees).tolist()]

@@ -241,7 +241,9 @@ def check_names(names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
 def _check_datasets(datasets: Mapping[str, Any]) -> None:
     for name, dataset in datasets.items():
         if not isinstance(name, str) or not name:
-            raise InvalidArgumentError(f"the name of a dataset is a str, found {name!r}")
+            raise InvalidArgumentError(
+                f"the name of a dataset is a str, found {name!r}"
+            )
         if not hasattr(dataset, "spans"):
             raise InvalidArgumentError(
                 f"{name!r} is {dataset!r:.60}: expected a dataset, such as "

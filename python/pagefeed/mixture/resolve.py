@@ -144,10 +144,7 @@ def _check_same(theirs: Schedule, parts: Sequence[Part]) -> None:
         if part != ours[part.name]
     ]
     if not shared:
-        differing = [
-            f"  datasets: the state has {', '.join(theirs.names)}, this loader "
-            f"{', '.join(ours)}"
-        ]
+        differing = [f"  datasets: the state has {theirs.names}, this loader {[*ours]}"]
     if differing:
         raise StateMismatchError(
             "the state belongs to another mixture:\n" + "\n".join(differing) + "\n"

@@ -204,7 +204,9 @@ def _short(weight: float) -> float | int:
     return int(weight) if weight == int(weight) else weight
 
 
-def _weights_at(span: Span, former: Sequence[float], position: int) -> tuple[float, ...]:
+def _weights_at(
+    span: Span, former: Sequence[float], position: int
+) -> tuple[float, ...]:
     """Weights of a span at a position in it, were its anneal a straight line."""
     if position >= span.start + span.anneal:
         return span.weights
@@ -215,9 +217,7 @@ def _weights_at(span: Span, former: Sequence[float], position: int) -> tuple[flo
 def _between(
     former: Sequence[float], later: Sequence[float], done: float
 ) -> tuple[float, ...]:
-    return tuple(
-        a * (1 - done) + b * done for a, b in zip(former, later, strict=True)
-    )
+    return tuple(a * (1 - done) + b * done for a, b in zip(former, later, strict=True))
 
 
 def _pieces(span: Span, former: Sequence[float]) -> Iterator[Interval]:
