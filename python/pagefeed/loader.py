@@ -148,6 +148,8 @@ class Loader:
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration | None = None
+        self._finished: LoaderState | None = None
+        """The end of the last iteration, until another begins."""
         self.follower: Follower | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
 
@@ -225,7 +227,7 @@ class Loader:
             planner=self.planner(route),
             horizon_units=self.run.horizon_units(self._begin, self.memory),
         )
-        self._iteration = iteration
+        self._iteration, self._finished = iteration, None
         return self._batches(iteration)
 
     def _batches(self, iteration: Iteration) -> Iterator[Batch]:
@@ -234,7 +236,9 @@ class Loader:
             tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
             yield {"input_ids": self._convert(tokens)}
         if iteration is self._iteration:
+            finished = self._state()
             self._stop(self.run.after(self._begin))
+            self._finished = finished
 
     def share(self, num_shares: int) -> Loader:
         """Return a loader that begins where the next iteration of this one would.
@@ -387,11 +391,11 @@ class Loader:
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
         ``batches``, ``tokens``, ``wait_seconds`` (spent waiting for a batch) and
         ``peak_bytes``. For a mixture also ``NAME/units`` and ``NAME/tokens`` of each
-        dataset: what the iteration delivered so far on all ranks, tokens by the mean
-        tokens of a sequence.
+        dataset: what the iteration, or the last one, delivered so far on all ranks,
+        tokens by the mean tokens of a sequence.
         """
         engine: dict[str, float] = self._engine.get().stats()
-        return engine | self.run.supply.stats(self._state())
+        return engine | self.run.supply.stats(self._finished or self._state())
 
     def planner(self, route: Route) -> Planner:
         """Return what plans the batches of a route through this run's order."""
@@ -418,7 +422,7 @@ class Loader:
         """End the running iteration; the next begins at ``begin``."""
         if self._iteration is not None:
             self._iteration.close()
-        self._iteration, self._begin = None, begin
+        self._iteration, self._begin, self._finished = None, begin, None
 
     def _move(self, state: LoaderState, *, is_new: bool) -> None:
         """Continue this iteration at ``state``, the running iterator too."""

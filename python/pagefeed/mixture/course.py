@@ -101,8 +101,8 @@ class Course:
             if tree == ENDED or dataset not in self._trees[tree].root.members:
                 continue
             phases = self._rows.phases[row[which]]
-            found = self._trees[tree].turns_of(dataset, number[which], phases)
-            turn[which] = found + self._rows.start[row[which]]
+            in_row = self._trees[tree].turns_of(dataset, number[which], phases)
+            turn[which] = in_row + self._rows.start[row[which]]
         reached = turn < self._rows.stop[row]
         places = np.where(reached, turn, 0) * self.num_lanes + lane
         if len(self._tail):
@@ -113,7 +113,8 @@ class Course:
 
     def counts(self, position: int) -> Int64Array:
         """Return the units of each dataset before a position: int64 [datasets]."""
-        return self.lane_counts(position).sum(axis=0)
+        total: Int64Array = self.lane_counts(position).sum(axis=0)
+        return total
 
     def lane_counts(self, position: int) -> Int64Array:
         """Return the units of each dataset before a position, by lane.
