@@ -9,12 +9,14 @@ from pagefeed.dataset import ParquetDataset, parquet
 from pagefeed.errors import PagefeedError
 from pagefeed.index import Page, PageIndex
 from pagefeed.loader import Loader
+from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
 from pagefeed.sequences import Windows
 from pagefeed.view import SequenceView
 
 __all__ = [
     "Loader",
+    "Mixture",
     "Page",
     "PageIndex",
     "PagefeedError",
@@ -22,7 +24,9 @@ __all__ = [
     "Permutation",
     "SequenceView",
     "Shuffle",
+    "Stage",
     "Windows",
+    "mix",
     "parquet",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pagefeed import _core
@@ -17,7 +17,7 @@ class ProcessEngine:
     """The engine of whichever process asks: threads do not survive a fork.
 
     Args:
-        dataset: What it reads.
+        datasets: What it reads: the pages of each are numbered on after the last's.
         batch_rows: Rows of a batch.
         row_length: Tokens of a row.
         num_threads: Its threads.
@@ -28,7 +28,7 @@ class ProcessEngine:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        datasets: Sequence[ParquetDataset],
         *,
         batch_rows: int,
         row_length: int,
@@ -37,7 +37,7 @@ class ProcessEngine:
         dtype: str,
         padding: int,
     ) -> None:
-        self._dataset = dataset
+        self._datasets = datasets
         self._batch_rows = batch_rows
         self._row_length = row_length
         self._num_threads = num_threads
@@ -65,12 +65,12 @@ class ProcessEngine:
 
     def _start(self) -> _core.Engine:
         return _core.Engine(
-            [self._dataset.index.core],
+            [dataset.index.core for dataset in self._datasets],
             num_threads=self._num_threads,
             memory=self._memory,
             dtype=self._dtype,
             batch_rows=self._batch_rows,
             row_length=self._row_length,
             padding=self._padding,
-            verify_checksums=self._dataset.verify_checksums,
+            verify_checksums=all(data.verify_checksums for data in self._datasets),
         )

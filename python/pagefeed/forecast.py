@@ -13,9 +13,11 @@ import numpy as np
 
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.planner import Planner
 from pagefeed.reuse import needed_bytes, simulate_loads
+from pagefeed.supply import EpochSupply
 
 __all__ = ["Forecast", "forecast"]
 
@@ -65,12 +67,16 @@ class Forecast:
 def forecast(loader: Loader) -> Forecast:
     """Return what the epoch that ``loader`` stands at comes to.
 
+    Raises:
+        InvalidArgumentError: If it is a mixture.
+
     Example:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
         True
     """
     run, begin = loader.run, loader.run.beginning(loader.epoch)
-    index, units = loader.dataset.index, run.units
+    supply = _one_dataset(loader)
+    index, units = supply.dataset.index, supply.cut
     whole = run.route(begin)
     route = replace(whole, end=whole.start + units.num_units)
     planner = run.planner(begin, route)
@@ -91,7 +97,7 @@ def forecast(loader: Loader) -> Forecast:
         steps=steps + (remainder > 0 and not route.drop_last),
         remainder=remainder,
         num_lanes=begin.num_lanes,
-        window_units=run.orders.window(begin.num_lanes) * begin.num_lanes,
+        window_units=supply.orders.window(begin.num_lanes) * begin.num_lanes,
         memory_bytes=loader.memory,
         needed_bytes=needed,
         loads_per_page=loads,
@@ -102,6 +108,15 @@ def forecast(loader: Loader) -> Forecast:
         ),
         same_file_pairs_random=_random_pairs([np.diff(files)], route.batch_size),
     )
+
+
+def _one_dataset(loader: Loader) -> EpochSupply:
+    supply = loader.run.supply
+    if not isinstance(supply, EpochSupply):
+        raise InvalidArgumentError(
+            "this is the forecast of one dataset: see forecast_mixture for a mixture"
+        )
+    return supply
 
 
 def _sampled_batches(planner: Planner) -> list[Int64Array]:
@@ -146,7 +161,7 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     Of a part of the epoch the first half only brings the pages into memory; reads are
     counted in the second.
     """
-    route, index = planner.route, loader.dataset.index
+    route, index = planner.route, _one_dataset(loader).dataset.index
     num_steps = route.num_steps or 0
     begin = loader.run.beginning(loader.epoch)
     horizon = loader.run.horizon_units(begin, loader.memory)
@@ -157,7 +172,7 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
         return 0, 0.0
     first = (num_steps - count) // 2
     units = planner.units(first, count)
-    segments = loader.run.units.segments(units[units >= 0])
+    segments = loader.run.cut.segments(units[units >= 0])
     sizes = np.diff(
         index.first_values(np.stack([segments.page, segments.page + 1]).T), axis=1
     ).reshape(-1)

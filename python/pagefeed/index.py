@@ -166,6 +166,11 @@ class PageIndex:
         return self.core.value_bytes
 
     @cached_property
+    def mean_row_bytes(self) -> int:
+        """Bytes of a row in memory, about: by counts and stored sizes of some pages."""
+        return self.core.mean_row_bytes
+
+    @cached_property
     def fingerprint(self) -> str:
         """32 hexadecimal digits that identify the contents, wherever they lie.
 

@@ -16,15 +16,17 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.iteration import Iteration
 from pagefeed.launch import Follower, resolve_rank, resolve_threads
+from pagefeed.mixed import MixtureSupply
+from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.orders import Orders
 from pagefeed.planner import Planner, unit_of_slot
-from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.provenance import Source
 from pagefeed.route import Route, Slot
 from pagefeed.run import Run
-from pagefeed.sequences import Sequences, Units
+from pagefeed.sequences import Sequences
 from pagefeed.sizes import parse_bytes
 from pagefeed.state import LoaderState
+from pagefeed.supply import EpochSupply, Supply
 
 __all__ = ["Loader"]
 
@@ -58,7 +60,7 @@ class Loader:
     running loop, whose iterator then says so.
 
     Args:
-        dataset: What :func:`pagefeed.parquet` returned.
+        dataset: What :func:`pagefeed.parquet` returned, or :func:`pagefeed.mix`.
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
         seed: Seed of the order.
@@ -70,7 +72,8 @@ class Loader:
         padding: Token that fills up short sequences.
         pin_memory: Hand out tensors in page-locked memory; without CUDA this only
             warns.
-        epochs: Epochs of one iteration, joined without a gap; None never ends.
+        epochs: Epochs of one iteration, joined without a gap; None never ends. An
+            epoch of a mixture is its whole schedule, as long as its stop says.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
             filled up with padding on every rank.
         rank: Data-parallel rank; by default from the launcher.
@@ -92,7 +95,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        dataset: ParquetDataset | Mixture,
         *,
         sequences: Sequences,
         batch_size: int,
@@ -125,40 +128,18 @@ class Loader:
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=pin_memory)
 
-        self._units: Units = sequences.bind(dataset.spans)
-        if self._units.num_units == 0:
-            raise InvalidArgumentError(
-                f"{dataset!r} holds no sequence of {sequences!r}: it has "
-                f"{dataset.index.num_values} tokens in {len(dataset)} rows"
-            )
-        orders = Orders(
-            dataset,
-            fingerprint=f"{dataset.fingerprint} {sequences!r}",
-            units=self._units,
-            seed=seed,
-            shuffle=self.shuffle,
-            world_size=self.world_size,
-        )
         self.run = Run(
-            units=self._units,
-            orders=orders,
+            supply=self._make_supply(),
             batch_size=self.batch_size,
             rank=self.rank,
             world_size=self.world_size,
             epochs=self.epochs,
             drop_last=drop_last,
-            plan=LoaderState(
-                num_lanes=orders.num_lanes,
-                seed=seed,
-                dataset=dataset.fingerprint,
-                sequences=repr(sequences),
-                shuffle=repr(self.shuffle),
-            ),
         )
         self._engine = ProcessEngine(
-            dataset,
+            self.run.supply.datasets,
             batch_rows=self.batch_size,
-            row_length=self._units.length,
+            row_length=self.run.cut.length,
             num_threads=self.num_threads,
             memory=self.memory,
             dtype=self.dtype,
@@ -167,8 +148,34 @@ class Loader:
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration | None = None
+        self._finished: LoaderState | None = None
+        """The end of the last iteration, until another begins."""
         self.follower: Follower | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
+
+    def _make_supply(self) -> Supply:
+        step_units = self.batch_size * self.world_size
+        if not isinstance(self.dataset, Mixture):
+            return EpochSupply(
+                self.dataset,
+                sequences=self.sequences,
+                seed=self.seed,
+                shuffle=self.shuffle,
+                world_size=self.world_size,
+            )
+        if self.epochs != 1:
+            raise InvalidArgumentError(
+                f"epochs={self.epochs!r}: a mixture is as long as its stop, max_steps, "
+                "max_tokens and max_epochs say; leave epochs at 1"
+            )
+        return MixtureSupply(
+            self.dataset,
+            sequences=self.sequences,
+            seed=self.seed,
+            shuffle=self.shuffle,
+            world_size=self.world_size,
+            step_units=step_units,
+        )
 
     @property
     def epoch(self) -> int:
@@ -177,23 +184,26 @@ class Loader:
 
     @property
     def num_units(self) -> int:
-        """Sequences of one epoch, over all ranks."""
-        return self._units.num_units
+        """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
+        return self.run.cut.num_units
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
-        return self._units.num_dropped_tokens
+        return self.run.cut.num_dropped_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
 
         Raises:
-            TypeError: If ``epochs`` is None.
+            TypeError: If it never ends.
         """
         steps = self.run.route(self.run.beginning(0)).num_steps
         if steps is None:
-            raise TypeError("a loader with epochs=None has no length: it never ends")
+            raise TypeError(
+                "this loader has no length: it never ends; give it epochs, or a "
+                "mixture stop, max_steps or max_tokens"
+            )
         return steps
 
     def __iter__(self) -> Iterator[Batch]:
@@ -217,16 +227,18 @@ class Loader:
             planner=self.planner(route),
             horizon_units=self.run.horizon_units(self._begin, self.memory),
         )
-        self._iteration = iteration
+        self._iteration, self._finished = iteration, None
         return self._batches(iteration)
 
     def _batches(self, iteration: Iteration) -> Iterator[Batch]:
-        shape = (self.batch_size, self._units.length)
+        shape = (self.batch_size, self.run.cut.length)
         for buffer in iteration:
             tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
             yield {"input_ids": self._convert(tokens)}
         if iteration is self._iteration:
+            finished = self._state()
             self._stop(self.run.after(self._begin))
+            self._finished = finished
 
     def share(self, num_shares: int) -> Loader:
         """Return a loader that begins where the next iteration of this one would.
@@ -270,8 +282,7 @@ class Loader:
         """
         if state:
             loaded = LoaderState.from_dict(state)
-            loaded.check_plan(self._begin)
-            self._stop(loaded)
+            self._stop(self.run.accept(loaded, self._begin))
             self._tell()
 
     def set_epoch(self, epoch: int) -> None:
@@ -327,7 +338,7 @@ class Loader:
                 of.
         """
         unit = unit_of_slot(self.planner(self.run.known_route(self._begin)), step, row)
-        return sources_of_unit(self.dataset.index, self._units, unit)
+        return self.run.supply.sources(unit)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return where a document is seen in the current epoch: ``locate`` inverted.
@@ -344,22 +355,47 @@ class Loader:
             InvalidArgumentError: If there is no such document, or some of it was seen
                 before a resume with other sizes.
         """
-        units = self._units.units_of_tokens(
-            *tokens_of_row(self.dataset.index, os.fspath(file), row)
+        route = self.run.known_route(self._begin)
+        positions = self.run.supply.document_positions(
+            self._begin, self._state(), route.end, os.fspath(file), row
         )
-        epoch, route = self._state().epoch, self.run.known_route(self._begin)
-        places = self.run.order(self._begin, epoch).positions(units)
-        positions = epoch * self.num_units + places
         return route.slots(positions)
+
+    def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:
+        """Mix with other weights from the next step on.
+
+        It is part of the state: a run that loads it goes on with these weights. Stages
+        that lie ahead begin as they would. All ranks must call it at the same step.
+
+        Args:
+            weights: Weight of each dataset, by what the mixture counts; those that are
+                not named are left out.
+            anneal: Steps over which the present weights turn into these.
+
+        Raises:
+            InvalidArgumentError: If this is no mixture, a weight or a name cannot be
+                right, or there were too many changes for a small state.
+        """
+        supply = self.run.supply
+        if not isinstance(supply, MixtureSupply):
+            raise InvalidArgumentError(
+                "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
+                "...}), ...)"
+            )
+        units = anneal * self.run.step_units
+        self._move(supply.reweighted(self._state(), weights, units), is_new=False)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
 
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
         ``batches``, ``tokens``, ``wait_seconds`` (spent waiting for a batch) and
-        ``peak_bytes``.
+        ``peak_bytes``. For a mixture also ``NAME/units`` and ``NAME/tokens`` of each
+        dataset: what the iteration, or the last one, delivered so far on all ranks,
+        tokens by the mean tokens of a sequence.
         """
-        return self._engine.get().stats()
+        engine: dict[str, float] = self._engine.get().stats()
+        return engine | self.run.supply.stats(self._finished or self._state())
 
     def planner(self, route: Route) -> Planner:
         """Return what plans the batches of a route through this run's order."""
@@ -379,13 +415,14 @@ class Loader:
             return begin
         if running.is_finished:
             return self.run.after(begin)
-        return replace(self.run.beginning(begin.first_epoch), skipped=begin.skipped)
+        again = self.run.beginning(begin.first_epoch)
+        return replace(again, skipped=begin.skipped, mixture=begin.mixture)
 
     def _stop(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""
         if self._iteration is not None:
             self._iteration.close()
-        self._iteration, self._begin = None, begin
+        self._iteration, self._begin, self._finished = None, begin, None
 
     def _move(self, state: LoaderState, *, is_new: bool) -> None:
         """Continue this iteration at ``state``, the running iterator too."""
@@ -403,7 +440,7 @@ class Loader:
 
 
 def _rebuild(
-    dataset: ParquetDataset, options: dict[str, Any], state: LoaderState
+    dataset: ParquetDataset | Mixture, options: dict[str, Any], state: LoaderState
 ) -> Loader:
     loader = Loader(dataset, **options)
     loader.load_state_dict(state.to_dict())

@@ -8,6 +8,7 @@ from pagefeed.blocks import Blocks
 from pagefeed.dataset import ParquetDataset
 from pagefeed.index import BlockKind
 from pagefeed.order import Order, Shuffle, choose_num_lanes
+from pagefeed.order.keys import KeyPart
 from pagefeed.sequences import Units
 
 __all__ = ["Orders"]
@@ -21,6 +22,7 @@ class Orders:
         fingerprint: What identifies it and how it is cut.
         units: The dataset, cut.
         seed: Seed of the run.
+        name: Name of the dataset in a mixture.
         shuffle: The settings.
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
     """
@@ -31,14 +33,16 @@ class Orders:
         *,
         fingerprint: str,
         units: Units,
-        seed: int,
+        seed: KeyPart,
         shuffle: Shuffle,
         world_size: int,
+        name: str = "",
     ) -> None:
         self._dataset = dataset
         self._fingerprint = fingerprint
         self._units = units
         self._seed = seed
+        self._name = name
         self._shuffle = shuffle
         kind: BlockKind = "row_group" if shuffle.block == "row_group" else "page"
         self._blocks: Blocks = units.blocks(kind)
@@ -55,6 +59,8 @@ class Orders:
     def _unit_bytes(self) -> float:
         """Mean decoded size of a unit, in the column's own type."""
         index = self._dataset.index
+        if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
+            return index.num_rows * index.mean_row_bytes / self._units.num_units
         return index.num_values * index.value_bytes / self._units.num_units
 
     @property
@@ -66,6 +72,8 @@ class Orders:
     def page_bytes(self) -> float:
         """Mean bytes of a decoded page, if its tokens fit 16 bits as most do."""
         index = self._dataset.index
+        if index.value_bytes == 0:
+            return index.num_rows * index.mean_row_bytes / max(1, len(index))
         return 2 * index.num_values / max(1, len(index))
 
     def window(self, num_lanes: int) -> int:
@@ -83,7 +91,7 @@ class Orders:
             self._blocks,
             seed=self._seed,
             epoch=epoch,
-            name="",
+            name=self._name,
             shuffle=self._shuffle,
             num_lanes=num_lanes,
             window=self.window(num_lanes),

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import Order
 from pagefeed.route import Route
-from pagefeed.sequences import Units
+from pagefeed.sequences import Segments
 
-__all__ = ["NO_UNIT", "BatchPlan", "Planner", "plan_batches", "unit_of_slot"]
+__all__ = ["NO_UNIT", "BatchPlan", "Cut", "Planner", "plan_batches", "unit_of_slot"]
 
 NO_UNIT = -1
 """Stands for a row of padding."""
+
+
+class Cut(Protocol):
+    """Units of one dataset or of several."""
+
+    @property
+    def num_units(self) -> int:
+        """Number of units."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of a unit, padding included."""
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no unit."""
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return the token ranges of ``units``."""
 
 
 class BatchPlan(NamedTuple):
@@ -36,18 +54,18 @@ class Planner:
     """Plans the batches of a route.
 
     Args:
-        units: The dataset, cut.
-        order_of: The order of an epoch.
-        route: The way through the epochs.
+        cut: What the units are.
+        deliver: The units at rising positions.
+        route: The way through them.
     """
 
     def __init__(
-        self, units: Units, order_of: Callable[[int], Order], route: Route
+        self, cut: Cut, deliver: Callable[[Int64Array], Int64Array], route: Route
     ) -> None:
-        self._units = units
-        self._order_of = order_of
+        self._cut = cut
+        self._deliver = deliver
         self.route = route
-        """The way through the epochs."""
+        """The way through the positions."""
 
     def units(self, first: int, count: int) -> Int64Array:
         """Return the units of this process's steps ``first .. first + count``.
@@ -56,28 +74,20 @@ class Planner:
             int64 [count * batch_size]; ``NO_UNIT`` past the end of the iteration.
         """
         positions = self.route.positions(first, count)
-        num_units, end = self._units.num_units, self.route.end
         units = np.full(len(positions), NO_UNIT)
         inside = len(positions)
-        if end is not None:
-            inside = int(np.searchsorted(positions, end))
-        done = 0
-        while done < inside:
-            epoch = int(positions[done]) // num_units
-            begin = epoch * num_units
-            stop = min(inside, int(np.searchsorted(positions, begin + num_units)))
-            local = positions[done:stop] - begin
-            units[done:stop] = self._order_of(epoch).units(local)
-            done = stop
+        if self.route.end is not None:
+            inside = int(np.searchsorted(positions, self.route.end))
+        units[:inside] = self._deliver(positions[:inside])
         return units
 
     def plan(self, first: int, count: int) -> BatchPlan:
         """Return the plan of this process's steps ``first .. first + count``."""
         units = self.units(first, count)
-        return plan_batches(self._units, units, self.route.batch_size)
+        return plan_batches(self._cut, units, self.route.batch_size)
 
 
-def plan_batches(cut: Units, units: Int64Array, batch_size: int) -> BatchPlan:
+def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:
     """Plan batches of the ``units`` of a dataset, in their order.
 
     Args:

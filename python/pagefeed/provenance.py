@@ -33,6 +33,8 @@ class Source:
     """Number of tokens."""
     offset: int
     """Place of the first token in the sequence."""
+    dataset: str | None = None
+    """Name of the dataset in a mixture."""
 
 
 def sources_of_unit(index: PageIndex, units: Units, unit: int) -> list[Source]:

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pagefeed.order import Order
-from pagefeed.orders import Orders
-from pagefeed.planner import Planner
+from pagefeed.planner import Cut, Planner
 from pagefeed.route import Route
-from pagefeed.sequences import Units
 from pagefeed.state import LoaderState
+from pagefeed.supply import Supply
 
 __all__ = ["Run"]
-
-MAX_HORIZON = 1 << 17
-"""Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The sizes of a run on this rank, and the orders of its epochs.
+    """The sizes of a run on this rank, and what it delivers.
 
     Where a run stands is told by the state from which it iterates: its ``begin``.
     """
 
-    units: Units
-    """The dataset, cut."""
-    orders: Orders
-    """The orders of the epochs."""
+    supply: Supply
+    """What is delivered at which position."""
     batch_size: int
     """Units of a step on one rank."""
     rank: int
@@ -38,41 +31,30 @@ class Run:
     """Epochs of an iteration; None never ends."""
     drop_last: bool
     """Leave the last, incomplete step of an iteration out."""
-    plan: LoaderState
-    """The beginning of epoch 0."""
+
+    @property
+    def cut(self) -> Cut:
+        """What the units are."""
+        return self.supply.cut
 
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration from this epoch on begins."""
-        return replace(self.plan, epoch=epoch, first_epoch=epoch)
+        return replace(self.supply.plan, epoch=epoch, first_epoch=epoch)
 
     def after(self, begin: LoaderState) -> LoaderState:
         """Return the state in which the iteration after this one begins."""
         return self.beginning(begin.first_epoch + (self.epochs or 0))
 
     def state_at(self, begin: LoaderState, position: int, step: int) -> LoaderState:
-        """Return the state at a position counted through all epochs."""
-        epoch, within = divmod(position, self.units.num_units)
-        lanes = self.num_lanes(begin, epoch)
-        # Beyond its epoch the lanes of a state are forgotten: all must be as usual.
-        is_usual = epoch == begin.epoch or begin.num_lanes == lanes
-        known = is_usual and self.has_one_size(begin)
-        return replace(
-            begin,
-            epoch=epoch,
-            position=within,
-            step=step,
-            num_lanes=lanes,
-            sizes=self._sizes if known else None,
-        )
+        """Return the state at a position of the supply."""
+        sizes = self._sizes if self.has_one_size(begin) else None
+        return self.supply.state_at(replace(begin, step=step, sizes=sizes), position)
 
     def route(self, begin: LoaderState) -> Route:
         """Return the way from a state to the end of its iteration."""
-        num_units, end = self.units.num_units, None
-        if self.epochs is not None:
-            end = (begin.first_epoch + self.epochs) * num_units
         return Route(
-            start=begin.epoch * num_units + begin.position,
-            end=end,
+            start=self.supply.start(begin),
+            end=self.supply.end(begin, self.epochs, self.step_units),
             batch_size=self.batch_size,
             rank=self.rank,
             world_size=self.world_size,
@@ -80,6 +62,10 @@ class Run:
             first_step=begin.step,
             skipped=begin.skipped,
         )
+
+    def accept(self, state: LoaderState, begin: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it, see :class:`Supply`."""
+        return self.supply.accept(state, begin, self.step_units)
 
     def known_route(self, begin: LoaderState) -> Route:
         """Return the way from the first step that is known to have had these sizes."""
@@ -93,29 +79,18 @@ class Run:
 
     def planner(self, begin: LoaderState, route: Route) -> Planner:
         """Return what plans the batches of a route."""
-        return Planner(self.units, lambda epoch: self.order(begin, epoch), route)
-
-    def order(self, begin: LoaderState, epoch: int) -> Order:
-        """Return the order of an epoch."""
-        return self.orders.of(epoch, self.num_lanes(begin, epoch))
-
-    def num_lanes(self, begin: LoaderState, epoch: int) -> int:
-        """Lanes of an epoch: those the state names, chosen anew for other epochs."""
-        return begin.num_lanes if epoch == begin.epoch else self.orders.num_lanes
+        return Planner(
+            self.cut, lambda positions: self.supply.units(begin, positions), route
+        )
 
     def horizon_units(self, begin: LoaderState, memory: int) -> int:
-        """Return how many units of this rank to plan ahead, to use each page well.
+        """Return how many units of this rank to plan ahead, to use each page well."""
+        return self.supply.horizon_units(begin, memory, self.world_size)
 
-        With blocks that is from the first to the last use of a page. Without them the
-        uses of a page are anywhere: then it pays to know those of twice as many pages
-        as fit into ``memory`` bytes.
-        """
-        if self.orders.is_scattered:
-            held = int(memory / max(1.0, self.orders.page_bytes))
-            most = min(self.units.num_units // self.world_size, MAX_HORIZON)
-            return min(2 * held, most)
-        window = self.orders.window(begin.num_lanes)
-        return 2 * window * begin.num_lanes // self.world_size
+    @property
+    def step_units(self) -> int:
+        """Units of a step on all ranks."""
+        return self.batch_size * self.world_size
 
     @property
     def _sizes(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
 from pagefeed.route import Ranges, Route, merge_ranges
 
@@ -48,12 +49,17 @@ class LoaderState:
     """How units are cut."""
     shuffle: str
     """How they are shuffled."""
+    mixture: Schedule | None = None
+    """Datasets and weights of a mixture, by position."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        values = asdict(self)
+        values = asdict(replace(self, mixture=None))
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = [list(span) for span in self.skipped]
+        del values["mixture"]
+        if self.mixture is not None:
+            values["mixture"] = self.mixture.to_dict()
         return {"version": VERSION, "order_version": ORDER_VERSION, **values}
 
     def skipping(self, route: Route, steps: Iterable[int]) -> LoaderState:
@@ -98,7 +104,7 @@ class LoaderState:
         Raises:
             StateMismatchError: If it is not such a dict, or of another version.
         """
-        names = [field.name for field in fields(cls)]
+        names = [field.name for field in fields(cls) if field.name != "mixture"]
         missing = [name for name in names if name not in state]
         if missing:
             raise StateMismatchError(
@@ -115,7 +121,8 @@ class LoaderState:
         values = {name: state[name] for name in names}
         values["sizes"] = tuple(state["sizes"]) if state["sizes"] else None
         values["skipped"] = tuple((begin, end) for begin, end in state["skipped"])
-        return cls(**values)
+        mixture = state.get("mixture")
+        return cls(**values, mixture=mixture and Schedule.from_dict(mixture))
 
     def check_plan(self, loader: LoaderState) -> None:
         """Refuse a state of another dataset or plan than the ``loader``'s.

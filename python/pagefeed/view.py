@@ -77,7 +77,7 @@ class SequenceView:
         self._convert = make_converter(format, pin_memory=False)
         self._units: Units = sequences.bind(dataset.spans)
         self._engine = ProcessEngine(
-            dataset,
+            [dataset],
             batch_rows=1,
             row_length=self._units.length,
             num_threads=self.num_threads,

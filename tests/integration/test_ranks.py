@@ -317,14 +317,14 @@ def test_steps_of_is_the_inverse_of_locate(folder, skipped, drop_last):
                     continue
                 for source in sources:
                     located[source.file, source.row].add(Slot(step, rank, row))
-    for file in loader.dataset.files:
+    for file in loader.run.supply.datasets[0].files:
         for row in range(300):
             assert loader.steps_of(file, row) == sorted(located[file, row])
 
 
 def test_steps_of_knows_the_windows_of_a_document_and_its_epoch(folder):
     loader = numbered_loader(folder, sequences=pf.Windows(7, tail="drop"))
-    file = loader.dataset.files[1]
+    file = loader.run.supply.datasets[0].files[1]
     first = loader.steps_of(file, 17)
     assert len(first) > 1
     loader.set_epoch(1)

@@ -53,16 +53,6 @@ impl NumberedPages {
         Ok((part, page - part.first_page))
     }
 
-    /// Number of pages.
-    pub fn len(&self) -> u64 {
-        self.num_pages
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.num_pages == 0
-    }
-
     /// Where a page lies and what it holds.
     pub fn record(&self, page: u64) -> Result<PageRecord> {
         let (part, page) = self.find(page)?;

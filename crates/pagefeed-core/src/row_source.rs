@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::{PageSource, RowPage};
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Index, PageRecord};
 use crate::numbering::NumberedPages;
 use crate::page::PageOpener;
 use crate::reader::read_array;
@@ -12,7 +12,7 @@ use crate::store::Store;
 
 /// How much larger than stored a page of strings is taken to be before it is loaded:
 /// what text compresses to. The engine learns the true size when the page is there.
-const EXPANSION: usize = 4;
+const EXPANSION: u64 = 4;
 
 /// Pages of several columns, numbered through in the order of the columns.
 pub struct RowSource {
@@ -26,22 +26,30 @@ impl RowSource {
             pages: NumberedPages::new(columns),
         }
     }
+}
 
-    /// Bytes that a row of `num_columns` columns takes in memory, about: from some of
-    /// the pages.
-    pub fn mean_row_bytes(&self, num_columns: usize) -> usize {
-        const SAMPLED: u64 = 256;
-        let step = (self.pages.len() / SAMPLED).max(1);
-        let (mut bytes, mut rows) = (0u64, 0u64);
-        for page in (0..self.pages.len()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-            if let Ok(record) = self.pages.record(page) {
-                bytes = bytes.saturating_add(self.decoded_size(page) as u64);
-                rows += record.num_rows;
-            }
-        }
-        let mean = usize::try_from(bytes / rows.max(1)).unwrap_or(usize::MAX);
-        mean.saturating_mul(num_columns)
+/// Bytes that a row of a column takes in memory, about: from the sizes of some pages.
+pub fn mean_row_bytes(index: &Index) -> Result<u64> {
+    const SAMPLED: u64 = 256;
+    let step = (index.num_pages() / SAMPLED).max(1);
+    let (mut bytes, mut rows) = (0u64, 0u64);
+    for page in (0..index.num_pages()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let record = index.page(page)?;
+        bytes = bytes.saturating_add(decoded_size(&record));
+        rows += record.num_rows;
     }
+    Ok(bytes / rows.max(1))
+}
+
+/// Estimate of a decoded page's bytes.
+fn decoded_size(record: &PageRecord) -> u64 {
+    const BYTES_PER_VALUE: u64 = 8;
+    let dictionary = record.dictionary.as_ref();
+    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
+    let stored = record.compressed_size.saturating_add(dictionary);
+    let values = record.num_values.saturating_add(record.num_rows);
+    let numbers = values.saturating_mul(BYTES_PER_VALUE);
+    stored.saturating_mul(EXPANSION).saturating_add(numbers)
 }
 
 impl PageSource<RowPage> for RowSource {
@@ -51,12 +59,9 @@ impl PageSource<RowPage> for RowSource {
     }
 
     fn decoded_size(&self, page: u64) -> usize {
-        const BYTES_PER_VALUE: u64 = 8;
-        let values = self.pages.record(page).map_or(0, |record| {
-            (record.num_values + record.num_rows).saturating_mul(BYTES_PER_VALUE)
-        });
-        let stored = self.pages.stored_size(page).saturating_mul(EXPANSION);
-        stored.saturating_add(usize::try_from(values).unwrap_or(usize::MAX))
+        let record = self.pages.record(page);
+        let bytes = record.map_or(0, |record| decoded_size(&record));
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     fn will_need(&self, page: u64) {

@@ -10,6 +10,7 @@ use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::reader::read_array;
+use pagefeed_core::row_source::mean_row_bytes;
 use pagefeed_core::source::IndexSource;
 use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
@@ -174,6 +175,12 @@ impl Index {
             0 => 0,
             _ => width_of(self.index.schema(0).field.data_type()),
         }
+    }
+
+    /// Bytes of a row in memory, about.
+    #[getter]
+    fn mean_row_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        detached(py, || mean_row_bytes(&self.index))
     }
 
     /// Digest of the contents.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::{Engine, EngineConfig, Plan, RowPage, TokenType};
-use pagefeed_core::row_source::RowSource;
+use pagefeed_core::row_source::{RowSource, mean_row_bytes};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -48,6 +48,11 @@ impl RowEngine {
         });
         let columns: Vec<_> = columns.collect();
         detached(py, || {
+            let mut row_payload = 0usize;
+            for (index, _) in parts.iter().take(num_columns) {
+                let bytes = usize::try_from(mean_row_bytes(index)?).unwrap_or(usize::MAX);
+                row_payload = row_payload.saturating_add(bytes);
+            }
             let source = RowSource::new(parts);
             let config = EngineConfig {
                 num_threads,
@@ -55,7 +60,7 @@ impl RowEngine {
                 token_type: TokenType::I64,
                 batch_rows,
                 row_length: num_columns,
-                row_payload: source.mean_row_bytes(num_columns),
+                row_payload,
                 padding: 0,
                 verify_checksums,
             };

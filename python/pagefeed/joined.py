@@ -1,0 +1,73 @@
+"""Several datasets, cut alike, with their units numbered through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+from pagefeed.sequences import Segments, Units
+
+__all__ = ["JoinedUnits"]
+
+
+class JoinedUnits:
+    """The units of several datasets in turn; pages are numbered through alike.
+
+    Args:
+        parts: The datasets, cut to one length.
+        num_pages: Pages of each dataset's index.
+
+    Example:
+        >>> JoinedUnits([], []).num_units
+        0
+    """
+
+    def __init__(self, parts: Sequence[Units], num_pages: Sequence[int]) -> None:
+        self.parts = tuple(parts)
+        """The datasets, cut."""
+        units = [part.num_units for part in parts]
+        self.first_unit = np.concatenate([[0], np.cumsum(units, dtype=np.int64)])
+        """Units before each dataset, and of all: int64 [datasets + 1]."""
+        self.first_page = np.concatenate([[0], np.cumsum(num_pages, dtype=np.int64)])
+        """Pages before each dataset, and of all: int64 [datasets + 1]."""
+
+    @property
+    def num_units(self) -> int:
+        """Units of all datasets together."""
+        return int(self.first_unit[-1])
+
+    @property
+    def length(self) -> int:
+        """Tokens of a unit, padding included."""
+        return self.parts[0].length
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no unit."""
+        return sum(part.num_dropped_tokens for part in self.parts)
+
+    def dataset_of(self, units: Int64Array) -> Int64Array:
+        """Return the dataset of each unit: int64."""
+        return np.searchsorted(self.first_unit, units, side="right") - 1
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return the token ranges of ``units``, in their order."""
+        dataset = self.dataset_of(units)
+        found = []
+        for number in np.unique(dataset).tolist():
+            which = np.flatnonzero(dataset == number)
+            local = self.parts[number].segments(units[which] - self.first_unit[number])
+            page = local.page + self.first_page[number]
+            found.append(local._replace(unit=which[local.unit], page=page))
+        if len(found) == 1:
+            only: Segments = found[0]
+            return only
+        if not found:
+            return self.parts[0].segments(units)
+        columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
+        joined = Segments(*columns)
+        in_order = np.argsort(joined.unit, kind="stable")
+        return Segments(*(column[in_order] for column in joined))

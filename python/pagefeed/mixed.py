@@ -1,0 +1,336 @@
+"""What a run of a mixture delivers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.joined import JoinedUnits
+from pagefeed.mixture import (
+    Anchor,
+    Course,
+    Mixture,
+    Part,
+    Schedule,
+    adopt,
+    check_weights,
+    resolve,
+    unit_weights,
+)
+from pagefeed.order import Shuffle, derive_key
+from pagefeed.orders import Orders
+from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.sequences import Sequences
+from pagefeed.state import LoaderState
+from pagefeed.supply import MAX_HORIZON, bind_checked
+
+__all__ = ["MAX_STATE_BYTES", "MixtureSupply"]
+
+MAX_STATE_BYTES = 16 << 10
+"""A state with more of datasets and stages is refused."""
+FINGERPRINT_DIGITS = 12
+"""Of each dataset, in a state."""
+RARE = 0.05
+"""Pages of a dataset with a smaller share may be read again: plans end somewhere."""
+
+
+class MixtureSupply:
+    """A mixture: each epoch of the run is its whole schedule, under other orders.
+
+    Units are numbered through the datasets, by their names.
+
+    Args:
+        mixture: The datasets, and how they are mixed.
+        sequences: How to cut them.
+        seed: Seed of the run.
+        shuffle: How to shuffle each.
+        world_size: Number of ranks.
+        step_units: Units of a step on all ranks, by which stages begin at steps.
+
+    Raises:
+        InvalidArgumentError: If a dataset holds no sequence, or the stages do not begin
+            one after another.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        *,
+        sequences: Sequences,
+        seed: int,
+        shuffle: Shuffle,
+        world_size: int,
+        step_units: int,
+    ) -> None:
+        self.mixture = mixture
+        self._seed = seed
+        self.names = sorted(mixture.datasets)
+        """Names of the datasets, in the order in which they are numbered."""
+        self.datasets: Sequence[ParquetDataset] = [
+            mixture.datasets[name] for name in self.names
+        ]
+        self.units_of = [
+            bind_checked(sequences, dataset, f"dataset {name!r}")
+            for name, dataset in zip(self.names, self.datasets, strict=True)
+        ]
+        """The datasets, cut."""
+        self.cut = JoinedUnits(self.units_of, [len(d.index) for d in self.datasets])
+        self._make_orders = lambda epoch: [
+            Orders(
+                dataset,
+                fingerprint=f"{dataset.fingerprint} {sequences!r}",
+                units=units,
+                seed=seed if epoch == 0 else derive_key(seed, "pass", epoch),
+                shuffle=shuffle,
+                world_size=world_size,
+                name=name,
+            )
+            for name, dataset, units in zip(
+                self.names, self.datasets, self.units_of, strict=True
+            )
+        ]
+        self.orders = lru_cache(maxsize=2)(self._make_orders)
+        """The orders of the datasets in an epoch of the run."""
+        self._course = lru_cache(maxsize=4)(self._make_course)
+        self.parts = self._make_parts()
+        """The datasets as a schedule knows them."""
+        largest = int(np.argmax([part.num_tokens for part in self.parts]))
+        self.plan = LoaderState(
+            num_lanes=self.orders(0)[largest].num_lanes,
+            seed=seed,
+            dataset="mixture",
+            sequences=repr(sequences),
+            shuffle=repr(shuffle),
+            mixture=resolve(mixture, self.parts, Anchor(step_units=step_units)),
+        )
+        _check_size(self.plan)
+
+    def _make_parts(self) -> list[Part]:
+        usual = 1 if self.mixture.stop == "first_exhausted" else None
+        return [
+            Part(
+                name=name,
+                fingerprint=dataset.fingerprint[:FINGERPRINT_DIGITS],
+                num_units=units.num_units,
+                num_tokens=dataset.spans.num_values - units.num_dropped_tokens,
+                max_epochs=self.mixture.max_epochs.get(name, usual),
+            )
+            for name, dataset, units in zip(
+                self.names, self.datasets, self.units_of, strict=True
+            )
+        ]
+
+    def course(self, begin: LoaderState) -> Course:
+        """Return the course of positions from the state of an iteration."""
+        return self._course(_schedule(begin), begin.num_lanes)
+
+    def _make_course(self, schedule: Schedule, num_lanes: int) -> Course:
+        return Course(schedule, num_lanes=num_lanes, seed=self._seed)
+
+    def start(self, begin: LoaderState) -> int:
+        """Return the position of ``begin``, counted in its epoch."""
+        return begin.position
+
+    def end(
+        self,
+        begin: LoaderState,
+        epochs: int | None,  # noqa: ARG002 - always one
+        step_units: int,
+    ) -> int | None:
+        """Return one past the last position; None: without end."""
+        course, schedule, mixture = self.course(begin), _schedule(begin), self.mixture
+        ends = [course.natural_end]
+        if mixture.max_steps is not None:
+            steps = mixture.max_steps - begin.step
+            ends.append(max(begin.position, begin.position + steps * step_units))
+        if mixture.max_tokens is not None:
+            ends.append(schedule.position_of_tokens(mixture.max_tokens))
+        if mixture.stop is not None:
+            done = [
+                course.delivered(number, schedule.parts[number].max_epochs or 1)
+                for number in range(len(schedule.parts))
+            ]
+            known = [place for place in done if place is not None]
+            if known:
+                first = mixture.stop == "first_exhausted"
+                ends.append(min(known) if first else max(known))
+        return min((end for end in ends if end is not None), default=None)
+
+    def state_at(self, begin: LoaderState, position: int) -> LoaderState:
+        """Return the state at a position."""
+        return replace(begin, position=position)
+
+    def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
+        """Return the units at positions: int64 [positions]."""
+        dataset, local = self.course(begin).at(positions)
+        names = _schedule(begin).names
+        found = np.empty(len(positions), dtype=np.int64)
+        orders = self.orders(begin.epoch)
+        for number in np.flatnonzero(np.bincount(dataset)).tolist():
+            which = np.flatnonzero(dataset == number)
+            ours = self._number_of(names[number])
+            epoch, place = np.divmod(local[which], self.units_of[ours].num_units)
+            units = np.empty(len(which), dtype=np.int64)
+            for each in np.unique(epoch).tolist():
+                now = np.flatnonzero(epoch == each)
+                order = orders[ours].of(each, begin.num_lanes)
+                units[now] = order.units(place[now])
+            found[which] = units + self.cut.first_unit[ours]
+        return found
+
+    def _number_of(self, name: str) -> int:
+        if name not in self.names:
+            raise InvalidArgumentError(
+                f"dataset {name!r} was delivered before this run, which does not have "
+                f"it: it has {', '.join(self.names)}; give it, with a weight of 0, to "
+                "look back"
+            )
+        return self.names.index(name)
+
+    def document_positions(
+        self,
+        begin: LoaderState,
+        now: LoaderState,
+        end: int | None,
+        file: str,
+        row: int,
+    ) -> Int64Array:
+        """Return the positions of the current epoch with tokens of a document.
+
+        Without an end, those up to the end of the next epoch of its dataset.
+        """
+        course, schedule = self.course(begin), _schedule(begin)
+        counts = course.counts(now.position if end is None else end)
+        found = [np.empty(0, dtype=np.int64)]
+        holding = [n for n, data in enumerate(self.datasets) if _holds(data, file)]
+        if not holding:
+            tokens_of_row(self.datasets[0].index, file, row)  # Says what there is.
+        for ours in holding:
+            number = schedule.names.index(self.names[ours])
+            units = self.units_of[ours].units_of_tokens(
+                *tokens_of_row(self.datasets[ours].index, file, row)
+            )
+            num_units = self.units_of[ours].num_units
+            for epoch in range(int(counts[number]) // num_units + 2):
+                order = self.orders(begin.epoch)[ours].of(epoch, begin.num_lanes)
+                places = epoch * num_units + order.positions(units)
+                found.append(course.positions(number, places))
+        positions = np.concatenate(found)
+        return positions[positions >= 0]
+
+    def sources(self, unit: int) -> list[Source]:
+        """Return where the tokens of a unit come from."""
+        number = int(self.cut.dataset_of(np.array([unit]))[0])
+        local = unit - int(self.cut.first_unit[number])
+        index, units = self.datasets[number].index, self.units_of[number]
+        return [
+            replace(source, dataset=self.names[number])
+            for source in sources_of_unit(index, units, local)
+        ]
+
+    def accept(
+        self, state: LoaderState, begin: LoaderState, step_units: int
+    ) -> LoaderState:
+        """Return a saved state as this run continues it, see :func:`adopt`."""
+        state.check_plan(begin)
+        anchor = Anchor(position=state.position, step=state.step, step_units=step_units)
+        schedule = adopt(_schedule(state), self.mixture, self.parts, anchor)
+        return self._checked(replace(state, mixture=schedule))
+
+    def reweighted(
+        self, state: LoaderState, weights: Mapping[str, float], anneal: int
+    ) -> LoaderState:
+        """Return a state with new weights from its position on.
+
+        Args:
+            state: The state.
+            weights: Weights by name, as the mixture counts them.
+            anneal: Positions over which the weights turn into these.
+
+        Raises:
+            InvalidArgumentError: If the weights cannot be right, or the state would
+                grow too long.
+        """
+        check_weights(weights, self.mixture.datasets)
+        schedule = _schedule(state)
+        if state.position > self.course(state).end_of_changes:
+            raise InvalidArgumentError(
+                "the mixture has run out, but for its last units: weights cannot "
+                "change any more; set them earlier, or raise max_epochs"
+            )
+        by_unit = unit_weights(self.mixture, schedule.parts, weights)
+        changed = schedule.changed(state.position, anneal, by_unit)
+        return self._checked(replace(state, mixture=changed))
+
+    def _checked(self, state: LoaderState) -> LoaderState:
+        """Refuse a schedule that cannot be followed, before anything moves."""
+        self.course(state)
+        _check_size(state)
+        return state
+
+    def horizon_units(self, begin: LoaderState, memory: int, world_size: int) -> int:
+        """Return how many units of a rank to plan ahead, to use each page well."""
+        schedule = _schedule(begin)
+        shares = dict(zip(schedule.names, _largest_shares(schedule), strict=True))
+        horizons = [0.0]
+        for name, orders, units in zip(
+            self.names, self.orders(begin.epoch), self.units_of, strict=True
+        ):
+            if orders.is_scattered:
+                held = int(memory / max(1.0, orders.page_bytes))
+                window = min(held, units.num_units) * world_size
+            else:
+                window = orders.window(begin.num_lanes) * begin.num_lanes
+            horizons.append(2 * window / max(RARE, shares[name]))
+        return min(int(max(horizons)) // world_size, 2 * MAX_HORIZON)
+
+    def stats(self, state: LoaderState) -> dict[str, float]:
+        """Return units and tokens, by mean tokens of a unit, before a state."""
+        course, found = self.course(state), {}
+        counts = course.counts(state.position)
+        for begin, end in state.skipped:
+            if begin < state.position:
+                skipped = course.counts(min(end, state.position))
+                counts -= skipped - course.counts(begin)
+        for part, count in zip(course.schedule.parts, counts.tolist(), strict=True):
+            found[f"{part.name}/units"] = count
+            found[f"{part.name}/tokens"] = round(count * part.unit_tokens)
+        return found
+
+
+def _schedule(state: LoaderState) -> Schedule:
+    if state.mixture is None:
+        raise StateMismatchError(
+            "the state is of a mixture, but holds no datasets and weights; expected "
+            "what state_dict() returned"
+        )
+    return state.mixture
+
+
+def _largest_shares(schedule: Schedule) -> list[float]:
+    shares = np.array([span.weights for span in schedule.spans])
+    largest: list[float] = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
+    return list(largest)
+
+
+def _holds(dataset: ParquetDataset, file: str) -> bool:
+    return os.path.abspath(file) in dataset.index.files
+
+
+def _check_size(state: LoaderState) -> None:
+    size = len(json.dumps(state.to_dict()))
+    if size > MAX_STATE_BYTES:
+        schedule = _schedule(state)
+        raise InvalidArgumentError(
+            f"{len(schedule.parts)} datasets and {len(schedule.spans)} changes of "
+            f"their weights make a state of {size} bytes; at most {MAX_STATE_BYTES} "
+            "are kept: change weights less often, or join datasets"
+        )

@@ -1,0 +1,365 @@
+"""The course of a mixture: position -> (dataset, its local position), and back.
+
+Position p is turn ``p // num_lanes`` of lane ``p % num_lanes``. Every lane deals its
+own turns out to the datasets, and its x-th turn of a dataset is local position
+``x * num_lanes + lane`` of that dataset, counted through all its epochs: the lane takes
+from each dataset's same lane, from front to back, whatever the weights do meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.arrays import Int64Array
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture.schedule import Schedule
+from pagefeed.mixture.tree import BITS, MAX_TURN, ONE, Members, Tree
+from pagefeed.order import Permutation, derive_key
+
+__all__ = ["Course"]
+
+SPAN = MAX_TURN << 1
+"""Distance of the lanes in the keys of rows."""
+ENDED = -1
+
+
+class Course:
+    """Where every position of a mixture leads.
+
+    The turns of a lane fall into rows with constant weights. In every row a tree deals
+    them out; the lanes' phases are staggered, so that counts of two lanes differ by at
+    most one at a node and a rare dataset arrives spread over time and lanes. What a
+    dataset lacks at the end of a row moves its phase in the next: errors do not add up.
+
+    Args:
+        schedule: Datasets and weights.
+        num_lanes: V.
+        seed: Seed of the run.
+
+    Raises:
+        InvalidArgumentError: If all datasets of a stage run out before the next begins.
+
+    Example:
+        >>> from pagefeed.mixture import Part, Span
+        >>> sizes = [Part(name=name, fingerprint="", num_units=9, num_tokens=9)
+        ...          for name in ("a", "b")]
+        >>> schedule = Schedule(
+        ...     parts=tuple(sizes), spans=(Span(0, 0, (0.75, 0.25)),), digest="")
+        >>> dataset, local = Course(schedule, num_lanes=1, seed=0).at(np.arange(5))
+        >>> dataset.tolist(), local.tolist()
+        ([0, 0, 1, 0, 0], [0, 1, 0, 2, 3])
+    """
+
+    def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
+        self.schedule = schedule
+        self.num_lanes = num_lanes
+        self._seed = seed
+        self._trees: list[Tree] = []
+        self._tree_numbers: dict[tuple[tuple[float, ...], Members], int] = {}
+        self._staggers: dict[tuple[Members, Members], Int64Array] = {}
+        self._limits = np.stack([self._lane_limits(p) for p in range(self._num_parts)])
+        self._rows = _Rows(num_lanes, self._num_parts)
+        self._lay_out()
+
+    @property
+    def _num_parts(self) -> int:
+        return len(self.schedule.parts)
+
+    def at(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return dataset and local position, int64 each, of positions below the end."""
+        if len(self._tail) and len(positions) and int(positions.max()) >= self._hole:
+            after = np.clip(positions - self._hole, 0, len(self._tail) - 1)
+            positions = np.where(positions < self._hole, positions, self._tail[after])
+        turn = positions // self.num_lanes
+        lane = positions - turn * self.num_lanes
+        row = self._rows.find(lane, turn)
+        dataset = np.empty(len(turn), dtype=np.int64)
+        number = np.empty(len(turn), dtype=np.int64)
+        turn = turn - self._rows.start[row]
+        for tree, which in _groups(self._rows.tree[row]):
+            phases = self._rows.phases[row[which]]
+            dealt = self._trees[tree].deal(turn[which], phases)
+            dataset[which], number[which] = dealt
+        number += self._rows.counts[row, dataset]
+        return dataset, number * self.num_lanes + lane
+
+    def positions(self, dataset: int, local: Int64Array) -> Int64Array:
+        """Return the positions of local positions of a dataset: undo :meth:`at`.
+
+        Returns:
+            int64 [local]; -1 for those that are never delivered.
+        """
+        lane, number = local % self.num_lanes, local // self.num_lanes
+        row = self._rows.find_count(dataset, lane, number)
+        turn = np.full(len(local), MAX_TURN)
+        number = number - self._rows.counts[row, dataset]
+        for tree, which in _groups(self._rows.tree[row]):
+            if tree == ENDED or dataset not in self._trees[tree].root.members:
+                continue
+            phases = self._rows.phases[row[which]]
+            in_row = self._trees[tree].turns_of(dataset, number[which], phases)
+            turn[which] = in_row + self._rows.start[row[which]]
+        reached = turn < self._rows.stop[row]
+        places = np.where(reached, turn, 0) * self.num_lanes + lane
+        if len(self._tail):
+            after = self._hole + np.searchsorted(self._tail, places)
+            places = np.where(places < self._hole, places, after)
+        found: Int64Array = np.where(reached, places, -1)
+        return found
+
+    def counts(self, position: int) -> Int64Array:
+        """Return the units of each dataset before a position: int64 [datasets]."""
+        total: Int64Array = self.lane_counts(position).sum(axis=0)
+        return total
+
+    def lane_counts(self, position: int) -> Int64Array:
+        """Return the units of each dataset before a position, by lane.
+
+        Returns:
+            int64 [lanes, datasets].
+        """
+        lane = np.arange(self.num_lanes)
+        turn = self._turns_before(min(position, self._hole))
+        extra = self._tail[: max(0, position - self._hole)]
+        turn += np.bincount(extra % self.num_lanes, minlength=self.num_lanes)
+        row = self._rows.find(lane, turn)
+        counts = self._rows.counts[row].copy()
+        turn = turn - self._rows.start[row]
+        for tree, which in _groups(self._rows.tree[row]):
+            if tree != ENDED:
+                phases = self._rows.phases[row[which]]
+                counts[which] += self._trees[tree].counts(turn[which], phases)
+        return counts
+
+    @cached_property
+    def natural_end(self) -> int | None:
+        """One past the last position if all datasets run out, else None."""
+        return None if self._hole >= SPAN else self._hole + len(self._tail)
+
+    @property
+    def end_of_changes(self) -> int:
+        """Position after which weights cannot change any more: lanes have run out."""
+        return self._hole
+
+    def delivered(self, dataset: int, epochs: int) -> int | None:
+        """Return the position after which a dataset was delivered so often in full.
+
+        None if it never is.
+        """
+        num_units = self.schedule.parts[dataset].num_units * epochs
+        last = np.arange(max(0, num_units - self.num_lanes), num_units)
+        places = self.positions(dataset, last)
+        return None if places.min() < 0 else int(places.max()) + 1
+
+    # Laying out the rows, stage by stage.
+
+    def _lay_out(self) -> None:
+        turn = np.zeros(self.num_lanes, dtype=np.int64)
+        counts = np.zeros((self.num_lanes, self._num_parts), dtype=np.int64)
+        lacking = np.zeros_like(counts)
+        ended = np.zeros(self.num_lanes, dtype=bool)
+        for start, stop, weights in self.schedule.intervals():
+            end = np.full(self.num_lanes, MAX_TURN)
+            if stop is not None:
+                end = self._turns_before(stop)
+            self._lay_interval(weights, turn, end, counts, lacking, ended)
+            if ended.any() and stop is not None:
+                raise InvalidArgumentError(
+                    f"from position {start} on all datasets with a weight reach their "
+                    f"max_epochs, before the weights change at position {stop}: give "
+                    "another dataset a weight, raise max_epochs, or begin the next "
+                    "stage earlier"
+                )
+        self._rows.seal()
+        self._find_tail(turn, ended)
+
+    def _lay_interval(
+        self,
+        weights: tuple[float, ...],
+        turn: Int64Array,
+        end: Int64Array,
+        counts: Int64Array,
+        lacking: Int64Array,
+        ended: npt.NDArray[np.bool_],
+    ) -> None:
+        """Add the rows of an interval; whenever a dataset runs out, another begins."""
+        weighted = np.array(weights) > 0
+        while True:
+            going = np.flatnonzero((turn < end) & ~ended)
+            if not len(going):
+                return
+            active = weighted & (counts[going] < self._limits[:, going].T)
+            for key in np.unique(active, axis=0):
+                lanes = going[(active == key).all(axis=1)]
+                members = tuple(np.flatnonzero(key).tolist())
+                if not members:
+                    self._rows.add(lanes, turn, end, ENDED, counts, None)
+                    ended[lanes] = True
+                    continue
+                self._lay_row(weights, members, lanes, turn, end, counts, lacking)
+
+    def _lay_row(
+        self,
+        weights: tuple[float, ...],
+        members: Members,
+        lanes: Int64Array,
+        turn: Int64Array,
+        end: Int64Array,
+        counts: Int64Array,
+        lacking: Int64Array,
+    ) -> None:
+        """Add one row of some lanes, to the end or until a dataset runs out."""
+        number = self._tree_number(weights, members)
+        tree = self._trees[number]
+        phases = self._phases(tree, lacking[lanes], lanes)
+        length = end[lanes] - turn[lanes]
+        for member in members:
+            if self.schedule.parts[member].max_epochs is None:
+                continue
+            left = self._limits[member, lanes] - counts[lanes, member]
+            length = np.minimum(length, tree.turns_of(member, left - 1, phases) + 1)
+        stop = turn.copy()
+        stop[lanes] += length
+        self._rows.add(lanes, turn, stop, number, counts, phases)
+        turn[lanes] = stop[lanes]
+        dealt = tree.counts(length, phases)
+        counts[lanes] += dealt
+        # Wraps around 2**64, as it may: what is lacking is small.
+        lacking[lanes] += tree.shares * length[:, None] - (dealt << BITS)
+
+    def _tree_number(self, weights: tuple[float, ...], members: Members) -> int:
+        key = weights, members
+        if key not in self._tree_numbers:
+            self._tree_numbers[key] = len(self._trees)
+            self._trees.append(Tree(weights, members))
+        return self._tree_numbers[key]
+
+    def _phases(self, tree: Tree, lacking: Int64Array, lanes: Int64Array) -> Int64Array:
+        """Phases of a tree: int64 [lanes, nodes].
+
+        A node's left side is owed what its datasets lack, less its share of what all
+        below the node lack, since that is the node's own concern.
+        """
+        phases = np.zeros((len(lanes), max(1, self._num_parts - 1)), dtype=np.int64)
+        for node in tree.nodes:
+            if node.left is None or node.right is None:
+                continue
+            stagger = self._stagger(node.left.members, node.right.members)[lanes]
+            left = lacking[:, node.left.members].sum(axis=1).astype(np.float64)
+            right = lacking[:, node.right.members].sum(axis=1).astype(np.float64)
+            owed = left - (left + right) * (node.ratio / ONE)
+            owed = np.clip(owed, -ONE, ONE).astype(np.int64)
+            phases[:, node.number] = np.clip(stagger + owed, 0, ONE - 1)
+        return phases
+
+    def _stagger(self, left: Members, right: Members) -> Int64Array:
+        """Phases, one for each lane, evenly apart and in an order of the node's own."""
+        if (left, right) not in self._staggers:
+            names = self.schedule.names
+            # Names, not numbers: a dataset that joins later changes no other node.
+            sides = (sorted(names[member] for member in side) for side in (left, right))
+            key = derive_key(self._seed, "mixture", *map(repr, sides))
+            place = Permutation(self.num_lanes, key)[np.arange(self.num_lanes)]
+            self._staggers[left, right] = (2 * place + 1) * ONE // (2 * self.num_lanes)
+        return self._staggers[left, right]
+
+    def _lane_limits(self, part: int) -> Int64Array:
+        """Most turns of each lane that a dataset can be given: int64 [lanes]."""
+        epochs = self.schedule.parts[part].max_epochs
+        if epochs is None:
+            return np.full(self.num_lanes, MAX_TURN)
+        return self._turns_before(epochs * self.schedule.parts[part].num_units)
+
+    def _turns_before(self, position: int) -> Int64Array:
+        """Turns of each lane before a position: int64 [lanes]."""
+        lane = np.arange(self.num_lanes)
+        return np.maximum(0, (position - lane + self.num_lanes - 1) // self.num_lanes)
+
+    def _find_tail(self, turn: Int64Array, ended: npt.NDArray[np.bool_]) -> None:
+        """Find the turns that are left when the first lane has run out.
+
+        The lanes run out within a few turns of each other. Positions from there on go
+        through the turns that are left, in order.
+        """
+        self._hole = SPAN
+        self._tail = np.empty(0, dtype=np.int64)
+        if not ended.all():
+            return
+        lane = np.arange(self.num_lanes)
+        self._hole = int((turn * self.num_lanes + lane).min())
+        first = self._hole // self.num_lanes
+        turns = np.arange(first, int(turn.max()) + 1)[:, None]
+        places = turns * self.num_lanes + lane
+        self._tail = places[(turns < turn) & (places >= self._hole)]
+
+
+class _Rows:
+    """Rows of constant weights, by lane and first turn."""
+
+    def __init__(self, num_lanes: int, num_parts: int) -> None:
+        self._num_lanes = num_lanes
+        self._num_phases = max(1, num_parts - 1)
+        self._added: list[tuple[Int64Array, ...]] = []
+
+    def add(
+        self,
+        lanes: Int64Array,
+        start: Int64Array,
+        stop: Int64Array,
+        tree: int,
+        counts: Int64Array,
+        phases: Int64Array | None,
+    ) -> None:
+        """Add a row of some lanes; ``start``, ``stop`` and ``counts`` are of all."""
+        if phases is None:
+            phases = np.zeros((len(lanes), self._num_phases), dtype=np.int64)
+        trees = np.full(len(lanes), tree)
+        self._added.append(
+            (lanes, start[lanes], stop[lanes], trees, counts[lanes], phases)
+        )
+
+    def seal(self) -> None:
+        """Sort what was added."""
+        columns = [np.concatenate(column) for column in zip(*self._added, strict=True)]
+        keys = columns[0] * SPAN + columns[1]
+        by_key = np.argsort(keys)
+        self._keys = keys[by_key]
+        lanes, self.start, self.stop, self.tree, self.counts, self.phases = (
+            column[by_key] for column in columns
+        )
+        self._borders = np.searchsorted(lanes, np.arange(self._num_lanes + 1))
+        self._added = []
+
+    def find(self, lane: Int64Array, turn: Int64Array) -> Int64Array:
+        """Return the row of each turn of a lane."""
+        if len(self._keys) == self._num_lanes:
+            return lane
+        return np.searchsorted(self._keys, lane * SPAN + turn, side="right") - 1
+
+    def find_count(
+        self, dataset: int, lane: Int64Array, number: Int64Array
+    ) -> Int64Array:
+        """Return the row in which a lane's ``number``-th turn of a dataset is.
+
+        It is the last that begins with at most as many, or, if no such turn comes, any.
+        """
+        if len(self._keys) == self._num_lanes:
+            return lane
+        lanes = np.repeat(np.arange(self._num_lanes), np.diff(self._borders))
+        keys = lanes * SPAN + self.counts[:, dataset]
+        return np.searchsorted(keys, lane * SPAN + number, side="right") - 1
+
+
+def _groups(
+    trees: Int64Array,
+) -> Iterable[tuple[int, Int64Array | slice]]:
+    """Return each tree and the places where it stands."""
+    if len(trees) == 0:
+        return []
+    if (trees == trees[0]).all():
+        return [(int(trees[0]), slice(None))]
+    return [(tree, np.flatnonzero(trees == tree)) for tree in np.unique(trees).tolist()]

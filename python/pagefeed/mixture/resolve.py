@@ -1,0 +1,153 @@
+"""From what is asked for to what runs: starts and weights in units, by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture.mix import Mixture, Stage
+from pagefeed.mixture.schedule import Part, Schedule, Span, rounded
+
+__all__ = ["Anchor", "adopt", "resolve", "unit_weights"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Anchor:
+    """A place of a run from which steps are counted on with these sizes."""
+
+    position: int = 0
+    """Position there."""
+    step: int = 0
+    """Number of the step there."""
+    step_units: int
+    """Units of a step of all ranks."""
+
+    def position_of(self, step: int) -> int:
+        """Return the position of a step, as if all had these sizes."""
+        return max(0, self.position + (step - self.step) * self.step_units)
+
+
+def resolve(mixture: Mixture, parts: Sequence[Part], anchor: Anchor) -> Schedule:
+    """Return the schedule of a run of a mixture.
+
+    Args:
+        mixture: What is asked for.
+        parts: Its datasets, cut; in the order of names.
+        anchor: Where steps are counted from.
+
+    Raises:
+        InvalidArgumentError: If the stages do not begin one after another.
+    """
+    schedule = Schedule(
+        parts=tuple(parts),
+        spans=(Span(0, 0, rounded(_first_weights(mixture, parts))),),
+        digest=mixture.digest,
+    )
+    for number, stage in enumerate(mixture.stages):
+        start = _position(stage.start, stage, schedule, anchor)
+        if start < schedule.spans[-1].start or (start == 0 and number > 0):
+            raise InvalidArgumentError(
+                f"stage {number} begins at position {start}, not after the one before "
+                f"it at {schedule.spans[-1].start}: give stages by rising start"
+            )
+        weights = unit_weights(mixture, schedule.parts, stage.weights)
+        if not stage.anneal:
+            schedule = schedule.changed(start, 0, weights)
+            continue
+        # How many units an anneal in tokens takes hangs on the weights during it.
+        end = _position(stage.start + stage.anneal, stage, schedule, anchor)
+        if stage.start_tokens is not None:
+            schedule = schedule.changed(start, max(1, end - start), weights)
+            end = schedule.position_of_tokens(stage.start + stage.anneal)
+        schedule = schedule.changed(start, max(1, end - start), weights)
+    return schedule
+
+
+def adopt(
+    theirs: Schedule, mixture: Mixture, parts: Sequence[Part], anchor: Anchor
+) -> Schedule:
+    """Return the schedule with which a run of ``mixture`` continues another.
+
+    What lies before the anchor stays as it was. What follows is as recorded if the
+    same mixture was asked for, else as it is asked for now.
+
+    Raises:
+        StateMismatchError: If a dataset is another one by the same name, or none is
+            known; both sides are shown.
+    """
+    _check_same(theirs, parts)
+    known = theirs.with_parts(parts)
+    if theirs.digest == mixture.digest:
+        return known
+    wanted = resolve(mixture, parts, anchor)
+    schedule = replace(known.until(anchor.position), digest=mixture.digest)
+    before = [span for span in wanted.spans if span.start <= anchor.position]
+    now = before[-1]
+    left = max(0, now.start + now.anneal - anchor.position)
+    here = _by_name(now.weights, wanted, schedule)
+    if left or schedule.weights_before(anchor.position) != here:
+        schedule = schedule.changed(anchor.position, left, here)
+    for span in wanted.spans[len(before) :]:
+        weights = _by_name(span.weights, wanted, schedule)
+        schedule = schedule.changed(span.start, span.anneal, weights)
+    return schedule
+
+
+def unit_weights(
+    mixture: Mixture, parts: Sequence[Part], weights: Mapping[str, float]
+) -> list[float]:
+    """Return the weight of a unit of each dataset: int64 [parts].
+
+    A weight by tokens is shared by units in proportion to their mean tokens.
+    """
+    given = [weights.get(part.name, 0) for part in parts]
+    if mixture.unit == "samples":
+        return [float(weight) for weight in given]
+    return [
+        weight / part.unit_tokens if weight else 0.0
+        for weight, part in zip(given, parts, strict=True)
+    ]
+
+
+def _first_weights(mixture: Mixture, parts: Sequence[Part]) -> list[float]:
+    if mixture.weights is not None:
+        return unit_weights(mixture, parts, mixture.weights)
+    by_tokens = mixture.unit == "tokens"
+    sizes = {
+        part.name: (part.num_tokens if by_tokens else part.num_units)
+        ** (1 / mixture.temperature)
+        for part in parts
+    }
+    return unit_weights(mixture, parts, sizes)
+
+
+def _position(amount: int, stage: Stage, schedule: Schedule, anchor: Anchor) -> int:
+    if stage.start_tokens is not None:
+        return schedule.position_of_tokens(amount)
+    return anchor.position_of(amount)
+
+
+def _by_name(
+    weights: Sequence[float], theirs: Schedule, ours: Schedule
+) -> tuple[float, ...]:
+    by_name = dict(zip(theirs.names, weights, strict=True))
+    return tuple(by_name.get(name, 0.0) for name in ours.names)
+
+
+def _check_same(theirs: Schedule, parts: Sequence[Part]) -> None:
+    ours = {part.name: part for part in parts}
+    shared = [part for part in theirs.parts if part.name in ours]
+    differing = [
+        f"  {part.name}: the state has {part}, this loader {ours[part.name]}"
+        for part in shared
+        if part != ours[part.name]
+    ]
+    if not shared:
+        differing = [f"  datasets: the state has {theirs.names}, this loader {[*ours]}"]
+    if differing:
+        raise StateMismatchError(
+            "the state belongs to another mixture:\n" + "\n".join(differing) + "\n"
+            "weights and stages may change, and datasets may be added and left out; "
+            "those that stay must have the same contents and max_epochs"
+        )

@@ -1,0 +1,232 @@
+"""A mixture as it runs: which weights hold from which position on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+__all__ = ["Interval", "Part", "Schedule", "Span"]
+
+ANNEAL_PIECES = 64
+"""Pieces of constant weights that an anneal is made of, at most."""
+DIGITS = 9
+"""Significant digits of a recorded weight."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A dataset of a mixture, as far as its schedule knows it."""
+
+    name: str
+    fingerprint: str
+    """Digits that identify it."""
+    num_units: int
+    """Units of an epoch."""
+    num_tokens: int
+    """Tokens in them."""
+    max_epochs: int | None = None
+    """Epochs after which it is left out."""
+
+    @property
+    def unit_tokens(self) -> float:
+        """Mean tokens of a unit."""
+        return self.num_tokens / self.num_units
+
+
+class Span(NamedTuple):
+    """Weights from a position on, until those of the next."""
+
+    start: int
+    """First position."""
+    anneal: int
+    """Positions over which the former weights turn into these."""
+    weights: tuple[float, ...]
+    """Weight of a unit of each dataset."""
+
+
+class Interval(NamedTuple):
+    """Positions with constant weights."""
+
+    start: int
+    stop: int | None
+    """One past the last; None: without end."""
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """Datasets, and their weights by position; positions count units of all ranks."""
+
+    parts: tuple[Part, ...]
+    """The datasets, in the order of the weights."""
+    spans: tuple[Span, ...]
+    """Weights by rising start; the first starts at 0."""
+    digest: str
+    """What tells the mixture that was asked for from others."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the datasets."""
+        return [part.name for part in self.parts]
+
+    def intervals(self) -> Iterator[Interval]:
+        """Yield the positions in order, in pieces of constant weights."""
+        former = self.spans[0].weights
+        for number, span in enumerate(self.spans):
+            last = number + 1 == len(self.spans)
+            stop = None if last else self.spans[number + 1].start
+            for start, end, weights in _pieces(span, former):
+                if stop is None or start < stop:
+                    ends = [place for place in (end, stop) if place is not None]
+                    yield Interval(start, min(ends, default=None), weights)
+            former = self.weights_before(stop) if stop is not None else former
+
+    def weights_before(self, position: int) -> tuple[float, ...]:
+        """Return the weights that a change at a position goes on from."""
+        former = self.spans[0].weights
+        reached = [span for span in self.spans if span.start < position]
+        ends = [*(span.start for span in reached[1:]), position]
+        for span, end in zip(reached, ends, strict=True):
+            former = _weights_at(span, former, end)
+        return former
+
+    def tokens(self, position: int) -> float:
+        """Return the tokens before a position, by mean tokens of a unit."""
+        total = 0.0
+        for start, stop, weights in self.intervals():
+            if start < position:
+                end = position if stop is None else min(stop, position)
+                total += (end - start) * self._unit_tokens(weights)
+        return total
+
+    def position_of_tokens(self, tokens: float) -> int:
+        """Return the first position with so many tokens before it."""
+        for start, stop, weights in self.intervals():
+            each = self._unit_tokens(weights)
+            if stop is None or tokens <= (stop - start) * each:
+                return start + math.ceil(tokens / each)
+            tokens -= (stop - start) * each
+        raise AssertionError  # The last interval has no end.
+
+    def _unit_tokens(self, weights: Sequence[float]) -> float:
+        tokens = math.fsum(
+            weight * part.unit_tokens
+            for weight, part in zip(weights, self.parts, strict=True)
+        )
+        return tokens / math.fsum(weights)
+
+    def changed(self, position: int, anneal: int, weights: Sequence[float]) -> Schedule:
+        """Return it with new weights from a position on, until the next span after."""
+        before = [span for span in self.spans if span.start < position]
+        after = [span for span in self.spans if span.start > position]
+        if position == 0 and anneal:  # There is something to anneal from.
+            before = [self.spans[0]]
+        span = Span(position, anneal, rounded(weights))
+        return replace(self, spans=(*before, span, *after))
+
+    def until(self, position: int) -> Schedule:
+        """Return it without the spans that begin at a position or later."""
+        kept = tuple(span for span in self.spans if span.start < position)
+        return replace(self, spans=kept or self.spans[:1])
+
+    def with_parts(self, parts: Sequence[Part]) -> Schedule:
+        """Return it with further datasets, of weight 0 so far."""
+        known = set(self.names)
+        added = tuple(part for part in parts if part.name not in known)
+        nothing = (0.0,) * len(added)
+        spans = tuple(
+            span._replace(weights=span.weights + nothing) for span in self.spans
+        )
+        return replace(self, parts=self.parts + added, spans=spans)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "datasets": [
+                [p.name, p.fingerprint, p.num_units, p.num_tokens, p.max_epochs]
+                for p in self.parts
+            ],
+            "stages": [
+                [span.start, span.anneal, [_short(w) for w in span.weights]]
+                for span in self.spans
+            ],
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> Schedule:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            StateMismatchError: If it is something else.
+        """
+        try:
+            parts = tuple(
+                Part(
+                    name=name,
+                    fingerprint=fingerprint,
+                    num_units=num_units,
+                    num_tokens=num_tokens,
+                    max_epochs=max_epochs,
+                )
+                for name, fingerprint, num_units, num_tokens, max_epochs in state[
+                    "datasets"
+                ]
+            )
+            spans = tuple(
+                Span(start, anneal, tuple(map(float, weights)))
+                for start, anneal, weights in state["stages"]
+            )
+            return cls(parts=parts, spans=spans, digest=state["digest"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateMismatchError(
+                f"this is not the mixture of a pagefeed state: {state!r:.200}"
+            ) from error
+
+
+def rounded(weights: Sequence[float]) -> tuple[float, ...]:
+    """Return weights as they are recorded: what runs must be what a state says.
+
+    Raises:
+        InvalidArgumentError: If all are 0.
+    """
+    total = math.fsum(weights)
+    if not total > 0:
+        raise InvalidArgumentError(f"no weight is above 0: {list(weights)!r}")
+    return tuple(float(f"{weight / total:.{DIGITS}g}") for weight in weights)
+
+
+def _short(weight: float) -> float | int:
+    return int(weight) if weight == int(weight) else weight
+
+
+def _weights_at(
+    span: Span, former: Sequence[float], position: int
+) -> tuple[float, ...]:
+    """Weights of a span at a position in it, were its anneal a straight line."""
+    if position >= span.start + span.anneal:
+        return span.weights
+    done = (position - span.start) / span.anneal
+    return _between(former, span.weights, done)
+
+
+def _between(
+    former: Sequence[float], later: Sequence[float], done: float
+) -> tuple[float, ...]:
+    return tuple(a * (1 - done) + b * done for a, b in zip(former, later, strict=True))
+
+
+def _pieces(span: Span, former: Sequence[float]) -> Iterator[Interval]:
+    """Yield the pieces of a span as if nothing followed it."""
+    count = min(ANNEAL_PIECES, span.anneal)
+    for piece in range(count):
+        start, stop = (
+            span.start + span.anneal * number // count for number in (piece, piece + 1)
+        )
+        weights = _between(former, span.weights, (piece + 0.5) / count)
+        yield Interval(start, stop, weights)
+    yield Interval(span.start + span.anneal, None, span.weights)

@@ -1,0 +1,202 @@
+"""Dealing turns out to datasets by weight, evenly, in closed form.
+
+A binary tree over the datasets: of the first j turns that reach a node its left side is
+given ``floor(j * ratio + phase)``, the right side the rest. So any turn finds its
+dataset, and its number among the turns of that dataset, in a few steps, and back.
+
+All is exact in whole numbers: ratios and phases are multiples of 2**-40, and products
+of 80 bits are made of halves.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+
+__all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
+
+BITS = 40
+ONE = 1 << BITS
+HALF_BITS = BITS // 2
+MAX_TURN = 1 << 40
+"""Turns of a lane at most; what lies there is never reached."""
+SHORT_TURN = 1 << 22
+"""Below, a product with a ratio fits 63 bits."""
+
+Members: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A node of the tree; a leaf has one member and no sides."""
+
+    members: Members
+    """Datasets below it."""
+    number: int = -1
+    """Number among the inner nodes, which says which phases are its own."""
+    ratio: int = 0
+    """Share of its turns that go left, in units of 2**-40."""
+    left: Node | None = None
+    right: Node | None = None
+
+
+class Tree:
+    """Deals turns to datasets.
+
+    Heavy datasets stand near the root (Huffman, "A method for the construction of
+    minimum-redundancy codes", 1952), so that few roundings add up for them.
+
+    Args:
+        weights: Weight of each dataset, all above 0 for ``members``.
+        members: The datasets that take part.
+
+    Example:
+        >>> tree = Tree([0.5, 0.25, 0.25], [0, 1, 2])
+        >>> phases = np.full((1, 2), ONE // 2)
+        >>> tree.deal(np.arange(4), phases.repeat(4, axis=0))[0].tolist()
+        [0, 1, 0, 2]
+    """
+
+    def __init__(self, weights: Sequence[float], members: Sequence[int]) -> None:
+        total = math.fsum(weights[member] for member in members)
+        self.shares = np.zeros(len(weights), dtype=np.int64)
+        """Share of each dataset in units of 2**-40: int64 [datasets]."""
+        for member in members:
+            self.shares[member] = round(weights[member] / total * ONE)
+        self.root = _huffman(weights, members)
+        self.nodes = list(_inner(self.root))
+        """The inner nodes, by number."""
+
+    def deal(self, turns: Int64Array, phases: Int64Array) -> tuple[Int64Array, ...]:
+        """Return the dataset of each turn, and its number among that dataset's turns.
+
+        Args:
+            turns: int64 [turns], counted from the tree's first.
+            phases: int64 [turns, nodes], in units of 2**-40.
+        """
+        dataset = np.empty(len(turns), dtype=np.int64)
+        number = np.empty(len(turns), dtype=np.int64)
+        stack = [(self.root, np.arange(len(turns)), turns)]
+        while stack:
+            node, which, turn = stack.pop()
+            if node.left is None or node.right is None:
+                dataset[which], number[which] = node.members[0], turn
+                continue
+            before, rest = _scaled(turn, node.ratio, phases[which, node.number])
+            is_left = rest + node.ratio >= ONE
+            is_right = ~is_left
+            stack.append((node.left, which[is_left], before[is_left]))
+            stack.append((node.right, which[is_right], (turn - before)[is_right]))
+        return dataset, number
+
+    def counts(self, turns: Int64Array, phases: Int64Array) -> Int64Array:
+        """Return how many of the first ``turns`` each dataset is dealt.
+
+        Args:
+            turns: int64 [lanes].
+            phases: int64 [lanes, nodes].
+
+        Returns:
+            int64 [lanes, datasets].
+        """
+        counts = np.zeros((len(turns), len(self.shares)), dtype=np.int64)
+        stack = [(self.root, turns)]
+        while stack:
+            node, turn = stack.pop()
+            if node.left is None or node.right is None:
+                counts[:, node.members[0]] = turn
+                continue
+            before, _ = _scaled(turn, node.ratio, phases[:, node.number])
+            stack += [(node.left, before), (node.right, turn - before)]
+        return counts
+
+    def turns_of(
+        self, dataset: int, numbers: Int64Array, phases: Int64Array
+    ) -> Int64Array:
+        """Return at which turns a dataset's ``numbers``-th turns are: undo ``deal``.
+
+        Returns:
+            int64 [numbers]; at least ``MAX_TURN`` for those that are never reached.
+        """
+        turns = numbers
+        for node, is_left in reversed(list(self._path(dataset))):
+            ratio, phase = node.ratio, phases[:, node.number]
+            if not is_left:  # Its count rounds up where the left one rounds down.
+                ratio, phase = ONE - ratio, ONE - 1 - phase
+            turns = _turn_before(turns + 1, ratio, phase)
+        return turns
+
+    def _path(self, dataset: int) -> Iterator[tuple[Node, bool]]:
+        node = self.root
+        while node.left is not None and node.right is not None:
+            is_left = dataset in node.left.members
+            yield node, is_left
+            node = node.left if is_left else node.right
+
+
+def _scaled(
+    turns: Int64Array, ratio: int, phases: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Return floor and fraction, in units of 2**-40, of ``turns * ratio + phases``."""
+    if len(turns) == 0 or int(turns.max()) < SHORT_TURN:
+        product = turns * ratio + phases
+        return product >> BITS, product & (ONE - 1)
+    upper = (turns >> HALF_BITS) * ratio
+    lower = (turns & ((1 << HALF_BITS) - 1)) * ratio
+    lower += (upper & ((1 << HALF_BITS) - 1)) << HALF_BITS
+    lower += phases
+    return (upper >> HALF_BITS) + (lower >> BITS), lower & (ONE - 1)
+
+
+def _turn_before(counts: Int64Array, ratio: int, phases: Int64Array) -> Int64Array:
+    """Return the last turn before which fewer than ``counts`` were dealt."""
+    guess = (counts.astype(np.float64) * ONE - phases) / ratio
+    found = np.minimum(np.ceil(guess), MAX_TURN).astype(np.int64)
+    # The guess is off by its rounding: a step or two lead to the first turn after
+    # which there are so many.
+    while True:
+        few = (_scaled(found, ratio, phases)[0] < counts) & (found < MAX_TURN)
+        if not few.any():
+            break
+        found += few
+    while True:
+        below = found - 1
+        many = (found > 0) & (_scaled(below, ratio, phases)[0] >= counts)
+        if not many.any():
+            break
+        found -= many
+    never = _scaled(found, ratio, phases)[0] < counts
+    return np.where(never | (counts > MAX_TURN), MAX_TURN, found - 1)
+
+
+def _huffman(weights: Sequence[float], members: Sequence[int]) -> Node:
+    """Join the two lightest until all are one; ties go by number."""
+    heap = [(weights[member], member, Node(members=(member,))) for member in members]
+    heapq.heapify(heap)
+    for number in range(len(members) - 1):
+        light, _, right = heapq.heappop(heap)
+        heavy, _, left = heapq.heappop(heap)
+        ratio = round(heavy / (heavy + light) * ONE)
+        node = Node(
+            members=tuple(sorted(left.members + right.members)),
+            number=number,
+            ratio=min(max(ratio, 1), ONE - 1),
+            left=left,
+            right=right,
+        )
+        heapq.heappush(heap, (heavy + light, len(weights) + number, node))
+    return heap[0][2]
+
+
+def _inner(node: Node) -> list[Node]:
+    if node.left is None or node.right is None:
+        return []
+    found = [*_inner(node.left), *_inner(node.right), node]
+    return sorted(found, key=lambda inner: inner.number)

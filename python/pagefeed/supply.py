@@ -1,0 +1,251 @@
+"""What a run delivers: one dataset, epoch after epoch, or a mixture of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.order import Shuffle
+from pagefeed.orders import Orders
+from pagefeed.planner import Cut
+from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.sequences import Sequences, Units
+from pagefeed.state import LoaderState
+
+__all__ = ["EpochSupply", "Supply", "bind_checked"]
+
+MAX_HORIZON = 1 << 17
+"""Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
+
+
+class Supply(Protocol):
+    """Positions of an iteration to units, the same at any number of ranks.
+
+    Positions are counted as the supply likes; where an iteration begins and ends is
+    told by the state from which it iterates: its ``begin``.
+    """
+
+    @property
+    def cut(self) -> Cut:
+        """What the units are."""
+
+    @property
+    def datasets(self) -> Sequence[ParquetDataset]:
+        """What they are cut from, in the order in which pages are numbered through."""
+
+    @property
+    def plan(self) -> LoaderState:
+        """The beginning of epoch 0."""
+
+    def start(self, begin: LoaderState) -> int:
+        """Return the position of ``begin``."""
+
+    def end(
+        self, begin: LoaderState, epochs: int | None, step_units: int
+    ) -> int | None:
+        """Return one past the last position; None: without end."""
+
+    def state_at(self, begin: LoaderState, position: int) -> LoaderState:
+        """Return the state at a position."""
+
+    def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
+        """Return the units at rising positions below the end: int64 [positions]."""
+
+    def document_positions(
+        self,
+        begin: LoaderState,
+        now: LoaderState,
+        end: int | None,
+        file: str,
+        row: int,
+    ) -> Int64Array:
+        """Return the positions in the epoch of ``now`` with tokens of a document."""
+
+    def sources(self, unit: int) -> list[Source]:
+        """Return where the tokens of a unit come from."""
+
+    def accept(
+        self, state: LoaderState, begin: LoaderState, step_units: int
+    ) -> LoaderState:
+        """Return a saved state as this run continues it.
+
+        Raises:
+            StateMismatchError: If it belongs to another run than that of ``begin``.
+        """
+
+    def horizon_units(self, begin: LoaderState, memory: int, world_size: int) -> int:
+        """Return how many units of a rank to plan ahead, to use each page well."""
+
+    def stats(self, state: LoaderState) -> dict[str, float]:
+        """Return counters of what was delivered before a state."""
+
+
+class EpochSupply:
+    """One dataset: position p is place ``p % num_units`` of epoch ``p // num_units``.
+
+    Args:
+        dataset: The dataset.
+        sequences: How to cut it.
+        seed: Seed of the run.
+        shuffle: How to shuffle it.
+        world_size: Number of ranks.
+
+    Raises:
+        InvalidArgumentError: If it holds no sequence.
+    """
+
+    def __init__(
+        self,
+        dataset: ParquetDataset,
+        *,
+        sequences: Sequences,
+        seed: int,
+        shuffle: Shuffle,
+        world_size: int,
+    ) -> None:
+        self.dataset = dataset
+        self.cut: Units = bind_checked(sequences, dataset, repr(dataset))
+        self.orders = Orders(
+            dataset,
+            fingerprint=f"{dataset.fingerprint} {sequences!r}",
+            units=self.cut,
+            seed=seed,
+            shuffle=shuffle,
+            world_size=world_size,
+        )
+        self.plan = LoaderState(
+            num_lanes=self.orders.num_lanes,
+            seed=seed,
+            dataset=dataset.fingerprint,
+            sequences=repr(sequences),
+            shuffle=repr(shuffle),
+        )
+
+    @property
+    def datasets(self) -> Sequence[ParquetDataset]:
+        """The dataset alone."""
+        return [self.dataset]
+
+    @property
+    def num_units(self) -> int:
+        """Units of an epoch."""
+        return self.cut.num_units
+
+    def start(self, begin: LoaderState) -> int:
+        """Return the position of ``begin``, counted through all epochs."""
+        return begin.epoch * self.num_units + begin.position
+
+    def end(
+        self,
+        begin: LoaderState,
+        epochs: int | None,
+        step_units: int,  # noqa: ARG002 - an epoch does not count steps
+    ) -> int | None:
+        """Return one past the last position; None: without end."""
+        if epochs is None:
+            return None
+        return (begin.first_epoch + epochs) * self.num_units
+
+    def state_at(self, begin: LoaderState, position: int) -> LoaderState:
+        """Return the state at a position."""
+        epoch, within = divmod(position, self.num_units)
+        lanes = self.num_lanes(begin, epoch)
+        # Beyond its epoch the lanes of a state are forgotten: all must be as usual.
+        is_usual = epoch == begin.epoch or begin.num_lanes == lanes
+        return replace(
+            begin,
+            epoch=epoch,
+            position=within,
+            num_lanes=lanes,
+            sizes=begin.sizes if is_usual else None,
+        )
+
+    def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
+        """Return the units at rising positions: int64 [positions]."""
+        if len(positions) == 0:
+            return positions
+        first, last = (int(positions[end]) // self.num_units for end in (0, -1))
+        if first == last:
+            local = positions - first * self.num_units
+            return self.orders.of(first, self.num_lanes(begin, first)).units(local)
+        borders = np.arange(first, last + 2) * self.num_units
+        pieces = np.split(positions, np.searchsorted(positions, borders[1:-1]))
+        return np.concatenate([self.units(begin, piece) for piece in pieces])
+
+    def num_lanes(self, begin: LoaderState, epoch: int) -> int:
+        """Lanes of an epoch: those the state names, chosen anew for other epochs."""
+        return begin.num_lanes if epoch == begin.epoch else self.orders.num_lanes
+
+    def document_positions(
+        self,
+        begin: LoaderState,
+        now: LoaderState,
+        end: int | None,  # noqa: ARG002 - an epoch has one
+        file: str,
+        row: int,
+    ) -> Int64Array:
+        """Return the positions in the epoch of ``now`` with tokens of a document."""
+        index, epoch = self.dataset.index, now.epoch
+        units = self.cut.units_of_tokens(*tokens_of_row(index, file, row))
+        order = self.orders.of(epoch, self.num_lanes(begin, epoch))
+        return epoch * self.num_units + order.positions(units)
+
+    def sources(self, unit: int) -> list[Source]:
+        """Return where the tokens of a unit come from."""
+        return sources_of_unit(self.dataset.index, self.cut, unit)
+
+    def accept(
+        self,
+        state: LoaderState,
+        begin: LoaderState,
+        step_units: int,  # noqa: ARG002 - nothing hangs on steps
+    ) -> LoaderState:
+        """Return a saved state as this run continues it."""
+        state.check_plan(begin)
+        return state
+
+    def horizon_units(self, begin: LoaderState, memory: int, world_size: int) -> int:
+        """Return how many units of a rank to plan ahead, to use each page well.
+
+        With blocks that is from the first to the last use of a page. Without them the
+        uses of a page are anywhere: then it pays to know those of twice as many pages
+        as fit into ``memory`` bytes.
+        """
+        if self.orders.is_scattered:
+            held = int(memory / max(1.0, self.orders.page_bytes))
+            return min(2 * held, self.num_units // world_size, MAX_HORIZON)
+        window = self.orders.window(begin.num_lanes)
+        return 2 * window * begin.num_lanes // world_size
+
+    def stats(
+        self,
+        state: LoaderState,  # noqa: ARG002 - it is all one dataset
+    ) -> dict[str, float]:
+        """Return nothing: there are no parts to tell apart."""
+        return {}
+
+
+def bind_checked(sequences: Sequences, dataset: ParquetDataset, name: str) -> Units:
+    """Cut a dataset.
+
+    Args:
+        sequences: How.
+        dataset: What.
+        name: What to call it in an error.
+
+    Raises:
+        InvalidArgumentError: If it holds no sequence.
+    """
+    units = sequences.bind(dataset.spans)
+    if units.num_units == 0:
+        raise InvalidArgumentError(
+            f"{name} holds no sequence of {sequences!r}: it has "
+            f"{dataset.spans.num_values} tokens in {dataset.spans.num_rows} rows"
+        )
+    return units
