@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pagefeed import _core
 from pagefeed.errors import CancelledError
+from pagefeed.feeds import BatchEngine, Out
 from pagefeed.planner import Planner
 
 __all__ = ["Iteration"]
@@ -15,7 +15,7 @@ CHUNK_UNITS = 8192
 """Units planned at a time: enough for the overhead of NumPy's calls to vanish."""
 
 
-class Iteration(Iterator[_core.Buffer]):
+class Iteration(Iterator[Out]):
     """An iterator of finished batches; the engine works ahead of it.
 
     Args:
@@ -26,7 +26,7 @@ class Iteration(Iterator[_core.Buffer]):
     """
 
     def __init__(
-        self, *, engine: _core.Engine, planner: Planner, horizon_units: int
+        self, *, engine: BatchEngine[Out], planner: Planner, horizon_units: int
     ) -> None:
         self._engine = engine
         self._chunk_steps = max(1, CHUNK_UNITS // planner.route.batch_size)
@@ -75,7 +75,7 @@ class Iteration(Iterator[_core.Buffer]):
             self._engine.clear()
         self._open = False
 
-    def __next__(self) -> _core.Buffer:
+    def __next__(self) -> Out:
         """Take the next batch, and top the plan up.
 
         Raises:

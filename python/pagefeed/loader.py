@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-
 from pagefeed.arguments import check_choice, check_positive
 from pagefeed.dataset import ParquetDataset
+from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.feeds import Feed, TokenFeed
 from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.iteration import Iteration
 from pagefeed.launch import Follower, resolve_rank, resolve_threads
@@ -22,6 +22,7 @@ from pagefeed.order import Shuffle
 from pagefeed.planner import Planner, unit_of_slot
 from pagefeed.provenance import Source
 from pagefeed.route import Route, Slot
+from pagefeed.rows import RowFeed
 from pagefeed.run import Run
 from pagefeed.sequences import Sequences
 from pagefeed.sizes import parse_bytes
@@ -126,28 +127,20 @@ class Loader:
         self.drop_last = drop_last
         self.rank, self.world_size = resolve_rank(rank, world_size)
         self.num_threads = resolve_threads(num_threads)
-        self._convert = make_converter(format, pin_memory=pin_memory)
-
+        supply = self._make_supply()
+        self._feed = self._make_feed(supply)
         self.run = Run(
-            supply=self._make_supply(),
+            supply=supply,
             batch_size=self.batch_size,
             rank=self.rank,
             world_size=self.world_size,
             epochs=self.epochs,
             drop_last=drop_last,
-        )
-        self._engine = ProcessEngine(
-            self.run.supply.datasets,
-            batch_rows=self.batch_size,
-            row_length=self.run.cut.length,
-            num_threads=self.num_threads,
-            memory=self.memory,
-            dtype=self.dtype,
-            padding=padding,
+            plan_units=self._feed.plan,
         )
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
-        self._iteration: Iteration | None = None
+        self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self.follower: Follower | None = None
@@ -175,6 +168,37 @@ class Loader:
             shuffle=self.shuffle,
             world_size=self.world_size,
             step_units=step_units,
+        )
+
+    def _make_feed(self, supply: Supply) -> Feed[Any]:
+        convert = make_converter(self.format, pin_memory=self.pin_memory)
+        if isinstance(self.sequences, Documents):
+            return RowFeed(
+                supply.datasets,
+                supply.cut,
+                self.sequences,
+                batch_rows=self.batch_size,
+                num_threads=self.num_threads,
+                memory=self.memory,
+                dtype=self.dtype,
+                padding=self.padding,
+                convert=convert,
+            )
+        engine = ProcessEngine(
+            supply.datasets,
+            batch_rows=self.batch_size,
+            row_length=supply.cut.length,
+            num_threads=self.num_threads,
+            memory=self.memory,
+            dtype=self.dtype,
+            padding=self.padding,
+        )
+        return TokenFeed(
+            supply.cut,
+            engine,
+            batch_size=self.batch_size,
+            dtype=self.dtype,
+            convert=convert,
         )
 
     @property
@@ -223,18 +247,16 @@ class Loader:
             self.run.route(self._begin), worker=worker, num_workers=num_workers
         )
         iteration = Iteration(
-            engine=self._engine.get(),
+            engine=self._feed.engine(),
             planner=self.planner(route),
             horizon_units=self.run.horizon_units(self._begin, self.memory),
         )
         self._iteration, self._finished = iteration, None
         return self._batches(iteration)
 
-    def _batches(self, iteration: Iteration) -> Iterator[Batch]:
-        shape = (self.batch_size, self.run.cut.length)
-        for buffer in iteration:
-            tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
-            yield {"input_ids": self._convert(tokens)}
+    def _batches(self, iteration: Iteration[Any]) -> Iterator[Batch]:
+        for delivered in iteration:
+            yield self._feed.batch(delivered)
         if iteration is self._iteration:
             finished = self._state()
             self._stop(self.run.after(self._begin))
@@ -394,7 +416,7 @@ class Loader:
         dataset: what the iteration, or the last one, delivered so far on all ranks,
         tokens by the mean tokens of a sequence.
         """
-        engine: dict[str, float] = self._engine.get().stats()
+        engine: dict[str, float] = self._feed.engine().stats()
         return engine | self.run.supply.stats(self._finished or self._state())
 
     def planner(self, route: Route) -> Planner:

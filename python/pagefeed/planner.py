@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -54,16 +54,19 @@ class Planner:
     """Plans the batches of a route.
 
     Args:
-        cut: What the units are.
         deliver: The units at rising positions.
         route: The way through them.
+        plan_units: Plans whole batches of units.
     """
 
     def __init__(
-        self, cut: Cut, deliver: Callable[[Int64Array], Int64Array], route: Route
+        self,
+        deliver: Callable[[Int64Array], Int64Array],
+        route: Route,
+        plan_units: Callable[[Int64Array], tuple[Any, ...]],
     ) -> None:
-        self._cut = cut
         self._deliver = deliver
+        self._plan_units = plan_units
         self.route = route
         """The way through the positions."""
 
@@ -81,10 +84,9 @@ class Planner:
         units[:inside] = self._deliver(positions[:inside])
         return units
 
-    def plan(self, first: int, count: int) -> BatchPlan:
+    def plan(self, first: int, count: int) -> tuple[Any, ...]:
         """Return the plan of this process's steps ``first .. first + count``."""
-        units = self.units(first, count)
-        return plan_batches(self._cut, units, self.route.batch_size)
+        return self._plan_units(self.units(first, count))
 
 
 def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,10 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
-from pagefeed.documents import DocumentUnits
+from pagefeed.documents import Documents, DocumentUnits
 from pagefeed.formats import Batch, Converter
-from pagefeed.planner import NO_UNIT
+from pagefeed.joined import JoinedUnits
+from pagefeed.planner import NO_UNIT, Cut
 
 __all__ = ["RowFeed", "RowPlan"]
 
@@ -32,8 +34,9 @@ class RowFeed:
     """Feeds batches of documents, with any of their columns.
 
     Args:
-        dataset: What it reads.
-        units: The documents.
+        datasets: What it reads.
+        cut: Their documents, numbered through.
+        documents: What a batch holds of them.
         batch_rows: Documents of a batch.
         num_threads: Threads of the engine.
         memory: Bytes it may hold.
@@ -47,8 +50,9 @@ class RowFeed:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
-        units: DocumentUnits,
+        datasets: Sequence[ParquetDataset],
+        cut: Cut,
+        documents: Documents,
         *,
         batch_rows: int,
         num_threads: int,
@@ -57,23 +61,21 @@ class RowFeed:
         padding: int,
         convert: Converter,
     ) -> None:
-        documents = units.documents
-        if documents.columns is None:
-            names = [dataset.column, *dataset.metadata]
-        else:
-            names = list(documents.columns)
-        self._padded = documents.max_length is not None
-        if self._padded:
-            names = [
-                dataset.column,
-                *(name for name in names if name != dataset.column),
-            ]
-        self._names = names
-        self._indexes = [dataset.column_index(name) for name in names]
-        sizes = [len(index) for index in self._indexes]
-        self._first_pages = np.cumsum([0, *sizes])
-        self._dataset = dataset
-        self._units = units
+        first = datasets[0]
+        names = documents.columns or (first.column, *first.metadata)
+        self._documents = documents
+        self._padded = None if documents.max_length is None else first.column
+        if self._padded is not None:
+            names = dict.fromkeys((self._padded, *names))
+        self._names = tuple(names)
+        self._datasets = datasets
+        parts = cut.parts if isinstance(cut, JoinedUnits) else (cut,)
+        self._parts = cast("tuple[DocumentUnits, ...]", parts)
+        self._first_units = np.cumsum([0, *(part.num_units for part in self._parts)])
+        self._indexes = [
+            dataset.column_index(name) for dataset in datasets for name in self._names
+        ]
+        self._first_pages = np.cumsum([0, *map(len, self._indexes)])
         self._batch_rows = batch_rows
         self._num_threads = num_threads
         self._memory = memory
@@ -91,50 +93,52 @@ class RowFeed:
     def plan(self, units: Int64Array) -> RowPlan:
         """Plan batches of ``units``, in their order; ``NO_UNIT`` leaves a null row."""
         places = np.flatnonzero(units != NO_UNIT)
-        rows = self._units.rows(units[places])
-        cells = [self._cells(column, rows) for column in range(len(self._names))]
+        page, row = self._cells(units[places])
         batch, destination = np.divmod(places, self._batch_rows)
-        num_columns = len(cells)
+        num_columns = len(self._names)
         borders = np.arange(len(units) // self._batch_rows + 1)
-        # Column by column within a row: all cells of a batch stay together.
-        page, row = (
-            np.stack(part, axis=1).reshape(-1) for part in zip(*cells, strict=True)
-        )
+        offsets = np.searchsorted(batch, borders) * num_columns
+        columns = np.arange(num_columns, dtype=np.uint32)
         return RowPlan(
-            batch_offsets=(np.searchsorted(batch, borders) * num_columns).astype(
-                np.uint32
-            ),
-            page=page.astype(np.uint64),
-            row=row.astype(np.uint32),
+            batch_offsets=offsets.astype(np.uint32),
+            page=page.reshape(-1).astype(np.uint64),
+            row=row.reshape(-1).astype(np.uint32),
             destination_row=np.repeat(destination, num_columns).astype(np.uint32),
-            column=np.tile(np.arange(num_columns, dtype=np.uint32), len(places)),
+            column=np.tile(columns, len(places)),
         )
 
     def batch(self, columns: list[_core.ArrowArray]) -> Batch:
         """Make a batch of what the engine delivers."""
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
-        if not self._padded:
+        most = self._documents.max_length
+        if self._padded is None or most is None:
             return batch
-        tokens = batch.pop(self._dataset.column)
-        lengths = np.minimum(
-            np.frombuffer(tokens.list_lengths(), dtype=np.int64), self._units.length
-        )
-        length = self._units.length
-        if self._units.documents.pad == "longest":
+        tokens = batch.pop(self._padded)
+        lengths = np.frombuffer(tokens.list_lengths(), dtype=np.int64)
+        lengths = np.minimum(lengths, most)
+        length = most
+        if self._documents.pad == "longest":
             length = max(1, int(lengths.max(initial=0)))
         rows = np.empty((len(tokens), length), dtype=self._dtype)
         tokens.write_padded(rows, length, self._padding)
-        return {
-            "input_ids": self._convert(rows),
-            "lengths": self._convert(lengths),
-            **batch,
-        }
+        padded = {"input_ids": self._convert(rows), "lengths": self._convert(lengths)}
+        return padded | batch
 
-    def _cells(self, column: int, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Page, numbered through all columns, and row in it, of rows of the files."""
-        index = self._indexes[column]
-        page = index.pages_of_rows(rows)
-        return page + self._first_pages[column], rows - index.first_rows(page)
+    def _cells(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Page, numbered through all indexes, and row in it: int64 [units, columns]."""
+        num_columns = len(self._names)
+        page, row = np.empty((2, len(units), num_columns), dtype=np.int64)
+        part = np.searchsorted(self._first_units, units, side="right") - 1
+        for number in np.unique(part).tolist():
+            which = np.flatnonzero(part == number)
+            rows = self._parts[number].rows(units[which] - self._first_units[number])
+            for column in range(num_columns):
+                place = number * num_columns + column
+                index = self._indexes[place]
+                local = index.pages_of_rows(rows)
+                page[which, column] = local + self._first_pages[place]
+                row[which, column] = rows - index.first_rows(local)
+        return page, row
 
     def _start(self) -> _core.RowEngine:
         return _core.RowEngine(
@@ -143,5 +147,5 @@ class RowFeed:
             num_threads=self._num_threads,
             memory=self._memory,
             batch_rows=self._batch_rows,
-            verify_checksums=self._dataset.verify_checksums,
+            verify_checksums=all(data.verify_checksums for data in self._datasets),
         )

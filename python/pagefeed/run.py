@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
+from pagefeed.arrays import Int64Array
 from pagefeed.planner import Cut, Planner
 from pagefeed.route import Route
 from pagefeed.state import LoaderState
@@ -31,6 +34,8 @@ class Run:
     """Epochs of an iteration; None never ends."""
     drop_last: bool
     """Leave the last, incomplete step of an iteration out."""
+    plan_units: Callable[[Int64Array], tuple[Any, ...]]
+    """Plans whole batches of units."""
 
     @property
     def cut(self) -> Cut:
@@ -80,7 +85,9 @@ class Run:
     def planner(self, begin: LoaderState, route: Route) -> Planner:
         """Return what plans the batches of a route."""
         return Planner(
-            self.cut, lambda positions: self.supply.units(begin, positions), route
+            lambda positions: self.supply.units(begin, positions),
+            route,
+            self.plan_units,
         )
 
     def horizon_units(self, begin: LoaderState, memory: int) -> int:
