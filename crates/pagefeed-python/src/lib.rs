@@ -11,6 +11,7 @@ mod buffer;
 mod engine;
 mod error;
 mod index;
+mod packing;
 mod run;
 
 use pyo3::prelude::*;
@@ -28,6 +29,9 @@ mod _core {
     use crate::engine::Engine;
     #[pymodule_export]
     use crate::index::Index;
+
+    #[pymodule_export]
+    use crate::packing::pack;
 
     /// Version of the compiled module.
     #[pyfunction]

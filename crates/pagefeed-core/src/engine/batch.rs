@@ -30,6 +30,35 @@ impl Buffer {
     }
 }
 
+/// A run of tokens of one row of a page, and its place in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub struct Document {
+    /// Row of the batch.
+    pub batch_row: u32,
+    /// First token of that row.
+    pub start: u32,
+    /// Number of tokens, separators included.
+    pub num_tokens: u32,
+    /// Row of the page.
+    pub row: u32,
+    /// Page it comes from.
+    pub page: u64,
+    /// First token of the row, separators included.
+    pub first_token: u32,
+    /// Tokens of the whole row, separators included.
+    pub row_tokens: u32,
+}
+
+/// What a batch came to, beside its tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    /// By their place, if they were asked for.
+    pub documents: Vec<Document>,
+    pub num_padding: u64,
+    pub num_splits: u64,
+}
+
 /// A finished batch: `batch_rows * row_length` tokens, row-major. Dropping it gives
 /// its memory back to the engine.
 #[derive(Debug)]
@@ -37,14 +66,21 @@ pub struct Batch {
     /// Always there until dropped.
     buffer: Option<Buffer>,
     num_bytes: usize,
+    documents: Vec<Document>,
     engine: Weak<Shared>,
 }
 
 impl Batch {
-    pub(super) fn new(buffer: Buffer, num_bytes: usize, engine: Weak<Shared>) -> Self {
+    pub(super) fn new(
+        buffer: Buffer,
+        num_bytes: usize,
+        documents: Vec<Document>,
+        engine: Weak<Shared>,
+    ) -> Self {
         Self {
             buffer: Some(buffer),
             num_bytes,
+            documents,
             engine,
         }
     }
@@ -56,7 +92,12 @@ impl Batch {
             .map_or(&[], |buffer| &buffer.0[..self.num_bytes])
     }
 
-    /// The same, to be written to: nobody else looks at a batch once delivered.
+    /// What it holds, in its order: empty unless the layout asked for it.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    /// The tokens, to be written to: nobody else looks at a batch once delivered.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.buffer {
             Some(buffer) => &mut buffer.0[..self.num_bytes],

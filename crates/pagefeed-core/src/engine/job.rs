@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::batch::Buffer;
+use super::batch::{Buffer, Written};
+use super::bundle::Bundle;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
 use crate::decode::TokenPage;
@@ -21,6 +22,8 @@ pub(super) struct LoadJob {
     pub slot: Slot,
     pub estimate: usize,
     pub page: u64,
+    /// What `page` is the key of, unless it is a page.
+    pub bundle: Option<Arc<Bundle>>,
     pub recycled_bytes: usize,
     /// Memory to reuse.
     pub recycle: Option<TokenPage>,
@@ -37,10 +40,14 @@ pub(super) struct GatherJob {
     pub number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
     pub pages: Vec<Option<Arc<TokenPage>>>,
+    /// Per use of the batch what it is the key of; empty if all are pages.
+    pub bundles: Vec<Option<Arc<Bundle>>>,
     /// The batch so far; none before the first page was written.
     pub buffer: Option<Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
+    /// What was written so far.
+    pub written: Written,
 }
 
 /// Memory that is no longer needed, to be dropped outside the lock.

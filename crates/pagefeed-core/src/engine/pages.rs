@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::bundle::Bundle;
 use super::plan::PageHasher;
 use crate::decode::TokenPage;
 
@@ -24,6 +25,8 @@ enum Content {
 #[derive(Debug)]
 struct Entry {
     page: u64,
+    /// What `page` is the key of, unless it is a page.
+    bundle: Option<Arc<Bundle>>,
     content: Content,
     /// Batches that still need the page, ascending.
     uses: VecDeque<BatchNumber>,
@@ -52,7 +55,7 @@ pub(super) struct PageTable {
 
 impl PageTable {
     /// The slot of `page`, a new one if need be. A new one must get a use.
-    pub fn enter(&mut self, page: u64) -> Slot {
+    pub fn enter(&mut self, page: u64, bundle: Option<&Arc<Bundle>>) -> Slot {
         if let Some(&slot) = self.slots.get(&page) {
             return slot;
         }
@@ -60,6 +63,7 @@ impl PageTable {
             Some(slot) => {
                 let entry = &mut self.entries[slot as usize];
                 entry.page = page;
+                entry.bundle = bundle.cloned();
                 entry.was_evicted = false;
                 slot
             }
@@ -67,6 +71,7 @@ impl PageTable {
                 self.evictable.push(0);
                 self.entries.push(Entry {
                     page,
+                    bundle: bundle.cloned(),
                     content: Content::Absent,
                     uses: VecDeque::new(),
                     num_readers: 0,
@@ -90,6 +95,11 @@ impl PageTable {
 
     pub fn page(&self, slot: Slot) -> u64 {
         self.entries[slot as usize].page
+    }
+
+    /// What the slot's page is the key of, unless it is a page.
+    pub fn bundle(&self, slot: Slot) -> Option<&Arc<Bundle>> {
+        self.entries[slot as usize].bundle.as_ref()
     }
 
     /// The absent page that is needed first, and by which batch.
@@ -176,6 +186,7 @@ impl PageTable {
         }
         self.slots.remove(&entry.page);
         self.free.push(slot);
+        entry.bundle = None;
         match std::mem::replace(&mut entry.content, Content::Absent) {
             Content::Held(page) => Some((page, entry.bytes)),
             _ => None,

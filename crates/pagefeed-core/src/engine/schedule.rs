@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::batch::Buffer;
+use super::batch::{Buffer, Document, Written};
 use super::budget::{Budget, page_bytes};
 use super::job::{Garbage, GatherJob, Job, LoadJob};
 use super::pages::{BatchNumber, PageTable, Slot};
@@ -51,6 +51,7 @@ struct Pending {
     num_missing: usize,
     phase: Phase,
     buffer: Option<Buffer>,
+    written: Written,
 }
 
 impl Pending {
@@ -116,7 +117,7 @@ impl State {
         let slots: Vec<Slot> = plan
             .pages
             .iter()
-            .map(|&page| self.pages.enter(page))
+            .map(|&page| self.pages.enter(page, plan.bundles.get(&page)))
             .collect();
         for number_in_plan in 0..plan.num_batches() {
             let batch = self.end();
@@ -133,6 +134,7 @@ impl State {
                 uses,
                 phase: Phase::Waiting,
                 buffer: None,
+                written: Written::default(),
             });
         }
     }
@@ -155,7 +157,7 @@ impl State {
     }
 
     /// The batch at the head if it is finished, or the error in its place.
-    pub fn take_head(&mut self) -> Result<Option<Buffer>> {
+    pub fn take_head(&mut self) -> Result<Option<(Buffer, Vec<Document>)>> {
         if let Some((batch, error)) = &self.failure
             && *batch <= self.head
         {
@@ -167,7 +169,13 @@ impl State {
         self.head += 1;
         self.stats.batches += 1;
         self.stats.tokens += self.config.batch_tokens() as u64;
-        Ok(self.batches.pop_front().and_then(|pending| pending.buffer))
+        let Some(pending) = self.batches.pop_front() else {
+            return Ok(None);
+        };
+        self.stats.padding_tokens += pending.written.num_padding;
+        self.stats.splits += pending.written.num_splits;
+        let documents = pending.written.documents;
+        Ok(pending.buffer.map(|buffer| (buffer, documents)))
     }
 
     /// Whether [`State::take_head`] has something to say.
@@ -250,11 +258,14 @@ impl State {
     }
 
     fn estimate(&self, source: &dyn PageSource, slot: Slot) -> usize {
-        let page = self.pages.page(slot);
-        let estimate = source
-            .decoded_size(page)
-            .saturating_add(source.stored_size(page));
-        estimate.min(MAX_ESTIMATE)
+        let (decoded, stored) = match self.pages.bundle(slot) {
+            Some(bundle) => (bundle.decoded_size(source), bundle.stored_size(source)),
+            None => {
+                let page = self.pages.page(slot);
+                (source.decoded_size(page), source.stored_size(page))
+            }
+        };
+        decoded.saturating_add(stored).min(MAX_ESTIMATE)
     }
 
     /// The next thing to do, begun.
@@ -327,8 +338,13 @@ impl State {
             self.stats.pages_reloaded += 1;
         }
         let page = self.pages.page(slot);
+        let bundle = self.pages.bundle(slot).cloned();
+        let stored = bundle.as_ref().map_or_else(
+            || source.stored_size(page),
+            |bundle| bundle.stored_size(source),
+        );
         self.stats.pages_loaded += 1;
-        self.stats.bytes_read += source.stored_size(page) as u64;
+        self.stats.bytes_read += stored as u64;
         let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
         let recycled_bytes = recycled_bytes.unwrap_or(0);
         self.budget.spare -= recycled_bytes;
@@ -342,6 +358,7 @@ impl State {
             slot,
             estimate,
             page,
+            bundle,
             recycled_bytes,
             recycle,
             advise: advise.take(ADVICE_AT_ONCE).collect(),
@@ -361,6 +378,18 @@ impl State {
             }
         };
         let pages = pending.uses.iter().map(pin).collect();
+        let mut bundles = Vec::new();
+        if !pending.plan.bundles.is_empty() {
+            let bundle = |&slot: &Slot| {
+                if slot == DONE {
+                    None
+                } else {
+                    self.pages.bundle(slot).cloned()
+                }
+            };
+            bundles.extend(pending.uses.iter().map(bundle));
+        }
+        let written = std::mem::take(&mut pending.written);
         let is_new = pending.buffer.is_none();
         let buffer = match pending.buffer.take() {
             Some(buffer) => {
@@ -378,8 +407,10 @@ impl State {
             plan: Arc::clone(&pending.plan),
             number_in_plan: pending.number_in_plan,
             pages,
+            bundles,
             buffer,
             is_new,
+            written,
         })
     }
 
@@ -440,6 +471,7 @@ impl State {
         let pending = &mut self.batches[position];
         pending.uses = uses;
         pending.buffer = job.buffer;
+        pending.written = job.written;
         pending.phase = if is_done { Phase::Done } else { Phase::Waiting };
         if let Err(error) = result {
             self.fail(job.batch, error);

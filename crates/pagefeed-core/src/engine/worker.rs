@@ -3,14 +3,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::batch::Buffer;
+use super::batch::{Buffer, Document, Written};
+use super::bundle::Bundle;
 use super::job::{GatherJob, Job, LoadJob};
 use super::plan::Segment;
 use super::schedule::State;
 use super::{EngineConfig, PageSource, TokenType};
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result, catch_panic};
-use crate::gather::{BatchToken, Misfit, copy_segment};
+use crate::gather::{
+    BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
+};
 use crate::page::PageOpener;
 
 /// What the workers and the consumer share.
@@ -85,7 +88,7 @@ pub(super) fn run(shared: &Shared) {
 
 fn work(shared: &Shared) {
     let source = &*shared.source;
-    let mut opener = None;
+    let (mut opener, mut scratch) = (None, TokenPage::default());
     let mut state = shared.lock();
     loop {
         let Some(job) = state.next_job(source) else {
@@ -105,7 +108,7 @@ fn work(shared: &Shared) {
         garbage.discard();
         state = match job {
             Job::Load(mut job) => {
-                let result = load(shared, &mut opener, &mut job);
+                let result = load(shared, &mut opener, &mut scratch, &mut job);
                 let mut state = shared.lock();
                 state.end_load(&job, result);
                 state
@@ -125,7 +128,12 @@ fn work(shared: &Shared) {
 
 /// Loads a page. The opener is made anew after a panic: what it was left in is
 /// anybody's guess.
-fn load(shared: &Shared, opener: &mut Option<PageOpener>, job: &mut LoadJob) -> Result<TokenPage> {
+fn load(
+    shared: &Shared,
+    opener: &mut Option<PageOpener>,
+    scratch: &mut TokenPage,
+    job: &mut LoadJob,
+) -> Result<TokenPage> {
     let recycle = job.recycle.take();
     catch_panic(|| {
         let mut ready = opener.take().unwrap_or_default();
@@ -133,7 +141,11 @@ fn load(shared: &Shared, opener: &mut Option<PageOpener>, job: &mut LoadJob) -> 
         job.advise
             .iter()
             .for_each(|&page| shared.source.will_need(page));
-        let result = shared.source.load(&mut ready, job.page, recycle);
+        let source = &*shared.source;
+        let result = match &job.bundle {
+            None => source.load(&mut ready, job.page, recycle),
+            Some(bundle) => bundle.load(source, &shared.config, &mut ready, scratch, recycle),
+        };
         *opener = Some(ready);
         result
     })
@@ -157,31 +169,165 @@ fn gather_as<T: BatchToken>(shared: &Shared, job: &mut GatherJob) -> Result<()> 
     };
     let batch = buffer.tokens::<T>(config.batch_tokens());
     let segments = || job.plan.segments(job.number_in_plan, config.row_length);
-    if job.is_new && !job.plan.is_full(job.number_in_plan) {
-        // Checked to fit when the engine was made.
-        let padding = T::from_i64(config.padding).ok_or_else(|| bad_padding(config))?;
+    let num_covered = job.plan.num_covered(job.number_in_plan);
+    let mut writer = Writer::<T>::new(config, &mut job.written)?;
+    if job.is_new && num_covered < batch.len() {
+        writer.written.num_padding += (batch.len() - num_covered) as u64;
         let mut end = 0;
         for segment in segments().filter(|segment| segment.start < segment.end) {
-            batch[end..segment.start].fill(padding);
+            batch[end..segment.start].fill(writer.padding);
             end = segment.end;
         }
-        batch[end..].fill(padding);
+        batch[end..].fill(writer.padding);
     }
     for segment in segments() {
-        if let Some(page) = &job.pages[segment.page_use] {
-            let target = &mut batch[segment.start..segment.end];
-            copy_segment(page, segment.row, segment.first_token, target).map_err(|misfit| {
-                shared
-                    .source
-                    .locate(describe::<T>(misfit, &segment), segment.page)
-            })?;
-        }
+        let Some(page) = &job.pages[segment.page_use] else {
+            continue;
+        };
+        let target = &mut batch[segment.start..segment.end];
+        let bundle = job.bundles.get(segment.page_use).and_then(Option::as_ref);
+        let result = match bundle {
+            Some(bundle) if bundle.packing().is_some() => {
+                writer.write_unit(page, bundle, &segment, target)
+            }
+            _ => writer.write(page, bundle, &segment, target),
+        };
+        result.map_err(|misfit| {
+            let place = bundle.and_then(|bundle| bundle.place(0));
+            let page = place.map_or(segment.page, |(page, _)| page);
+            let error = describe::<T>(misfit, page, segment.row);
+            shared.source.locate(error, page)
+        })?;
     }
+    writer.written.documents.sort_unstable();
     Ok(())
 }
 
-fn describe<T: BatchToken>(misfit: Misfit, segment: &Segment) -> Error {
-    let Segment { page, row, .. } = segment;
+/// Writes segments of one batch.
+struct Writer<'a, T> {
+    config: &'a EngineConfig,
+    separators: Separators<T>,
+    padding: T,
+    written: &'a mut Written,
+}
+
+impl<'a, T: BatchToken> Writer<'a, T> {
+    fn new(config: &'a EngineConfig, written: &'a mut Written) -> Result<Self> {
+        // Checked to fit when the engine was made.
+        let cast =
+            |name, token: i64| T::from_i64(token).ok_or_else(|| bad_token(config, name, token));
+        let layout = &config.layout;
+        let separators = Separators {
+            bos: layout.bos.map(|token| cast("bos", token)).transpose()?,
+            eos: layout.eos.map(|token| cast("eos", token)).transpose()?,
+        };
+        Ok(Self {
+            config,
+            separators,
+            padding: cast("padding", config.padding)?,
+            written,
+        })
+    }
+
+    /// Writes consecutive tokens of a page.
+    fn write(
+        &mut self,
+        page: &TokenPage,
+        bundle: Option<&Arc<Bundle>>,
+        segment: &Segment,
+        target: &mut [T],
+    ) -> Result<(), Misfit> {
+        let per_row = self.separators.per_row();
+        let (row, first_token) = (segment.row, segment.first_token);
+        if per_row == 0 {
+            copy_segment(page, row, first_token, target)?;
+            if !self.config.layout.documents {
+                return Ok(());
+            }
+        }
+        let mut offset = 0;
+        for part in line_parts(page, per_row, row, first_token, target.len())? {
+            let end = offset + part.num_tokens;
+            if per_row > 0 {
+                copy_line(page, part, &self.separators, &mut target[offset..end])?;
+            }
+            self.note(page, bundle, segment, part, offset);
+            offset = end;
+        }
+        Ok(())
+    }
+
+    /// Writes a packed sequence.
+    fn write_unit(
+        &mut self,
+        page: &TokenPage,
+        bundle: &Arc<Bundle>,
+        segment: &Segment,
+        target: &mut [T],
+    ) -> Result<(), Misfit> {
+        let per_row = self.separators.per_row();
+        let pieces = bundle
+            .packing()
+            .and_then(|packing| packing.unit(segment.row as usize))
+            .unwrap_or_default();
+        let mut offset = 0;
+        for piece in pieces {
+            let count = piece.num_tokens as usize;
+            let parts = line_parts(page, per_row, piece.row, piece.first_token, count)?;
+            for part in parts {
+                let end = offset + part.num_tokens;
+                let Some(place) = target.get_mut(offset..end) else {
+                    return Err(Misfit::PageTooShort {
+                        num_rows: page.row_offsets.len().saturating_sub(1),
+                        num_tokens: page.tokens.len(),
+                        needed: None,
+                    });
+                };
+                copy_line(page, part, &self.separators, place)?;
+                let row_tokens = self.note(page, Some(bundle), segment, part, offset);
+                let is_split =
+                    part.first_token > 0 && row_tokens as usize <= self.config.row_length;
+                self.written.num_splits += u64::from(is_split);
+                offset = end;
+            }
+        }
+        self.written.num_padding += (target.len() - offset) as u64;
+        target[offset..].fill(self.padding);
+        Ok(())
+    }
+
+    /// Notes a part of a document if that is asked for; returns the tokens of the whole.
+    fn note(
+        &mut self,
+        page: &TokenPage,
+        bundle: Option<&Arc<Bundle>>,
+        segment: &Segment,
+        part: LinePart,
+        offset: usize,
+    ) -> u32 {
+        let row_tokens = (page.row_offsets[part.row + 1] - page.row_offsets[part.row])
+            .saturating_add(self.separators.per_row());
+        if self.config.layout.documents {
+            let start = segment.start + offset;
+            let here = (segment.page, part.row as u32);
+            let (page, row) = bundle
+                .and_then(|bundle| bundle.place(part.row))
+                .unwrap_or(here);
+            self.written.documents.push(Document {
+                batch_row: (start / self.config.row_length) as u32,
+                start: (start % self.config.row_length) as u32,
+                num_tokens: part.num_tokens as u32,
+                row,
+                page,
+                first_token: part.first_token as u32,
+                row_tokens,
+            });
+        }
+        row_tokens
+    }
+}
+
+fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Error {
     match misfit {
         Misfit::Token(value) => Error::new(
             Kind::TokenRange,
@@ -206,9 +352,9 @@ fn describe<T: BatchToken>(misfit: Misfit, segment: &Segment) -> Error {
     }
 }
 
-pub(super) fn bad_padding(config: &EngineConfig) -> Error {
-    let (padding, token_type) = (config.padding, config.token_type);
+pub(super) fn bad_token(config: &EngineConfig, name: &str, token: i64) -> Error {
+    let token_type = config.token_type;
     Error::invalid(format!(
-        "padding {padding} does not fit tokens of type {token_type:?}"
+        "{name} {token} does not fit tokens of type {token_type:?}"
     ))
 }
