@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use pagefeed_core::Result;
 use pagefeed_core::decode::{TokenPage, Tokens};
-use pagefeed_core::engine::{Batch, Engine, EngineConfig, PageSource, Plan, TokenType};
+use pagefeed_core::engine::{
+    Batch, Bundles, Engine, EngineConfig, Layout, PageSource, Plan, TokenType,
+};
 use pagefeed_core::gather::{BatchToken, copy_segment};
 use pagefeed_core::page::PageOpener;
 
@@ -64,6 +66,7 @@ fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineCon
         row_payload: 0,
         padding: 0,
         verify_checksums: false,
+        layout: Layout::default(),
     }
 }
 
@@ -316,6 +319,7 @@ fn batches(units: &[Unit]) -> Plan {
         num_tokens: vec![UNEVEN_LENGTH as u32; count],
         destination_row: (0..count as u32).map(|unit| unit % 64).collect(),
         destination_offset: vec![0; count],
+        bundles: Bundles::default(),
     }
 }
 

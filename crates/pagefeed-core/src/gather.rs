@@ -62,6 +62,114 @@ pub fn copy_segment<T: BatchToken>(
     T::copy(&page.tokens, start as usize, target).map_err(Misfit::Token)
 }
 
+/// Tokens that every row gets, also one without tokens of its own.
+///
+/// A row that got them is a line of `bos`, its tokens and `eos`; the places of a page
+/// with separators count through its lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Separators<T> {
+    /// Before the row.
+    pub bos: Option<T>,
+    /// Behind it.
+    pub eos: Option<T>,
+}
+
+impl<T: Copy> Separators<T> {
+    /// How many a row gets.
+    pub fn per_row(&self) -> u32 {
+        u32::from(self.bos.is_some()) + u32::from(self.eos.is_some())
+    }
+}
+
+/// A part of one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinePart {
+    /// Row of the page.
+    pub row: usize,
+    /// First token of the line.
+    pub first_token: u64,
+    /// Number of tokens.
+    pub num_tokens: usize,
+}
+
+/// The parts of lines in a range of tokens that begins `first_token` tokens behind the
+/// begin of row `row`; lines have `per_row` tokens more than their row.
+pub fn line_parts(
+    page: &TokenPage,
+    per_row: u32,
+    row: u32,
+    first_token: u32,
+    num_tokens: usize,
+) -> Result<impl Iterator<Item = LinePart>, Misfit> {
+    let offsets = page.row_offsets.as_slice();
+    let num_rows = offsets.len().saturating_sub(1);
+    let begin_of = move |row: usize| u64::from(offsets[row]) + u64::from(per_row) * row as u64;
+    let too_short = |needed| Misfit::PageTooShort {
+        num_rows,
+        num_tokens: page.tokens.len(),
+        needed,
+    };
+    let mut row = row as usize;
+    if row >= num_rows {
+        return Err(too_short(None));
+    }
+    let mut position = begin_of(row) + u64::from(first_token);
+    let end = position + num_tokens as u64;
+    if end > begin_of(num_rows) {
+        return Err(too_short(Some(end)));
+    }
+    let mut above = num_rows;
+    while above - row > 1 {
+        let middle = row.midpoint(above);
+        if begin_of(middle) <= position {
+            row = middle;
+        } else {
+            above = middle;
+        }
+    }
+    Ok(std::iter::from_fn(move || {
+        if position >= end {
+            return None;
+        }
+        while begin_of(row + 1) <= position {
+            row += 1;
+        }
+        let stop = end.min(begin_of(row + 1));
+        let part = LinePart {
+            row,
+            first_token: position - begin_of(row),
+            num_tokens: (stop - position) as usize,
+        };
+        position = stop;
+        Some(part)
+    }))
+}
+
+/// Copies a part of a line, which must lie inside it, to `target`.
+pub fn copy_line<T: BatchToken>(
+    page: &TokenPage,
+    part: LinePart,
+    separators: &Separators<T>,
+    target: &mut [T],
+) -> Result<(), Misfit> {
+    let begin = page.row_offsets[part.row] as usize;
+    let end = page.row_offsets[part.row + 1] as usize;
+    let mut first = part.first_token as usize;
+    let num_bos = usize::from(separators.bos.is_some() && first == 0);
+    let (before, target) = target.split_at_mut(num_bos.min(target.len()));
+    if let (Some(bos), [place]) = (separators.bos, before) {
+        *place = bos;
+    } else {
+        first -= usize::from(separators.bos.is_some());
+    }
+    let from = (begin + first).min(end);
+    let (own, behind) = target.split_at_mut(target.len().min(end - from));
+    if let (Some(eos), [place]) = (separators.eos, behind) {
+        *place = eos;
+    }
+    T::copy(&page.tokens, from, own).map_err(Misfit::Token)
+}
+
 /// Converts value by value; false if the OR of all `excess` is not zero, that is,
 /// if some value does not fit.
 #[inline(always)]
@@ -278,6 +386,44 @@ mod tests {
         let mut target = [0u16; 2];
         copy_segment(&page, 0, 1, &mut target).unwrap();
         assert_eq!(target, [5, 6]);
+    }
+
+    #[test]
+    fn lines_have_separators_also_where_rows_are_empty() {
+        let page = page(Tokens::U16(vec![1, 2, 3, 4]));
+        for (bos, eos) in [
+            (None, None),
+            (Some(7), None),
+            (None, Some(9)),
+            (Some(7), Some(9)),
+        ] {
+            let separators = Separators { bos, eos };
+            let per_row = separators.per_row();
+            let mut line = Vec::new();
+            let mut rows = Vec::new();
+            for (row, tokens) in [&[1i64, 2][..], &[], &[3, 4]].into_iter().enumerate() {
+                let before = line.len();
+                line.extend(bos.into_iter().chain(tokens.iter().copied()).chain(eos));
+                rows.extend((0..line.len() - before).map(|place| (row, place as u64)));
+            }
+            for start in 0..=line.len() {
+                for end in start..=line.len() {
+                    let mut found = vec![0; end - start];
+                    let mut offset = 0;
+                    let parts = line_parts(&page, per_row, 0, start as u32, end - start).unwrap();
+                    for part in parts {
+                        assert_eq!(rows[start + offset], (part.row, part.first_token));
+                        let target = &mut found[offset..offset + part.num_tokens];
+                        copy_line(&page, part, &separators, target).unwrap();
+                        offset += part.num_tokens;
+                    }
+                    assert_eq!(found, line[start..end]);
+                }
+            }
+            let beyond = line_parts(&page, per_row, 0, 1, line.len());
+            assert!(matches!(beyond.err(), Some(Misfit::PageTooShort { .. })));
+            assert!(line_parts(&page, per_row, 3, 0, 0).is_err());
+        }
     }
 
     #[test]

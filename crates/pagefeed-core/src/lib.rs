@@ -6,8 +6,8 @@
 //!
 //! [`index`] knows where every page of a column lies, [`store`] reads bytes,
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
-//! turns pages into tokens or Arrow arrays, [`gather`] copies tokens into batches,
-//! [`engine`] executes plans on its own threads. Nothing here knows about Python.
+//! turns pages into tokens or Arrow arrays, [`packing`] puts documents
+//! into sequences, [`gather`] copies tokens into batches, [`engine`] executes plans on its own threads. Nothing here knows about Python.
 
 pub mod codec;
 pub mod decode;
@@ -21,6 +21,7 @@ pub mod index;
 pub mod levels;
 pub mod limits;
 pub mod numbering;
+pub mod packing;
 pub mod pad;
 pub mod page;
 pub mod reader;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, EngineStats, Plan, TokenType};
+use pagefeed_core::engine::{
+    Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Plan, TokenType,
+};
 use pagefeed_core::source::IndexSource;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
@@ -11,6 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::buffer::Buffer;
 use crate::index::Index;
+use crate::packing::packing_rule;
 use crate::run::{detached, interruptible};
 
 /// Executes plans on its own threads; see `pagefeed.loader` for the plans.
@@ -41,7 +44,7 @@ impl Engine {
     #[new]
     #[pyo3(signature = (
         indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
-        verify_checksums
+        verify_checksums, bos=None, eos=None, packing=None, never_split=false, documents=false
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -57,8 +60,21 @@ impl Engine {
         row_length: usize,
         padding: i64,
         verify_checksums: bool,
+        bos: Option<i64>,
+        eos: Option<i64>,
+        packing: Option<&str>,
+        never_split: bool,
+        documents: bool,
     ) -> PyResult<Self> {
         let token_type = token_type(dtype)?;
+        let layout = Layout {
+            bos,
+            eos,
+            packing: packing
+                .map(|method| packing_rule(method, never_split))
+                .transpose()?,
+            documents,
+        };
         let parts = indexes
             .iter()
             .map(|index| (index.get().index.clone(), index.get().store()))
@@ -74,6 +90,7 @@ impl Engine {
                 row_payload: 0,
                 padding,
                 verify_checksums,
+                layout,
             };
             let engine = CoreEngine::new(Arc::new(source), config)?;
             Ok(Self { engine })
@@ -81,7 +98,12 @@ impl Engine {
     }
 
     /// Appends batches to the work; the arrays are those of the core's `Plan`:
-    /// `batch_offsets` and the rest uint32, `page` uint64.
+    /// `batch_offsets` and the rest uint32, `page` uint64. `bundles` are those of the
+    /// core's `Bundles`: `key` and `part_page` uint64, the rest uint32.
+    #[pyo3(signature = (
+        batch_offsets, page, row, first_token, num_tokens, destination_row,
+        destination_offset, bundles=None
+    ))]
     #[expect(
         clippy::too_many_arguments,
         reason = "one array per column of the plan"
@@ -96,7 +118,19 @@ impl Engine {
         num_tokens: &Bound<'_, PyAny>,
         destination_row: &Bound<'_, PyAny>,
         destination_offset: &Bound<'_, PyAny>,
+        bundles: Option<[Bound<'_, PyAny>; 6]>,
     ) -> PyResult<()> {
+        let bundles = match bundles {
+            None => Bundles::default(),
+            Some([key, num_units, part_offsets, page, row, rows]) => Bundles {
+                key: elements(py, &key)?,
+                num_units: elements(py, &num_units)?,
+                part_offsets: elements(py, &part_offsets)?,
+                part_page: elements(py, &page)?,
+                part_row: elements(py, &row)?,
+                part_rows: elements(py, &rows)?,
+            },
+        };
         let plan = Plan {
             batch_offsets: elements(py, batch_offsets)?,
             page: elements(py, page)?,
@@ -105,6 +139,7 @@ impl Engine {
             num_tokens: elements(py, num_tokens)?,
             destination_row: elements(py, destination_row)?,
             destination_offset: elements(py, destination_offset)?,
+            bundles,
         };
         detached(py, || self.engine.submit(plan))
     }
@@ -138,6 +173,8 @@ pub fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py
     dict.set_item("pages_reloaded", stats.pages_reloaded)?;
     dict.set_item("batches", stats.batches)?;
     dict.set_item("tokens", stats.tokens)?;
+    dict.set_item("padding_tokens", stats.padding_tokens)?;
+    dict.set_item("splits", stats.splits)?;
     dict.set_item("bytes_read", stats.bytes_read)?;
     dict.set_item("wait_seconds", stats.wait.as_secs_f64())?;
     dict.set_item("held_bytes", stats.held_bytes)?;

@@ -11,6 +11,7 @@ mod buffer;
 mod engine;
 mod error;
 mod index;
+mod packing;
 mod rows;
 mod run;
 
@@ -31,6 +32,9 @@ mod _core {
     use crate::index::Index;
     #[pymodule_export]
     use crate::rows::RowEngine;
+
+    #[pymodule_export]
+    use crate::packing::pack;
 
     /// Version of the compiled module.
     #[pyfunction]

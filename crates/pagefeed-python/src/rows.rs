@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
-use pagefeed_core::engine::{Engine, EngineConfig, Plan, RowPage, TokenType};
+use pagefeed_core::engine::{Bundles, Engine, EngineConfig, Layout, Plan, RowPage, TokenType};
 use pagefeed_core::row_source::{RowSource, mean_row_bytes};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -63,6 +63,7 @@ impl RowEngine {
                 row_payload,
                 padding: 0,
                 verify_checksums,
+                layout: Layout::default(),
             };
             let engine = Engine::new(Arc::new(source), config)?;
             Ok(Self {
@@ -93,6 +94,7 @@ impl RowEngine {
             destination_row: elements(py, destination_row)?,
             destination_offset: elements(py, column)?,
             page,
+            bundles: Bundles::default(),
         };
         detached(py, || self.engine.submit(plan))
     }

@@ -337,7 +337,7 @@ fn ask_for_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
 fn ask_for_huge_pages<T>(_memory: &mut [std::mem::MaybeUninit<T>]) {}
 
 impl Tokens {
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         match self {
             Self::U16(values) => values.clear(),
             Self::I32(values) => values.clear(),

@@ -8,10 +8,12 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
-use super::EngineConfig;
 use super::batch::Batch;
+use super::bundle::Bundle;
 use super::content::{Content, Gathering};
+use super::{EngineConfig, PageSource};
 use crate::error::{Error, Result};
+use crate::page::PageOpener;
 
 /// A page of a column, as an Arrow array.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub struct RowPage(pub ArrayRef);
 
 impl Content for RowPage {
     type Buffer = Vec<RowCollector>;
+    type Scratch = ();
 
     fn num_bytes(&self) -> usize {
         self.0.get_array_memory_size()
@@ -26,6 +29,17 @@ impl Content for RowPage {
 
     fn new_buffer(_: &EngineConfig) -> Result<Self::Buffer> {
         Ok(Vec::new())
+    }
+
+    fn load_bundle(
+        _: &Bundle,
+        _: &dyn PageSource<Self>,
+        _: &EngineConfig,
+        _: &mut PageOpener,
+        _: &mut (),
+        _: Option<Self>,
+    ) -> Result<Self> {
+        Err(Error::invalid("rows are read page by page, not in bundles"))
     }
 
     fn gather(batch: &Gathering<'_, Self>, columns: &mut Self::Buffer) -> Result<(), (u64, Error)> {

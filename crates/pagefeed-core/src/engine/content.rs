@@ -2,20 +2,40 @@
 
 use std::sync::Arc;
 
-use super::EngineConfig;
+use super::bundle::Bundle;
 use super::plan::{PreparedPlan, Segment};
+use super::{EngineConfig, EngineStats, PageSource};
 use crate::error::{Error, Result};
+use crate::page::PageOpener;
 
 /// A page as it is held in memory.
 pub trait Content: Sized + Send + Sync + 'static {
     /// What batches are put together in.
     type Buffer: Send + 'static;
 
+    /// What a worker keeps from one load to the next.
+    type Scratch: Default;
+
     /// Memory the page occupies, as allocated.
     fn num_bytes(&self) -> usize;
 
     /// Memory for a batch.
     fn new_buffer(config: &EngineConfig) -> Result<Self::Buffer>;
+
+    /// Loads the pages of a bundle as one; `recycle` as for [`PageSource::load`].
+    fn load_bundle(
+        bundle: &Bundle,
+        source: &dyn PageSource<Self>,
+        config: &EngineConfig,
+        opener: &mut PageOpener,
+        scratch: &mut Self::Scratch,
+        recycle: Option<Self>,
+    ) -> Result<Self>;
+
+    /// Adds what a finished batch came to.
+    fn count(buffer: &Self::Buffer, stats: &mut EngineStats) {
+        let _ = (buffer, stats);
+    }
 
     /// Writes the pages that are there into a batch; an error is about one page.
     fn gather(batch: &Gathering<'_, Self>, buffer: &mut Self::Buffer) -> Result<(), (u64, Error)>;
@@ -28,6 +48,8 @@ pub struct Gathering<'a, P> {
     pub(super) number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
     pub(super) pages: &'a [Option<Arc<P>>],
+    /// Per use of the batch the bundle it is, unless it is a page.
+    pub(super) bundles: &'a [Option<Arc<Bundle>>],
     /// Whether nothing was written to the buffer yet.
     pub(super) is_new: bool,
 }
@@ -39,8 +61,8 @@ impl<P> Gathering<'_, P> {
         self.plan.segments(self.number_in_plan, row_length)
     }
 
-    /// Whether segments cover all of the batch.
-    pub(super) fn is_full(&self) -> bool {
-        self.plan.is_full(self.number_in_plan)
+    /// Tokens of the batch that segments cover.
+    pub(super) fn num_covered(&self) -> usize {
+        self.plan.num_covered(self.number_in_plan)
     }
 }

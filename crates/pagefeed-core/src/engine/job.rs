@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Content;
+use super::bundle::Bundle;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
 
@@ -18,6 +19,8 @@ pub(super) struct LoadJob<P> {
     pub slot: Slot,
     pub estimate: usize,
     pub page: u64,
+    /// What `page` is the key of, unless it is a page.
+    pub bundle: Option<Arc<Bundle>>,
     pub recycled_bytes: usize,
     /// Memory to reuse.
     pub recycle: Option<P>,
@@ -33,6 +36,8 @@ pub(super) struct GatherJob<P: Content> {
     pub number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
     pub pages: Vec<Option<Arc<P>>>,
+    /// Per use of the batch what it is the key of; empty if all are pages.
+    pub bundles: Vec<Option<Arc<Bundle>>>,
     /// The batch so far; none before the first page was written.
     pub buffer: Option<P::Buffer>,
     /// Whether the buffer was not filled with padding yet.

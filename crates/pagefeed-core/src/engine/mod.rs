@@ -7,6 +7,7 @@
 
 mod batch;
 mod budget;
+mod bundle;
 mod collect;
 mod content;
 mod job;
@@ -24,14 +25,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use batch::Batch;
+pub use batch::{Batch, Document};
 pub use collect::{RowCollector, RowPage};
 pub use content::{Content, Gathering};
-pub use plan::Plan;
+pub use plan::{Bundles, Plan};
 
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
-use crate::gather::BatchToken;
+use crate::gather::{BatchToken, Separators};
+use crate::packing::Rule;
 use crate::page::PageOpener;
 use plan::PreparedPlan;
 use schedule::State;
@@ -122,6 +124,30 @@ pub struct EngineConfig {
     pub padding: i64,
     /// Verify CRCs where they are present.
     pub verify_checksums: bool,
+    /// How rows become the tokens of a batch.
+    pub layout: Layout,
+}
+
+/// How rows become the tokens of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Token before every row, also one without tokens of its own.
+    pub bos: Option<i64>,
+    /// Token behind every row, likewise.
+    pub eos: Option<i64>,
+    /// How bundles are packed; otherwise their rows are joined like those of a page.
+    pub packing: Option<Rule>,
+    /// Tell with every batch the documents in it.
+    pub documents: bool,
+}
+
+impl Layout {
+    fn separators(&self) -> Separators<i64> {
+        Separators {
+            bos: self.bos,
+            eos: self.eos,
+        }
+    }
 }
 
 impl EngineConfig {
@@ -139,8 +165,14 @@ impl EngineConfig {
         if self.num_threads == 0 {
             return Err(Error::invalid("an engine needs at least one thread"));
         }
-        if !self.token_type.holds(self.padding) {
-            return Err(scatter::bad_padding(self));
+        for (name, token) in [
+            ("padding", Some(self.padding)),
+            ("bos", self.layout.bos),
+            ("eos", self.layout.eos),
+        ] {
+            if token.is_some_and(|token| !self.token_type.holds(token)) {
+                return Err(scatter::bad_token(self, name, token.unwrap_or_default()));
+            }
         }
         let batch_bytes = self
             .row_length
@@ -175,6 +207,11 @@ pub struct EngineStats {
     pub batches: u64,
     /// Tokens of these, padding included.
     pub tokens: u64,
+    /// Padding in these.
+    pub padding_tokens: u64,
+    /// Places in packed sequences of these at which a document goes on that would have
+    /// fitted into one.
+    pub splits: u64,
     /// Time the consumer waited for batches.
     pub wait: Duration,
     /// Bytes of pages held and being loaded now.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::bundle::Bundle;
 use super::plan::PageHasher;
 
 /// Number of a batch, counted from 1 over the life of the engine.
@@ -23,6 +24,8 @@ enum State<P> {
 #[derive(Debug)]
 struct Entry<P> {
     page: u64,
+    /// What `page` is the key of, unless it is a page.
+    bundle: Option<Arc<Bundle>>,
     content: State<P>,
     /// Batches that still need the page, ascending.
     uses: VecDeque<BatchNumber>,
@@ -65,7 +68,7 @@ impl<P> Default for PageTable<P> {
 
 impl<P> PageTable<P> {
     /// The slot of `page`, a new one if need be. A new one must get a use.
-    pub fn enter(&mut self, page: u64) -> Slot {
+    pub fn enter(&mut self, page: u64, bundle: Option<&Arc<Bundle>>) -> Slot {
         if let Some(&slot) = self.slots.get(&page) {
             return slot;
         }
@@ -73,6 +76,7 @@ impl<P> PageTable<P> {
             Some(slot) => {
                 let entry = &mut self.entries[slot as usize];
                 entry.page = page;
+                entry.bundle = bundle.cloned();
                 entry.was_evicted = false;
                 slot
             }
@@ -80,6 +84,7 @@ impl<P> PageTable<P> {
                 self.evictable.push(0);
                 self.entries.push(Entry {
                     page,
+                    bundle: bundle.cloned(),
                     content: State::Absent,
                     uses: VecDeque::new(),
                     num_readers: 0,
@@ -103,6 +108,11 @@ impl<P> PageTable<P> {
 
     pub fn page(&self, slot: Slot) -> u64 {
         self.entries[slot as usize].page
+    }
+
+    /// What the slot's page is the key of, unless it is a page.
+    pub fn bundle(&self, slot: Slot) -> Option<&Arc<Bundle>> {
+        self.entries[slot as usize].bundle.as_ref()
     }
 
     /// The absent page that is needed first, and by which batch.
@@ -189,6 +199,7 @@ impl<P> PageTable<P> {
         }
         self.slots.remove(&entry.page);
         self.free.push(slot);
+        entry.bundle = None;
         match std::mem::replace(&mut entry.content, State::Absent) {
             State::Held(page) => Some((page, entry.bytes)),
             _ => None,

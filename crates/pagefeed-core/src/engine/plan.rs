@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::EngineConfig;
+use super::bundle::{Bundle, PageRows};
 use crate::error::{Error, Result};
 
 /// Segments of consecutive batches. Arrays of one length, sorted by batch.
@@ -12,18 +14,76 @@ use crate::error::{Error, Result};
 pub struct Plan {
     /// Segments of batch `b`: `batch_offsets[b]..batch_offsets[b + 1]`.
     pub batch_offsets: Vec<u32>,
-    /// Page to read.
+    /// Page to read, or key of a bundle.
     pub page: Vec<u64>,
-    /// Row of the page at which the segment begins.
+    /// Row of the page at which the segment begins; of a packed bundle, the sequence.
     pub row: Vec<u32>,
-    /// Token within that row. May lie in a later row: rows of a page are joined.
+    /// Token within that row. May lie in a later row: rows of a page are joined, with
+    /// separators if the layout has some. Of a packed sequence 0.
     pub first_token: Vec<u32>,
-    /// Number of tokens; may run on into later rows of the page.
+    /// Number of tokens; may run on into later rows of the page. Of a packed sequence
+    /// all of it, padding included.
     pub num_tokens: Vec<u32>,
     /// Row of the batch.
     pub destination_row: Vec<u32>,
     /// First token of that row.
     pub destination_offset: Vec<u32>,
+    /// What is loaded as one although it is more than a page.
+    pub bundles: Bundles,
+}
+
+/// Bundles that the segments of a plan refer to: rows of several pages, joined.
+#[derive(Clone, Debug, Default)]
+pub struct Bundles {
+    /// Stands for the bundle in `Plan::page`: no number of a page, and the same bundle
+    /// in every plan.
+    pub key: Vec<u64>,
+    /// Sequences its rows pack into.
+    pub num_units: Vec<u32>,
+    /// Parts of bundle `b`: `part_offsets[b]..part_offsets[b + 1]`.
+    pub part_offsets: Vec<u32>,
+    /// Page of each part.
+    pub part_page: Vec<u64>,
+    /// First row of the page.
+    pub part_row: Vec<u32>,
+    /// Number of its rows.
+    pub part_rows: Vec<u32>,
+}
+
+impl Bundles {
+    fn by_key(&self) -> Result<HashMap<u64, Arc<Bundle>, PageHasher>> {
+        let (num_bundles, num_parts) = (self.key.len(), self.part_page.len());
+        let offsets = &self.part_offsets;
+        let is_whole = self.num_units.len() == num_bundles
+            && offsets.len() == num_bundles + usize::from(num_bundles > 0)
+            && self.part_row.len() == num_parts
+            && self.part_rows.len() == num_parts
+            && offsets.is_sorted()
+            && offsets.first().is_none_or(|&first| first == 0)
+            && offsets.last().map_or(0, |&last| last as usize) == num_parts;
+        if !is_whole {
+            return Err(Error::invalid(format!(
+                "the arrays of a plan's bundles do not fit together: {num_bundles} keys, {} \
+                 numbers of sequences, {} part_offsets, and for {num_parts} parts {} first rows \
+                 and {} numbers of rows",
+                self.num_units.len(),
+                offsets.len(),
+                self.part_row.len(),
+                self.part_rows.len()
+            )));
+        }
+        let bundle = |number: usize| {
+            let parts = offsets[number] as usize..offsets[number + 1] as usize;
+            let parts = parts.map(|part| PageRows {
+                page: self.part_page[part],
+                first_row: self.part_row[part],
+                num_rows: self.part_rows[part],
+            });
+            let bundle = Bundle::new(parts.collect(), self.num_units[number]);
+            (self.key[number], Arc::new(bundle))
+        };
+        Ok((0..num_bundles).map(bundle).collect())
+    }
 }
 
 /// A plan that keeps its promises, its segments in the order of their destination.
@@ -37,8 +97,10 @@ pub(super) struct PreparedPlan {
     use_offsets: Vec<u32>,
     /// Per segment, its page as a number into its batch's uses.
     use_of_segment: Vec<u32>,
-    /// Per batch, whether segments cover all of it.
-    is_full: Vec<bool>,
+    /// Per batch, the tokens that segments cover.
+    num_covered: Vec<u64>,
+    /// Bundles by their key.
+    pub bundles: HashMap<u64, Arc<Bundle>, PageHasher>,
 }
 
 /// One range of tokens to copy.
@@ -59,17 +121,17 @@ impl PreparedPlan {
     pub fn new(mut plan: Plan, config: &EngineConfig) -> Result<Self> {
         check_lengths(&plan)?;
         let num_batches = plan.batch_offsets.len().saturating_sub(1);
-        let mut is_full = Vec::with_capacity(num_batches);
+        let mut num_covered = Vec::with_capacity(num_batches);
         for batch in 0..num_batches {
-            let covered = check_destinations(&mut plan, batch, config)?;
-            is_full.push(covered == config.batch_tokens() as u64);
+            num_covered.push(check_destinations(&mut plan, batch, config)?);
         }
         let mut prepared = Self {
             pages: Vec::new(),
             uses: Vec::with_capacity(plan.page.len()),
             use_offsets: Vec::with_capacity(num_batches + 1),
             use_of_segment: Vec::with_capacity(plan.page.len()),
-            is_full,
+            num_covered,
+            bundles: plan.bundles.by_key()?,
             plan,
         };
         prepared.number_pages(num_batches);
@@ -77,7 +139,7 @@ impl PreparedPlan {
     }
 
     pub fn num_batches(&self) -> usize {
-        self.is_full.len()
+        self.num_covered.len()
     }
 
     /// Pages that `batch` needs, as numbers into `pages`.
@@ -85,8 +147,9 @@ impl PreparedPlan {
         &self.uses[self.use_offsets[batch] as usize..self.use_offsets[batch + 1] as usize]
     }
 
-    pub fn is_full(&self, batch: usize) -> bool {
-        self.is_full[batch]
+    /// Tokens that the segments of `batch` cover.
+    pub fn num_covered(&self, batch: usize) -> usize {
+        self.num_covered[batch] as usize
     }
 
     /// Segments of `batch` by destination; they do not overlap.

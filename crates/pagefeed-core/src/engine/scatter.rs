@@ -1,15 +1,22 @@
 //! Batches of tokens: rows of one length, padded where no segment writes.
 
-use super::batch::Buffer;
+use std::sync::Arc;
+
+use super::batch::{Buffer, Document, Written};
+use super::bundle::Bundle;
 use super::content::{Content, Gathering};
 use super::plan::Segment;
-use super::{EngineConfig, TokenType};
+use super::{EngineConfig, EngineStats, PageSource, TokenType};
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
-use crate::gather::{BatchToken, Misfit, copy_segment};
+use crate::gather::{
+    BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
+};
+use crate::page::PageOpener;
 
 impl Content for TokenPage {
     type Buffer = Buffer;
+    type Scratch = TokenPage;
 
     fn num_bytes(&self) -> usize {
         let tokens = match &self.tokens {
@@ -23,6 +30,22 @@ impl Content for TokenPage {
 
     fn new_buffer(config: &EngineConfig) -> Result<Buffer> {
         Buffer::new(config.batch_bytes())
+    }
+
+    fn load_bundle(
+        bundle: &Bundle,
+        source: &dyn PageSource,
+        config: &EngineConfig,
+        opener: &mut PageOpener,
+        scratch: &mut TokenPage,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        bundle.load(source, config, opener, scratch, recycle)
+    }
+
+    fn count(buffer: &Buffer, stats: &mut EngineStats) {
+        stats.padding_tokens += buffer.written.num_padding;
+        stats.splits += buffer.written.num_splits;
     }
 
     fn gather(batch: &Gathering<'_, Self>, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
@@ -40,32 +63,173 @@ fn gather_as<T: BatchToken>(
     buffer: &mut Buffer,
 ) -> Result<(), (u64, Error)> {
     let config = batch.config;
+    let mut written = std::mem::take(&mut buffer.written);
+    if batch.is_new {
+        written.clear();
+    }
     let tokens = buffer.tokens::<T>(config.batch_tokens());
-    if batch.is_new && !batch.is_full() {
-        // Checked to fit when the engine was made.
-        let padding = T::from_i64(config.padding).ok_or_else(|| (0, bad_padding(config)))?;
+    let num_covered = batch.num_covered();
+    let mut writer = Writer::<T>::new(config, &mut written).map_err(|error| (0, error))?;
+    if batch.is_new && num_covered < tokens.len() {
+        writer.written.num_padding += (tokens.len() - num_covered) as u64;
         let mut end = 0;
         for segment in batch
             .segments()
             .filter(|segment| segment.start < segment.end)
         {
-            tokens[end..segment.start].fill(padding);
+            tokens[end..segment.start].fill(writer.padding);
             end = segment.end;
         }
-        tokens[end..].fill(padding);
+        tokens[end..].fill(writer.padding);
     }
     for segment in batch.segments() {
-        if let Some(page) = &batch.pages[segment.page_use] {
-            let target = &mut tokens[segment.start..segment.end];
-            copy_segment(page, segment.row, segment.first_token, target)
-                .map_err(|misfit| (segment.page, describe::<T>(misfit, &segment)))?;
-        }
+        let Some(page) = &batch.pages[segment.page_use] else {
+            continue;
+        };
+        let target = &mut tokens[segment.start..segment.end];
+        let bundle = batch.bundles.get(segment.page_use).and_then(Option::as_ref);
+        let result = match bundle {
+            Some(bundle) if bundle.packing().is_some() => {
+                writer.write_unit(page, bundle, &segment, target)
+            }
+            _ => writer.write(page, bundle, &segment, target),
+        };
+        result.map_err(|misfit| {
+            let place = bundle.and_then(|bundle| bundle.place(0));
+            let page = place.map_or(segment.page, |(page, _)| page);
+            (page, describe::<T>(misfit, page, segment.row))
+        })?;
     }
+    written.documents.sort_unstable();
+    buffer.written = written;
     Ok(())
 }
 
-fn describe<T: BatchToken>(misfit: Misfit, segment: &Segment) -> Error {
-    let Segment { page, row, .. } = segment;
+/// Writes segments of one batch.
+struct Writer<'a, T> {
+    config: &'a EngineConfig,
+    separators: Separators<T>,
+    padding: T,
+    written: &'a mut Written,
+}
+
+impl<'a, T: BatchToken> Writer<'a, T> {
+    fn new(config: &'a EngineConfig, written: &'a mut Written) -> Result<Self> {
+        // Checked to fit when the engine was made.
+        let cast =
+            |name, token: i64| T::from_i64(token).ok_or_else(|| bad_token(config, name, token));
+        let layout = &config.layout;
+        let separators = Separators {
+            bos: layout.bos.map(|token| cast("bos", token)).transpose()?,
+            eos: layout.eos.map(|token| cast("eos", token)).transpose()?,
+        };
+        Ok(Self {
+            config,
+            separators,
+            padding: cast("padding", config.padding)?,
+            written,
+        })
+    }
+
+    /// Writes consecutive tokens of a page.
+    fn write(
+        &mut self,
+        page: &TokenPage,
+        bundle: Option<&Arc<Bundle>>,
+        segment: &Segment,
+        target: &mut [T],
+    ) -> Result<(), Misfit> {
+        let per_row = self.separators.per_row();
+        let (row, first_token) = (segment.row, segment.first_token);
+        if per_row == 0 {
+            copy_segment(page, row, first_token, target)?;
+            if !self.config.layout.documents {
+                return Ok(());
+            }
+        }
+        let mut offset = 0;
+        for part in line_parts(page, per_row, row, first_token, target.len())? {
+            let end = offset + part.num_tokens;
+            if per_row > 0 {
+                copy_line(page, part, &self.separators, &mut target[offset..end])?;
+            }
+            self.note(page, bundle, segment, part, offset);
+            offset = end;
+        }
+        Ok(())
+    }
+
+    /// Writes a packed sequence.
+    fn write_unit(
+        &mut self,
+        page: &TokenPage,
+        bundle: &Arc<Bundle>,
+        segment: &Segment,
+        target: &mut [T],
+    ) -> Result<(), Misfit> {
+        let per_row = self.separators.per_row();
+        let pieces = bundle
+            .packing()
+            .and_then(|packing| packing.unit(segment.row as usize))
+            .unwrap_or_default();
+        let mut offset = 0;
+        for piece in pieces {
+            let count = piece.num_tokens as usize;
+            let parts = line_parts(page, per_row, piece.row, piece.first_token, count)?;
+            for part in parts {
+                let end = offset + part.num_tokens;
+                let Some(place) = target.get_mut(offset..end) else {
+                    return Err(Misfit::PageTooShort {
+                        num_rows: page.row_offsets.len().saturating_sub(1),
+                        num_tokens: page.tokens.len(),
+                        needed: None,
+                    });
+                };
+                copy_line(page, part, &self.separators, place)?;
+                let row_tokens = self.note(page, Some(bundle), segment, part, offset);
+                let is_split =
+                    part.first_token > 0 && row_tokens as usize <= self.config.row_length;
+                self.written.num_splits += u64::from(is_split);
+                offset = end;
+            }
+        }
+        self.written.num_padding += (target.len() - offset) as u64;
+        target[offset..].fill(self.padding);
+        Ok(())
+    }
+
+    /// Notes a part of a document if that is asked for; returns the tokens of the whole.
+    fn note(
+        &mut self,
+        page: &TokenPage,
+        bundle: Option<&Arc<Bundle>>,
+        segment: &Segment,
+        part: LinePart,
+        offset: usize,
+    ) -> u32 {
+        let row_tokens = (page.row_offsets[part.row + 1] - page.row_offsets[part.row])
+            .saturating_add(self.separators.per_row());
+        if self.config.layout.documents {
+            let start = segment.start + offset;
+            let here = (segment.page, part.row as u32);
+            let (page, row) = bundle
+                .and_then(|bundle| bundle.place(part.row))
+                .unwrap_or(here);
+            self.written.documents.push(Document {
+                batch_row: (start / self.config.row_length) as u32,
+                start: (start % self.config.row_length) as u32,
+                num_tokens: part.num_tokens as u32,
+                row,
+                page,
+                first_token: part.first_token as u32,
+                row_tokens,
+            });
+        }
+        row_tokens
+    }
+}
+
+fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Error {
     match misfit {
         Misfit::Token(value) => Error::new(
             Kind::TokenRange,
@@ -90,9 +254,9 @@ fn describe<T: BatchToken>(misfit: Misfit, segment: &Segment) -> Error {
     }
 }
 
-pub(super) fn bad_padding(config: &EngineConfig) -> Error {
-    let (padding, token_type) = (config.padding, config.token_type);
+pub(super) fn bad_token(config: &EngineConfig, name: &str, token: i64) -> Error {
+    let token_type = config.token_type;
     Error::invalid(format!(
-        "padding {padding} does not fit tokens of type {token_type:?}"
+        "{name} {token} does not fit tokens of type {token_type:?}"
     ))
 }

@@ -114,7 +114,7 @@ impl<P: Content> State<P> {
         let slots: Vec<Slot> = plan
             .pages
             .iter()
-            .map(|&page| self.pages.enter(page))
+            .map(|&page| self.pages.enter(page, plan.bundles.get(&page)))
             .collect();
         for number_in_plan in 0..plan.num_batches() {
             let batch = self.end();
@@ -165,7 +165,11 @@ impl<P: Content> State<P> {
         self.head += 1;
         self.stats.batches += 1;
         self.stats.tokens += self.config.batch_tokens() as u64;
-        Ok(self.batches.pop_front().and_then(|pending| pending.buffer))
+        let buffer = self.batches.pop_front().and_then(|pending| pending.buffer);
+        if let Some(buffer) = &buffer {
+            P::count(buffer, &mut self.stats);
+        }
+        Ok(buffer)
     }
 
     /// Whether [`State::take_head`] has something to say.
@@ -248,11 +252,14 @@ impl<P: Content> State<P> {
     }
 
     fn estimate(&self, source: &dyn PageSource<P>, slot: Slot) -> usize {
-        let page = self.pages.page(slot);
-        let estimate = source
-            .decoded_size(page)
-            .saturating_add(source.stored_size(page));
-        estimate.min(MAX_ESTIMATE)
+        let (decoded, stored) = match self.pages.bundle(slot) {
+            Some(bundle) => (bundle.decoded_size(source), bundle.stored_size(source)),
+            None => {
+                let page = self.pages.page(slot);
+                (source.decoded_size(page), source.stored_size(page))
+            }
+        };
+        decoded.saturating_add(stored).min(MAX_ESTIMATE)
     }
 
     /// The next thing to do, begun.
@@ -325,8 +332,13 @@ impl<P: Content> State<P> {
             self.stats.pages_reloaded += 1;
         }
         let page = self.pages.page(slot);
+        let bundle = self.pages.bundle(slot).cloned();
+        let stored = bundle.as_ref().map_or_else(
+            || source.stored_size(page),
+            |bundle| bundle.stored_size(source),
+        );
         self.stats.pages_loaded += 1;
-        self.stats.bytes_read += source.stored_size(page) as u64;
+        self.stats.bytes_read += stored as u64;
         let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
         let recycled_bytes = recycled_bytes.unwrap_or(0);
         self.budget.spare -= recycled_bytes;
@@ -340,6 +352,7 @@ impl<P: Content> State<P> {
             slot,
             estimate,
             page,
+            bundle,
             recycled_bytes,
             recycle,
             advise: advise.take(ADVICE_AT_ONCE).collect(),
@@ -359,6 +372,17 @@ impl<P: Content> State<P> {
             }
         };
         let pages = pending.uses.iter().map(pin).collect();
+        let mut bundles = Vec::new();
+        if !pending.plan.bundles.is_empty() {
+            let bundle = |&slot: &Slot| {
+                if slot == DONE {
+                    None
+                } else {
+                    self.pages.bundle(slot).cloned()
+                }
+            };
+            bundles.extend(pending.uses.iter().map(bundle));
+        }
         let is_new = pending.buffer.is_none();
         let buffer = match pending.buffer.take() {
             Some(buffer) => {
@@ -376,6 +400,7 @@ impl<P: Content> State<P> {
             plan: Arc::clone(&pending.plan),
             number_in_plan: pending.number_in_plan,
             pages,
+            bundles,
             buffer,
             is_new,
         })

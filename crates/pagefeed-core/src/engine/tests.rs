@@ -100,6 +100,7 @@ fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineCon
         row_payload: 0,
         padding: 65535,
         verify_checksums: false,
+        layout: Layout::default(),
     }
 }
 
@@ -170,6 +171,7 @@ fn first_tokens(pages: &[u64]) -> Plan {
         num_tokens: vec![10; count],
         destination_row: (0..count as u32).collect(),
         destination_offset: vec![0; count],
+        bundles: Bundles::default(),
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn run<P: Content>(shared: &Shared<P>) {
 
 fn work<P: Content>(shared: &Shared<P>) {
     let source = &*shared.source;
-    let mut opener = None;
+    let (mut opener, mut scratch) = (None, P::Scratch::default());
     let mut state = shared.lock();
     loop {
         let Some(job) = state.next_job(source) else {
@@ -102,7 +102,7 @@ fn work<P: Content>(shared: &Shared<P>) {
         garbage.discard();
         state = match job {
             Job::Load(mut job) => {
-                let result = load(shared, &mut opener, &mut job);
+                let result = load(shared, &mut opener, &mut scratch, &mut job);
                 let mut state = shared.lock();
                 state.end_load(&job, result);
                 state
@@ -125,6 +125,7 @@ fn work<P: Content>(shared: &Shared<P>) {
 fn load<P: Content>(
     shared: &Shared<P>,
     opener: &mut Option<PageOpener>,
+    scratch: &mut P::Scratch,
     job: &mut LoadJob<P>,
 ) -> Result<P> {
     let recycle = job.recycle.take();
@@ -134,7 +135,11 @@ fn load<P: Content>(
         job.advise
             .iter()
             .for_each(|&page| shared.source.will_need(page));
-        let result = shared.source.load(&mut ready, job.page, recycle);
+        let (source, config) = (&*shared.source, &shared.config);
+        let result = match &job.bundle {
+            None => source.load(&mut ready, job.page, recycle),
+            Some(bundle) => P::load_bundle(bundle, source, config, &mut ready, scratch, recycle),
+        };
         *opener = Some(ready);
         result
     })
@@ -151,6 +156,7 @@ fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> 
         plan: &job.plan,
         number_in_plan: job.number_in_plan,
         pages: &job.pages,
+        bundles: &job.bundles,
         is_new: job.is_new,
     };
     P::gather(&batch, buffer).map_err(|(page, error)| shared.source.locate(error, page))

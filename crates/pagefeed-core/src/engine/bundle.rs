@@ -1,0 +1,225 @@
+//! Bundles: rows of several pages that are loaded, packed and let go as one.
+
+use std::sync::OnceLock;
+
+use super::{EngineConfig, PageSource};
+use crate::decode::{TokenPage, Tokens};
+use crate::error::{Error, Result};
+use crate::packing::{Packing, pack};
+use crate::page::PageOpener;
+
+/// Consecutive rows of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageRows {
+    pub page: u64,
+    pub first_row: u32,
+    pub num_rows: u32,
+}
+
+/// Rows of several pages, joined. Loaded like a page, under a key of its own.
+#[derive(Debug)]
+pub struct Bundle {
+    parts: Vec<PageRows>,
+    /// Sequences its rows are promised to pack into.
+    num_units: u32,
+    packing: OnceLock<Packing>,
+}
+
+impl Bundle {
+    pub(super) fn new(parts: Vec<PageRows>, num_units: u32) -> Self {
+        Self {
+            parts,
+            num_units,
+            packing: OnceLock::new(),
+        }
+    }
+
+    /// How its rows are packed, once they have been loaded.
+    pub(super) fn packing(&self) -> Option<&Packing> {
+        self.packing.get()
+    }
+
+    pub(super) fn decoded_size<P>(&self, source: &dyn PageSource<P>) -> usize {
+        let sizes = self.parts.iter().map(|part| source.decoded_size(part.page));
+        sizes.fold(0, usize::saturating_add)
+    }
+
+    pub(super) fn stored_size<P>(&self, source: &dyn PageSource<P>) -> usize {
+        let sizes = self.parts.iter().map(|part| source.stored_size(part.page));
+        sizes.fold(0, usize::saturating_add)
+    }
+
+    /// The page of a row, and the row in that page.
+    pub(super) fn place(&self, row: usize) -> Option<(u64, u32)> {
+        let mut row = u32::try_from(row).ok()?;
+        for part in &self.parts {
+            if row < part.num_rows {
+                return Some((part.page, part.first_row + row));
+            }
+            row -= part.num_rows;
+        }
+        None
+    }
+
+    /// Reads the pages, joins the rows, and packs them. `scratch` is kept between
+    /// loads.
+    pub(super) fn load(
+        &self,
+        source: &dyn PageSource,
+        config: &EngineConfig,
+        opener: &mut PageOpener,
+        scratch: &mut TokenPage,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        let mut joined = recycle.unwrap_or_default();
+        let bytes = self.decoded_size(source);
+        joined.tokens.clear();
+        joined.row_offsets.clear();
+        joined.row_offsets.push(0);
+        self.parts
+            .iter()
+            .for_each(|part| source.will_need(part.page));
+        for part in &self.parts {
+            *scratch = source.load(opener, part.page, Some(std::mem::take(scratch)))?;
+            append(&mut joined, scratch, part, bytes)
+                .map_err(|error| source.locate(error, part.page))?;
+        }
+        if let Some(rule) = config.layout.packing {
+            self.pack(&joined, config, rule)
+                .map_err(|error| match self.parts.first() {
+                    Some(part) => source.locate(error, part.page),
+                    None => error,
+                })?;
+        }
+        Ok(joined)
+    }
+
+    fn pack(
+        &self,
+        page: &TokenPage,
+        config: &EngineConfig,
+        rule: crate::packing::Rule,
+    ) -> Result<()> {
+        if self.packing.get().is_some() {
+            return Ok(()); // Loaded again: the rows are the same.
+        }
+        let per_row = config.layout.separators().per_row();
+        let lengths: Vec<u32> = page
+            .row_offsets
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).saturating_add(per_row))
+            .collect();
+        let length = u32::try_from(config.row_length).unwrap_or(u32::MAX);
+        let packing = pack(&lengths, length, rule)?;
+        if packing.num_units() != self.num_units as usize {
+            return Err(Error::corrupt(format!(
+                "{} rows pack into {} sequences, the plan counts on {}; the file does not hold \
+                 what the index promises",
+                lengths.len(),
+                packing.num_units(),
+                self.num_units
+            )));
+        }
+        // Another load of the same bundle may have been faster.
+        let _ = self.packing.set(packing);
+        Ok(())
+    }
+}
+
+/// Appends rows of `page`; all rows together will take about `bytes`.
+fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, bytes: usize) -> Result<()> {
+    let (first, count) = (part.first_row as usize, part.num_rows as usize);
+    let Some(rows) = page.row_offsets.get(first..=first + count) else {
+        return Err(Error::corrupt(format!(
+            "page {} of the index holds {} rows, the plan needs {count} from row {first} on; the \
+             file does not hold what the index promises",
+            part.page,
+            page.row_offsets.len().saturating_sub(1)
+        )));
+    };
+    let (Some(&begin), Some(&end)) = (rows.first(), rows.last()) else {
+        return Ok(());
+    };
+    let before = joined.tokens.len();
+    if before + (end - begin) as usize > u32::MAX as usize {
+        return Err(Error::invalid(
+            "a bundle holds too many tokens: use shorter sequences",
+        ));
+    }
+    append_tokens(
+        &mut joined.tokens,
+        &page.tokens,
+        begin as usize..end as usize,
+        bytes,
+    );
+    let shift = |offset: &u32| offset - begin + before as u32;
+    joined.row_offsets.extend(rows[1..].iter().map(shift));
+    Ok(())
+}
+
+/// Appends in the type that holds both: one page of a chunk may have a dictionary of
+/// 16-bit values and the next none.
+fn append_tokens(
+    joined: &mut Tokens,
+    tokens: &Tokens,
+    range: std::ops::Range<usize>,
+    bytes: usize,
+) {
+    if joined.is_empty() && std::mem::discriminant(joined) != std::mem::discriminant(tokens) {
+        *joined = match tokens {
+            Tokens::U16(_) => Tokens::U16(Vec::new()),
+            Tokens::I32(_) => Tokens::I32(Vec::new()),
+            Tokens::U32(_) => Tokens::U32(Vec::new()),
+            Tokens::I64(_) => Tokens::I64(Vec::new()),
+        };
+    }
+    match (&mut *joined, tokens) {
+        (Tokens::U16(into), Tokens::U16(from)) => extend(into, &from[range], bytes),
+        (Tokens::I32(into), Tokens::I32(from)) => extend(into, &from[range], bytes),
+        (Tokens::U32(into), Tokens::U32(from)) => extend(into, &from[range], bytes),
+        (Tokens::I64(into), Tokens::I64(from)) => extend(into, &from[range], bytes),
+        (Tokens::I32(into), Tokens::U16(from)) => {
+            into.extend(from[range].iter().map(|&value| i32::from(value)));
+        }
+        (Tokens::U32(into), Tokens::U16(from)) => {
+            into.extend(from[range].iter().map(|&value| u32::from(value)));
+        }
+        (Tokens::U16(into), Tokens::I32(_)) => {
+            let wide = into.iter().map(|&value| i32::from(value)).collect();
+            *joined = Tokens::I32(wide);
+            append_tokens(joined, tokens, range, bytes);
+        }
+        (Tokens::U16(into), Tokens::U32(_)) => {
+            let wide = into.iter().map(|&value| u32::from(value)).collect();
+            *joined = Tokens::U32(wide);
+            append_tokens(joined, tokens, range, bytes);
+        }
+        (_, Tokens::I64(_)) => {
+            *joined = Tokens::I64(widened(joined, 0..joined.len()));
+            append_tokens(joined, tokens, range, bytes);
+        }
+        (Tokens::I64(into), _) => into.extend(widened(tokens, range)),
+        (Tokens::I32(_), Tokens::U32(_)) | (Tokens::U32(_), Tokens::I32(_)) => {
+            *joined = Tokens::I64(widened(joined, 0..joined.len()));
+            append_tokens(joined, tokens, range, bytes);
+        }
+    }
+}
+
+/// Reserves exactly, for all rows at once: a vector that grows by itself would double.
+fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], bytes: usize) {
+    // The size is that of four-byte tokens, an upper bound for two-byte ones.
+    if into.is_empty() && into.capacity() * size_of::<T>() < bytes {
+        into.reserve_exact((bytes / 4).max(from.len()));
+    }
+    into.extend_from_slice(from);
+}
+
+fn widened(tokens: &Tokens, range: std::ops::Range<usize>) -> Vec<i64> {
+    match tokens {
+        Tokens::U16(all) => all[range].iter().map(|&value| value.into()).collect(),
+        Tokens::I32(all) => all[range].iter().map(|&value| value.into()).collect(),
+        Tokens::U32(all) => all[range].iter().map(|&value| value.into()).collect(),
+        Tokens::I64(all) => all[range].to_vec(),
+    }
+}

@@ -1,0 +1,468 @@
+//! Packs documents into sequences of one length: a pure function of their lengths.
+//!
+//! With a fixed yield `T` tokens make `ceil(T / length)` sequences, whatever the lengths
+//! are: documents are placed whole as long as one has room for them, and what is left
+//! is split over the room that remains, which suffices. Best-fit decreasing (Johnson,
+//! "Near-optimal bin packing algorithms", 1973) seldom leaves anything. If it does, one
+//! document is kept back, the others are packed again, and it is poured into the gaps:
+//! then usually that one is split and no other.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use crate::error::{Error, Result};
+
+/// Where a document goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Longest first, into the sequence that it fills best.
+    #[default]
+    BestFit,
+    /// In their order, into the first sequence that has room.
+    FirstFit,
+    /// In their order, into the last sequence, or a new one.
+    Greedy,
+}
+
+/// How to pack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// Where a document goes.
+    pub method: Method,
+    /// Split only documents longer than a sequence, in however many sequences that
+    /// ends; otherwise the number of sequences is fixed.
+    pub never_split: bool,
+}
+
+/// A run of tokens of one document, and its place in a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Number of the document.
+    pub row: u32,
+    /// First token, counted within the document.
+    pub first_token: u32,
+    /// Number of tokens.
+    pub num_tokens: u32,
+    /// Place of the first token in the sequence.
+    pub offset: u32,
+}
+
+/// Documents, packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    pieces: Vec<Piece>,
+    /// First piece of each sequence, and the number of pieces.
+    first_piece: Vec<u32>,
+}
+
+impl Packing {
+    /// Number of sequences.
+    pub fn num_units(&self) -> usize {
+        self.first_piece.len().saturating_sub(1)
+    }
+
+    /// The pieces of a sequence, in its order.
+    pub fn unit(&self, unit: usize) -> Option<&[Piece]> {
+        let (first, end) = (self.first_piece.get(unit)?, self.first_piece.get(unit + 1)?);
+        self.pieces.get(*first as usize..*end as usize)
+    }
+}
+
+/// A document, or the rest of one that is longer than a sequence.
+#[derive(Clone, Copy)]
+struct Item {
+    num_tokens: u32,
+    row: u32,
+    first_token: u32,
+}
+
+/// Packs documents of so many tokens into sequences of `length`. Documents without
+/// tokens are nowhere.
+pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
+    if length == 0 {
+        return Err(Error::invalid("sequences of no token hold no document"));
+    }
+    let mut total = 0;
+    let mut full = Vec::new();
+    let mut items = Vec::with_capacity(lengths.len());
+    for (row, &num_tokens) in (0u32..).zip(lengths) {
+        total += u64::from(num_tokens);
+        let rest = num_tokens % length;
+        for piece in 0..num_tokens / length {
+            full.push(Item {
+                num_tokens: length,
+                row,
+                first_token: piece * length,
+            });
+        }
+        if rest > 0 {
+            items.push(Item {
+                num_tokens: rest,
+                row,
+                first_token: num_tokens - rest,
+            });
+        }
+    }
+    let num_units = if rule.never_split {
+        full.len() + items.len()
+    } else {
+        usize::try_from(total.div_ceil(u64::from(length))).unwrap_or(usize::MAX)
+    };
+    if num_units >= u32::MAX as usize {
+        return Err(Error::invalid("too many sequences in one block"));
+    }
+    if rule.method == Method::BestFit {
+        items.sort_unstable_by_key(|item| (Reverse(item.num_tokens), item.row));
+    }
+    let limit = num_units - full.len();
+    let mut best = Attempt::new(&items, None, length, limit, rule.method);
+    let mut placed = full.len() + best.placed.len();
+    if best.num_split(length) > 0 && rule.method == Method::BestFit {
+        let is_rest = |item: &Item| item.first_token > 0;
+        let reserved = [items.iter().position(is_rest), Some(0)];
+        for reserved in reserved.into_iter().flatten() {
+            let other = Attempt::new(&items, Some(reserved), length, limit, rule.method);
+            if other.num_split(length) < best.num_split(length) {
+                best = other;
+            }
+        }
+    }
+    best.split(length);
+    placed = placed.max(full.len() + best.placed.len());
+    let mut all = Vec::with_capacity(placed);
+    all.extend((0u32..).zip(full.iter().copied()));
+    let before = full.len() as u32;
+    all.extend(
+        best.placed
+            .iter()
+            .map(|(unit, item)| (unit + before, *item)),
+    );
+    Ok(collect(all))
+}
+
+/// Puts what was placed into order.
+fn collect(mut placed: Vec<(u32, Item)>) -> Packing {
+    placed.sort_unstable_by_key(|(unit, item)| (*unit, item.row, item.first_token));
+    let mut packing = Packing {
+        pieces: Vec::with_capacity(placed.len()),
+        first_piece: vec![0],
+    };
+    let (mut current, mut offset) = (0, 0);
+    for (unit, item) in placed {
+        if unit != current {
+            packing.first_piece.push(packing.pieces.len() as u32);
+            (current, offset) = (unit, 0);
+        }
+        packing.pieces.push(Piece {
+            row: item.row,
+            first_token: item.first_token,
+            num_tokens: item.num_tokens,
+            offset,
+        });
+        offset += item.num_tokens;
+    }
+    if !packing.pieces.is_empty() {
+        packing.first_piece.push(packing.pieces.len() as u32);
+    }
+    packing
+}
+
+/// Items placed whole in at most `limit` sequences, and those left.
+struct Attempt {
+    placed: Vec<(u32, Item)>,
+    left: Vec<Item>,
+    /// Room in each sequence.
+    free: Vec<u32>,
+}
+
+impl Attempt {
+    fn new(
+        items: &[Item],
+        reserved: Option<usize>,
+        length: u32,
+        limit: usize,
+        method: Method,
+    ) -> Self {
+        let mut attempt = Self {
+            placed: Vec::with_capacity(items.len()),
+            left: Vec::new(),
+            free: vec![length; limit],
+        };
+        let mut rooms = Rooms::new(method, length, limit);
+        for (number, item) in items.iter().enumerate() {
+            let unit = match reserved {
+                Some(reserved) if reserved == number => None,
+                _ => rooms.take(item.num_tokens),
+            };
+            match unit {
+                Some(unit) => {
+                    attempt.free[unit as usize] -= item.num_tokens;
+                    attempt.placed.push((unit, *item));
+                }
+                None => attempt.left.push(*item),
+            }
+        }
+        attempt
+    }
+
+    /// Documents no longer than a sequence that would be split; the rest of a longer
+    /// one is no loss.
+    fn num_split(&self, length: u32) -> usize {
+        let room = self.free.iter().max().copied().unwrap_or(0);
+        let is_split = |item: &&Item| item.first_token == 0 && item.num_tokens > room.min(length);
+        match self.left.as_slice() {
+            [only] => usize::from(is_split(&only)),
+            left => left.iter().filter(|item| item.first_token == 0).count(),
+        }
+    }
+
+    /// Splits what is left over the largest rooms: they are enough, since the room of
+    /// all sequences is that of all tokens at least.
+    fn split(&mut self, length: u32) {
+        let is_open = |&(free, _): &(u32, Reverse<u32>)| free > 0 && free <= length;
+        let mut rooms: BinaryHeap<_> = (0u32..)
+            .zip(&self.free)
+            .map(|(unit, &free)| (free, Reverse(unit)))
+            .filter(is_open)
+            .collect();
+        for item in std::mem::take(&mut self.left) {
+            let mut taken = Vec::new();
+            let mut rest = item.num_tokens;
+            while rest > 0 {
+                let Some((free, unit)) = rooms.pop() else {
+                    break;
+                };
+                let count = rest.min(free);
+                taken.push((unit.0, count));
+                rest -= count;
+                if free > count {
+                    rooms.push((free - count, unit));
+                }
+            }
+            // Its tokens stay in order from sequence to sequence.
+            taken.sort_unstable();
+            let mut first_token = item.first_token;
+            for (unit, num_tokens) in taken {
+                let piece = Item {
+                    num_tokens,
+                    row: item.row,
+                    first_token,
+                };
+                self.placed.push((unit, piece));
+                first_token += num_tokens;
+            }
+        }
+    }
+}
+
+/// Finds room for items one after the other.
+enum Rooms {
+    BestFit {
+        /// Room and number of each sequence begun.
+        begun: BTreeSet<(u32, u32)>,
+        num_begun: u32,
+        limit: u32,
+        length: u32,
+    },
+    /// A tree of maxima: the children of node n are 2n and 2n + 1.
+    FirstFit { most: Vec<u32> },
+    Greedy {
+        current: u32,
+        free: u32,
+        limit: u32,
+        length: u32,
+    },
+}
+
+impl Rooms {
+    fn new(method: Method, length: u32, limit: usize) -> Self {
+        let num_units = limit as u32;
+        match method {
+            Method::BestFit => Self::BestFit {
+                begun: BTreeSet::new(),
+                num_begun: 0,
+                limit: num_units,
+                length,
+            },
+            Method::FirstFit => {
+                let num_leaves = limit.next_power_of_two();
+                let mut most = vec![0; 2 * num_leaves];
+                most[num_leaves..num_leaves + limit].fill(length);
+                for node in (1..num_leaves).rev() {
+                    most[node] = most[2 * node].max(most[2 * node + 1]);
+                }
+                Self::FirstFit { most }
+            }
+            Method::Greedy => Self::Greedy {
+                current: 0,
+                free: if limit > 0 { length } else { 0 },
+                limit: num_units,
+                length,
+            },
+        }
+    }
+
+    /// The sequence that takes so many tokens, if one has room.
+    fn take(&mut self, num_tokens: u32) -> Option<u32> {
+        match self {
+            Self::BestFit {
+                begun,
+                num_begun,
+                limit,
+                length,
+            } => {
+                let (free, unit) = match begun.range((num_tokens, 0)..).next().copied() {
+                    Some(found) => {
+                        begun.remove(&found);
+                        found
+                    }
+                    None if num_begun < limit => {
+                        *num_begun += 1;
+                        (*length, *num_begun - 1)
+                    }
+                    None => return None,
+                };
+                if free > num_tokens {
+                    begun.insert((free - num_tokens, unit));
+                }
+                Some(unit)
+            }
+            Self::FirstFit { most } => {
+                let num_leaves = most.len() / 2;
+                if most[1] < num_tokens {
+                    return None;
+                }
+                let mut node = 1;
+                while node < num_leaves {
+                    node *= 2;
+                    node += usize::from(most[node] < num_tokens);
+                }
+                let unit = (node - num_leaves) as u32;
+                most[node] -= num_tokens;
+                while node > 1 {
+                    node /= 2;
+                    most[node] = most[2 * node].max(most[2 * node + 1]);
+                }
+                Some(unit)
+            }
+            Self::Greedy {
+                current,
+                free,
+                limit,
+                length,
+            } => {
+                if *free < num_tokens {
+                    if *current + 1 >= *limit {
+                        return None;
+                    }
+                    (*current, *free) = (*current + 1, *length);
+                }
+                *free -= num_tokens;
+                Some(*current)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const METHODS: [Method; 3] = [Method::BestFit, Method::FirstFit, Method::Greedy];
+
+    /// Checks what holds for every packing; returns the documents split needlessly.
+    fn check(lengths: &[u32], length: u32, rule: Rule) -> usize {
+        let packing = pack(lengths, length, rule).unwrap();
+        let total: u64 = lengths.iter().map(|&tokens| u64::from(tokens)).sum();
+        let expected = total.div_ceil(u64::from(length)) as usize;
+        if !rule.never_split {
+            assert_eq!(packing.num_units(), expected, "{lengths:?}");
+        }
+        let mut next = vec![0; lengths.len()];
+        let mut num_pieces = vec![0u32; lengths.len()];
+        for unit in 0..packing.num_units() {
+            let mut offset = 0;
+            let pieces = packing.unit(unit).unwrap();
+            assert!(!pieces.is_empty());
+            for piece in pieces {
+                let row = piece.row as usize;
+                assert!(piece.num_tokens > 0);
+                assert_eq!((piece.offset, piece.first_token), (offset, next[row]));
+                offset += piece.num_tokens;
+                next[row] += piece.num_tokens;
+                num_pieces[row] += 1;
+            }
+            assert!(offset <= length);
+        }
+        assert_eq!(next, lengths, "every token once, in order");
+        let is_split = |(pieces, tokens): &(u32, &u32)| *pieces > 1 && **tokens <= length;
+        num_pieces.into_iter().zip(lengths).filter(is_split).count()
+    }
+
+    #[test]
+    fn every_token_once_whatever_the_lengths() {
+        let mut state = 7u64;
+        let mut random = |end: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % end
+        };
+        for round in 0..400 {
+            let length = [1, 2, 7, 64, 2048][round % 5];
+            let count = random(200) as usize;
+            let lengths: Vec<u32> = (0..count)
+                .map(|_| match round % 6 {
+                    0 => length / 2 + 1,
+                    1 => length,
+                    2 => length + 1 + random(5 * u64::from(length)) as u32,
+                    3 => random(2 * u64::from(length)) as u32,
+                    4 => (f64::from(length) / (1.0 + random(999) as f64)) as u32,
+                    _ => (20.0 / (0.001 + random(1000) as f64 / 1000.0).powf(1.3)) as u32,
+                })
+                .collect();
+            for method in METHODS {
+                for never_split in [false, true] {
+                    let rule = Rule {
+                        method,
+                        never_split,
+                    };
+                    let num_split = check(&lengths, length, rule);
+                    assert!(!never_split || num_split == 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_most_one_document_is_split_where_small_ones_abound() {
+        let mut state = 3u64;
+        for _ in 0..50 {
+            let lengths: Vec<u32> = (0..600)
+                .map(|_| {
+                    state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    let uniform = ((state >> 40) as f64 + 1.0) / (1u64 << 24) as f64;
+                    (30.0 / uniform.powf(0.8)) as u32 + 1
+                })
+                .collect();
+            assert!(check(&lengths, 2048, Rule::default()) <= 1);
+        }
+    }
+
+    #[test]
+    fn whole_documents_fill_sequences_best() {
+        let packing = pack(&[3, 5, 2, 0, 6], 8, Rule::default()).unwrap();
+        assert_eq!(packing.num_units(), 2);
+        let rows = |unit| {
+            let pieces = packing.unit(unit).unwrap().iter();
+            pieces.map(|piece| piece.row).collect::<Vec<_>>()
+        };
+        assert_eq!((rows(0), rows(1)), (vec![2, 4], vec![0, 1]));
+    }
+
+    #[test]
+    fn nothing_makes_no_sequence() {
+        assert_eq!(pack(&[], 8, Rule::default()).unwrap().num_units(), 0);
+        assert_eq!(pack(&[0, 0], 8, Rule::default()).unwrap().num_units(), 0);
+        assert!(pack(&[1], 0, Rule::default()).is_err());
+    }
+}

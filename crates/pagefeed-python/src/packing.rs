@@ -1,0 +1,63 @@
+//! Packing in Python: the same as the engine's.
+
+use pagefeed_core::Error;
+use pagefeed_core::packing::{self, Method, Rule};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::run::detached;
+
+/// The rule of these names.
+pub fn packing_rule(method: &str, never_split: bool) -> PyResult<Rule> {
+    let method = match method {
+        "best_fit" => Method::BestFit,
+        "first_fit" => Method::FirstFit,
+        "greedy" => Method::Greedy,
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "method is one of best_fit, first_fit, greedy, not {method}"
+            )));
+        }
+    };
+    Ok(Rule {
+        method,
+        never_split,
+    })
+}
+
+/// Packs documents of `lengths` tokens (int64) into sequences of `length`: int64 [pieces,
+/// 5] in native order: sequence, document, first token of it, number of tokens, place
+/// in the sequence.
+#[pyfunction]
+#[pyo3(signature = (lengths, length, *, method, never_split))]
+pub fn pack<'py>(
+    py: Python<'py>,
+    lengths: PyBuffer<i64>,
+    length: u32,
+    method: &str,
+    never_split: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let rule = packing_rule(method, never_split)?;
+    let lengths = lengths.to_vec(py)?;
+    let bytes = detached(py, || {
+        let too_long = |number: &i64| {
+            u32::try_from(*number)
+                .map_err(|_| Error::invalid(format!("{number} tokens in one document")))
+        };
+        let lengths: Vec<u32> = lengths.iter().map(too_long).collect::<Result<_, _>>()?;
+        let packing = packing::pack(&lengths, length, rule)?;
+        let mut bytes = Vec::new();
+        for unit in 0..packing.num_units() {
+            for piece in packing.unit(unit).unwrap_or_default() {
+                bytes.extend_from_slice(&(unit as i64).to_ne_bytes());
+                for number in [piece.row, piece.first_token, piece.num_tokens, piece.offset] {
+                    bytes.extend_from_slice(&i64::from(number).to_ne_bytes());
+                }
+            }
+        }
+        Ok(bytes)
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
