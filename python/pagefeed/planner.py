@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ __all__ = ["NO_UNIT", "BatchPlan", "Planner", "plan_batches", "unit_of_slot"]
 
 NO_UNIT = -1
 """Stands for a row of padding."""
+
+PIECE_UNITS = 2048
+"""Units of a piece of a plan: few enough for a fraction of a millisecond."""
 
 
 class BatchPlan(NamedTuple):
@@ -55,9 +58,17 @@ class Planner:
         Returns:
             int64 [count * batch_size]; ``NO_UNIT`` past the end of the iteration.
         """
+        units = np.full(count * self.route.batch_size, NO_UNIT)
+        for order, place, positions in self._by_epoch(first, count):
+            units[place : place + len(positions)] = order.units(positions)
+        return units
+
+    def _by_epoch(
+        self, first: int, count: int
+    ) -> Iterator[tuple[Order, int, Int64Array]]:
+        """The order of each epoch, the first place in it, and positions from there."""
         positions = self.route.positions(first, count)
         num_units, end = self._units.num_units, self.route.end
-        units = np.full(len(positions), NO_UNIT)
         inside = len(positions)
         if end is not None:
             inside = int(np.searchsorted(positions, end))
@@ -66,15 +77,30 @@ class Planner:
             epoch = int(positions[done]) // num_units
             begin = epoch * num_units
             stop = min(inside, int(np.searchsorted(positions, begin + num_units)))
-            local = positions[done:stop] - begin
-            units[done:stop] = self._order_of(epoch).units(local)
+            yield self._order_of(epoch), done, positions[done:stop] - begin
             done = stop
-        return units
 
     def plan(self, first: int, count: int) -> BatchPlan:
         """Return the plan of this process's steps ``first .. first + count``."""
         units = self.units(first, count)
         return plan_batches(self._units, units, self.route.batch_size)
+
+    def pieces(self, first: int, count: int) -> Iterator[BatchPlan | None]:
+        """Return the same plan in pieces, so that no piece takes long to make.
+
+        Yields:
+            The plan of the next few steps; None when there was other work to do.
+        """
+        for order, _, positions in self._by_epoch(first, count):
+            for _ in order.prepare(positions):
+                yield None
+        units = self.units(first, count)
+        yield None
+        batch_size = self.route.batch_size
+        at_once = max(1, PIECE_UNITS // batch_size) * batch_size
+        for begin in range(0, len(units), at_once):
+            part = units[begin : begin + at_once]
+            yield plan_batches(self._units, part, batch_size)
 
 
 def plan_batches(cut: Units, units: Int64Array, batch_size: int) -> BatchPlan:
@@ -85,9 +111,14 @@ def plan_batches(cut: Units, units: Int64Array, batch_size: int) -> BatchPlan:
         units: int64 [batches * batch_size]; ``NO_UNIT`` leaves a row of padding.
         batch_size: Rows of a batch.
     """
-    places = np.flatnonzero(units != NO_UNIT)
-    segments = cut.segments(units[places])
-    place = places[segments.unit]
+    is_unit = units != NO_UNIT
+    if is_unit.all():
+        segments = cut.segments(units)
+        place = segments.unit
+    else:
+        places = np.flatnonzero(is_unit)
+        segments = cut.segments(units[places])
+        place = places[segments.unit]
     borders = np.arange(0, len(units) + 1, batch_size)
     return BatchPlan(
         batch_offsets=np.searchsorted(place, borders).astype(np.uint32),

@@ -37,8 +37,10 @@ pub(super) struct GatherJob {
     pub number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
     pub pages: Vec<Option<Arc<TokenPage>>>,
-    /// The batch so far; none before the first page was written.
-    pub buffer: Option<Buffer>,
+    /// The batch so far; if there is none, so many must be allocated.
+    pub buffer: Result<Buffer, usize>,
+    /// Memory that was allocated beside it.
+    pub spare_buffers: Vec<Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
 }

@@ -24,6 +24,10 @@ const ADVICE_DISTANCE: usize = 256;
 /// Pages the source is told about at one time.
 const ADVICE_AT_ONCE: usize = 16;
 
+/// Pages that may be loaded at a stretch, ahead of their time, while a batch could be
+/// written: the rest of what is due is loaded between the next batches.
+const MAX_LOADS_DUE: f32 = 4.0;
+
 /// Largest size of a page that is believed, so that sums cannot overflow.
 const MAX_ESTIMATE: usize = usize::MAX >> 8;
 
@@ -74,6 +78,9 @@ pub(super) struct State {
     /// Changes when pending work is dropped: jobs of another generation end unseen.
     generation: u64,
     num_running: usize,
+    /// Pages to load so that loads are spread evenly over the batches that are planned:
+    /// where an epoch begins many pages are opened, where it ends almost none.
+    loads_due: f32,
     garbage: Garbage,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
@@ -97,6 +104,7 @@ impl State {
             failure: None,
             generation: 0,
             num_running: 0,
+            loads_due: 0.0,
             garbage: Garbage::default(),
             num_freed: 0,
             num_idle: 0,
@@ -183,7 +191,8 @@ impl State {
 
     /// Stores the memory of a batch for reuse.
     pub fn take_back(&mut self, buffer: Buffer) {
-        if self.budget.num_buffers <= self.budget.max_buffers() && !self.is_stopping {
+        let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !buffer.is_alone();
+        if is_kept && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {
             self.budget.num_buffers -= 1;
@@ -274,12 +283,13 @@ impl State {
         let Some((batch, slot)) = self.next_load() else {
             return Some(self.begin_gather(ready?));
         };
+        let estimate = self.estimate(source, slot);
         if let Some(ready) = ready
             && ready <= batch
+            && (self.loads_due < 1.0 || !self.budget.fits(estimate))
         {
             return Some(self.begin_gather(ready));
         }
-        let estimate = self.estimate(source, slot);
         let is_urgent = batch < self.horizon();
         if self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
             return Some(self.begin_load(source, slot, estimate));
@@ -328,6 +338,7 @@ impl State {
         }
         let page = self.pages.page(slot);
         self.stats.pages_loaded += 1;
+        self.loads_due = (self.loads_due - 1.0).max(0.0);
         self.stats.bytes_read += source.stored_size(page) as u64;
         let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
         let recycled_bytes = recycled_bytes.unwrap_or(0);
@@ -349,6 +360,8 @@ impl State {
     }
 
     fn begin_gather(&mut self, batch: BatchNumber) -> Job {
+        let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
+        self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
         let spare = self.spare_buffers.pop();
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
@@ -365,12 +378,13 @@ impl State {
         let buffer = match pending.buffer.take() {
             Some(buffer) => {
                 self.spare_buffers.extend(spare);
-                Some(buffer)
+                Ok(buffer)
             }
-            None => {
-                self.budget.num_buffers += usize::from(spare.is_none());
-                spare
-            }
+            None => spare.ok_or_else(|| {
+                let count = self.budget.buffers_at_once();
+                self.budget.num_buffers += count;
+                count
+            }),
         };
         Job::Gather(GatherJob {
             generation: self.generation,
@@ -379,6 +393,7 @@ impl State {
             number_in_plan: pending.number_in_plan,
             pages,
             buffer,
+            spare_buffers: Vec::new(),
             is_new,
         })
     }
@@ -413,9 +428,10 @@ impl State {
     /// Takes note of a batch that was written, in part or in full.
     pub fn end_gather(&mut self, mut job: GatherJob, result: Result<()>) {
         self.num_running -= 1;
-        if job.buffer.is_none() {
-            self.budget.num_buffers -= 1; // It could not be allocated.
+        if let Err(count) = job.buffer {
+            self.budget.num_buffers -= count; // They could not be allocated.
         }
+        self.spare_buffers.append(&mut job.spare_buffers);
         if job.generation != self.generation {
             self.garbage
                 .pages
@@ -439,7 +455,7 @@ impl State {
         let is_done = uses.iter().all(|&slot| slot == DONE);
         let pending = &mut self.batches[position];
         pending.uses = uses;
-        pending.buffer = job.buffer;
+        pending.buffer = job.buffer.ok();
         pending.phase = if is_done { Phase::Done } else { Phase::Waiting };
         if let Err(error) = result {
             self.fail(job.batch, error);

@@ -151,9 +151,13 @@ fn gather(shared: &Shared, job: &mut GatherJob) -> Result<()> {
 /// Copies the segments whose pages are there.
 fn gather_as<T: BatchToken>(shared: &Shared, job: &mut GatherJob) -> Result<()> {
     let config = &shared.config;
-    let buffer = match &mut job.buffer {
-        Some(buffer) => buffer,
-        missing => missing.insert(Buffer::new(config.batch_bytes())?),
+    if let Err(count) = job.buffer {
+        let mut buffers = Buffer::map(config.batch_bytes(), count)?;
+        job.buffer = buffers.pop().ok_or(count);
+        job.spare_buffers = buffers;
+    }
+    let Ok(buffer) = &mut job.buffer else {
+        return Err(Error::invalid("a batch without memory"));
     };
     let batch = buffer.tokens::<T>(config.batch_tokens());
     let segments = || job.plan.segments(job.number_in_plan, config.row_length);
