@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from pagefeed.errors import CancelledError
 from pagefeed.feeds import BatchEngine, Out
@@ -12,7 +13,7 @@ from pagefeed.planner import Planner
 __all__ = ["Iteration"]
 
 CHUNK_UNITS = 8192
-"""Units planned at a time: enough for the overhead of NumPy's calls to vanish."""
+"""Units ordered at a time: enough for the overhead of NumPy's calls to vanish."""
 
 
 class Iteration(Iterator[Out]):
@@ -30,9 +31,7 @@ class Iteration(Iterator[Out]):
     ) -> None:
         self._engine = engine
         self._chunk_steps = max(1, CHUNK_UNITS // planner.route.batch_size)
-        self._ahead_steps = (
-            horizon_units // planner.route.batch_size + self._chunk_steps
-        )
+        self._ahead_steps = horizon_units // planner.route.batch_size
         self._process = os.getpid()
         self._open = True
         self._begin(planner, is_new=True)
@@ -43,6 +42,7 @@ class Iteration(Iterator[Out]):
         """Whether no step was taken since it began or was sent elsewhere."""
         self._num_steps = planner.route.num_taken_here
         self._num_taken = self._num_planned = 0
+        self._plans = self._all_plans()
 
     @property
     def is_here(self) -> bool:
@@ -101,14 +101,34 @@ class Iteration(Iterator[Out]):
         return batch
 
     def _top_up(self) -> None:
-        """Plan the whole horizon at the start, then a chunk when one was used up."""
-        ahead = self._num_planned - self._num_taken
-        if ahead > self._ahead_steps - self._chunk_steps:
-            return
-        wanted = self._num_taken + self._ahead_steps
-        if self._num_steps is not None:
-            wanted = min(wanted, self._num_steps)
-        while self._num_planned < wanted:
-            steps = min(self._chunk_steps, wanted - self._num_planned)
-            self._engine.submit(*self._planner.plan(self._num_planned, steps))
-            self._num_planned += steps
+        """Plan the whole horizon at the start, then a piece for every few steps."""
+        while self._num_planned - self._num_taken <= self._ahead_steps:
+            if not self._plan_on():
+                return
+        # Beyond the horizon, so that no call has to make up for many.
+        if self._num_planned - self._num_taken <= self._ahead_steps + self._chunk_steps:
+            self._plan_on()
+
+    def _plan_on(self) -> bool:
+        """Do a fraction of a millisecond of planning; False if all is planned."""
+        try:
+            for piece in self._plans:
+                if piece is not None:
+                    num_steps, plan = piece
+                    self._engine.submit(*plan)
+                    self._num_planned += num_steps
+                return True
+        except BaseException:
+            self._plans = self._all_plans()  # One that raised would end the plans.
+            raise
+        return False
+
+    def _all_plans(self) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
+        """The pieces of all plans of the route, from what is planned on."""
+        first = self._num_planned
+        while self._num_steps is None or first < self._num_steps:
+            steps = self._chunk_steps
+            if self._num_steps is not None:
+                steps = min(steps, self._num_steps - first)
+            yield from self._planner.pieces(first, steps)
+            first += steps

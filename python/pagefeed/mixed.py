@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -194,6 +194,14 @@ class MixtureSupply:
                 "look back"
             )
         return self.names.index(name)
+
+    def prepare(
+        self,
+        begin: LoaderState,  # noqa: ARG002 - read as they come
+        positions: Int64Array,  # noqa: ARG002
+    ) -> Iterator[None]:
+        """Do nothing: a dataset's share of some positions is known with the units."""
+        yield from ()
 
     def document_positions(
         self,

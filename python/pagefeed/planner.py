@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,10 +13,21 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.route import Route
 from pagefeed.sequences import Segments
 
-__all__ = ["NO_UNIT", "BatchPlan", "Cut", "Planner", "plan_batches", "unit_of_slot"]
+__all__ = [
+    "NO_UNIT",
+    "BatchPlan",
+    "Cut",
+    "Delivery",
+    "Planner",
+    "plan_batches",
+    "unit_of_slot",
+]
 
 NO_UNIT = -1
 """Stands for a row of padding."""
+
+PIECE_UNITS = 2048
+"""Units of a piece of a plan: few enough for a fraction of a millisecond."""
 
 
 class Cut(Protocol):
@@ -50,22 +61,32 @@ class BatchPlan(NamedTuple):
     destination_offset: npt.NDArray[np.uint32]
 
 
+class Delivery(Protocol):
+    """The units of an iteration by position."""
+
+    def units(self, positions: Int64Array) -> Int64Array:
+        """Return the units at rising positions: int64 [positions]."""
+
+    def prepare(self, positions: Int64Array) -> Iterator[None]:
+        """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
+
+
 class Planner:
     """Plans the batches of a route.
 
     Args:
-        deliver: The units at rising positions.
-        route: The way through them.
+        delivery: What is delivered where.
+        route: The way through the positions.
         plan_units: Plans whole batches of units.
     """
 
     def __init__(
         self,
-        deliver: Callable[[Int64Array], Int64Array],
+        delivery: Delivery,
         route: Route,
         plan_units: Callable[[Int64Array], tuple[Any, ...]],
     ) -> None:
-        self._deliver = deliver
+        self._delivery = delivery
         self._plan_units = plan_units
         self.route = route
         """The way through the positions."""
@@ -76,17 +97,36 @@ class Planner:
         Returns:
             int64 [count * batch_size]; ``NO_UNIT`` past the end of the iteration.
         """
-        positions = self.route.positions(first, count)
-        units = np.full(len(positions), NO_UNIT)
-        inside = len(positions)
-        if self.route.end is not None:
-            inside = int(np.searchsorted(positions, self.route.end))
-        units[:inside] = self._deliver(positions[:inside])
+        units = np.full(count * self.route.batch_size, NO_UNIT)
+        positions = self._positions(first, count)
+        units[: len(positions)] = self._delivery.units(positions)
         return units
 
-    def plan(self, first: int, count: int) -> tuple[Any, ...]:
-        """Return the plan of this process's steps ``first .. first + count``."""
-        return self._plan_units(self.units(first, count))
+    def pieces(
+        self, first: int, count: int
+    ) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
+        """Plan these steps in pieces, so that no piece takes long to make.
+
+        Yields:
+            The next few steps: how many, and their plan; None after other work.
+        """
+        for _ in self._delivery.prepare(self._positions(first, count)):
+            yield None
+        units = self.units(first, count)
+        yield None
+        batch_size = self.route.batch_size
+        at_once = max(1, PIECE_UNITS // batch_size)
+        for begin in range(0, count, at_once):
+            steps = min(at_once, count - begin)
+            part = units[begin * batch_size : (begin + steps) * batch_size]
+            yield steps, self._plan_units(part)
+
+    def _positions(self, first: int, count: int) -> Int64Array:
+        """Positions of steps, up to the end of the iteration."""
+        positions = self.route.positions(first, count)
+        if self.route.end is None:
+            return positions
+        return positions[: np.searchsorted(positions, self.route.end)]
 
 
 def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:
@@ -97,9 +137,14 @@ def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:
         units: int64 [batches * batch_size]; ``NO_UNIT`` leaves a row of padding.
         batch_size: Rows of a batch.
     """
-    places = np.flatnonzero(units != NO_UNIT)
-    segments = cut.segments(units[places])
-    place = places[segments.unit]
+    is_unit = units != NO_UNIT
+    if is_unit.all():
+        segments = cut.segments(units)
+        place = segments.unit
+    else:
+        places = np.flatnonzero(is_unit)
+        segments = cut.segments(units[places])
+        place = places[segments.unit]
     borders = np.arange(0, len(units) + 1, batch_size)
     return BatchPlan(
         batch_offsets=np.searchsorted(place, borders).astype(np.uint32),

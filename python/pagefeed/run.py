@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,22 @@ from pagefeed.state import LoaderState
 from pagefeed.supply import Supply
 
 __all__ = ["Run"]
+
+
+@dataclass(frozen=True)
+class _Delivery:
+    """What a supply delivers to an iteration that began at a state."""
+
+    supply: Supply
+    begin: LoaderState
+
+    def units(self, positions: Int64Array) -> Int64Array:
+        """Return the units at rising positions: int64 [positions]."""
+        return self.supply.units(self.begin, positions)
+
+    def prepare(self, positions: Int64Array) -> Iterator[None]:
+        """Do most of the work of :meth:`units` ahead of it."""
+        return self.supply.prepare(self.begin, positions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +100,7 @@ class Run:
 
     def planner(self, begin: LoaderState, route: Route) -> Planner:
         """Return what plans the batches of a route."""
-        return Planner(
-            lambda positions: self.supply.units(begin, positions),
-            route,
-            self.plan_units,
-        )
+        return Planner(_Delivery(self.supply, begin), route, self.plan_units)
 
     def horizon_units(self, begin: LoaderState, memory: int) -> int:
         """Return how many units of this rank to plan ahead, to use each page well."""

@@ -159,6 +159,17 @@ class WindowUnits:
         """Return the token ranges of ``units``: one for each span a window touches."""
         start, end = self.token_ranges(units)
         first_span = self.spans.spans_of_values(start)
+        span_start = self.spans.first_values(first_span)
+        if np.all(end <= self.spans.first_values(first_span + 1)):
+            page, row = self.spans.places(first_span)
+            return Segments(
+                unit=np.arange(len(units)),
+                page=page,
+                row=row,
+                first_token=start - span_start,
+                num_tokens=end - start,
+                offset=np.zeros(len(units), dtype=np.int64),
+            )
         last_span = self.spans.spans_of_values(end - 1)
         num_spans = last_span - first_span + 1
         unit = np.repeat(np.arange(len(units)), num_spans)

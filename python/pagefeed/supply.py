@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import Shuffle
+from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
 from pagefeed.planner import Cut
 from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
@@ -56,6 +56,9 @@ class Supply(Protocol):
 
     def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
         """Return the units at rising positions below the end: int64 [positions]."""
+
+    def prepare(self, begin: LoaderState, positions: Int64Array) -> Iterator[None]:
+        """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
 
     def document_positions(
         self,
@@ -168,15 +171,30 @@ class EpochSupply:
 
     def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
         """Return the units at rising positions: int64 [positions]."""
-        if len(positions) == 0:
-            return positions
-        first, last = (int(positions[end]) // self.num_units for end in (0, -1))
-        if first == last:
-            local = positions - first * self.num_units
-            return self.orders.of(first, self.num_lanes(begin, first)).units(local)
-        borders = np.arange(first, last + 2) * self.num_units
-        pieces = np.split(positions, np.searchsorted(positions, borders[1:-1]))
-        return np.concatenate([self.units(begin, piece) for piece in pieces])
+        units = np.empty_like(positions)
+        done = 0
+        for order, places in self._by_epoch(begin, positions):
+            units[done : done + len(places)] = order.units(places)
+            done += len(places)
+        return units
+
+    def prepare(self, begin: LoaderState, positions: Int64Array) -> Iterator[None]:
+        """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
+        for order, places in self._by_epoch(begin, positions):
+            yield from order.prepare(places)
+
+    def _by_epoch(
+        self, begin: LoaderState, positions: Int64Array
+    ) -> Iterator[tuple[Order, Int64Array]]:
+        """The order of each epoch, and the places in it that positions are."""
+        done = 0
+        while done < len(positions):
+            epoch = int(positions[done]) // self.num_units
+            first = epoch * self.num_units
+            stop = int(np.searchsorted(positions, first + self.num_units))
+            order = self.orders.of(epoch, self.num_lanes(begin, epoch))
+            yield order, positions[done:stop] - first
+            done = stop
 
     def num_lanes(self, begin: LoaderState, epoch: int) -> int:
         """Lanes of an epoch: those the state names, chosen anew for other epochs."""

@@ -16,8 +16,9 @@ from pagefeed.order import (
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.order import order as order_module
+from pagefeed.order import reader as reader_module
 from pagefeed.order import starts as starts_module
+from pagefeed.order.reader import LaneReader
 from pagefeed.order.starts import ComputedStarts
 
 MIB = 1 << 20
@@ -308,13 +309,25 @@ def test_long_lanes_read_alike_in_any_stretches(window, passes):
 
 
 def test_reading_ahead_forgets_lanes_read_long_ago(monkeypatch):
-    monkeypatch.setattr(order_module, "CACHED_UNITS", 500)
+    monkeypatch.setattr(reader_module, "CACHED_UNITS", 500)
     order = make_order(UniformBlocks(6000, 10), num_lanes=10, window=100)
     units = [order.units(range(first, first + 40)) for first in range(0, 6000, 40)]
-    held = [len(stretch.units) for stretch in order._stretches.values()]
-    assert order._held_units == sum(held) <= 500
+    reader = order._reader
+    held = [len(held.units) for held in reader._held.values()]
+    assert reader._num_held == sum(held) <= 500
     assert len(held) < 10
     assert np.array_equal(np.sort(np.concatenate(units)), np.arange(6000))
+
+
+def test_what_was_prepared_is_read_without_more_work(monkeypatch):
+    order = make_order(random_blocks(2000), num_lanes=6, window=200)
+    whole = make_order(random_blocks(2000), num_lanes=6, window=200).units(range(4500))
+    part = range(900, 4500, 2)
+    steps = sum(1 for _ in order.prepare(part))
+    assert 0 < steps <= 3
+    monkeypatch.setattr(LaneReader, "_resolve", None)
+    assert np.array_equal(order.units(part), whole[900::2])
+    assert list(order.prepare(part)) == []
 
 
 def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):

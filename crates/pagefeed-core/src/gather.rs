@@ -212,6 +212,44 @@ fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     convert_loop(source, target, cast, excess)
 }
 
+/// Widens the tokens that most pages hold to the type that most batches have.
+fn widen(source: &[u16], target: &mut [i64]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { widen_avx2(source, target) };
+    }
+    convert_loop(source, target, i64::from, |_| 0u8);
+}
+
+/// Stores past the caches: what is written is read much later, by the consumer, and
+/// an ordinary store would first read the line that it replaces.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn widen_avx2(source: &[u16], target: &mut [i64]) {
+    use std::arch::x86_64::*;
+    // SAFETY: any four i64 are a vector.
+    let (head, aligned, _) = unsafe { target.align_to_mut::<__m256i>() };
+    let (num_head, num_aligned) = (head.len().min(source.len()), aligned.len());
+    let body = &source[num_head..];
+    for (to, from) in aligned.iter_mut().zip(body.as_chunks::<4>().0) {
+        // SAFETY: four tokens are eight bytes, and `to` is aligned.
+        unsafe {
+            let four = _mm_loadl_epi64(from.as_ptr().cast());
+            _mm256_stream_si256(to, _mm256_cvtepu16_epi64(four));
+        }
+    }
+    _mm_sfence();
+    let done = num_head + 4 * num_aligned;
+    convert_loop(
+        &source[..num_head],
+        &mut target[..num_head],
+        i64::from,
+        |_| 0u8,
+    );
+    convert_loop(&source[done..], &mut target[done..], i64::from, |_| 0u8);
+}
+
 /// The first value outside `range`, once it is known that there is one.
 fn misfit<S: Copy + Into<i64>>(source: &[S], fits: impl Fn(i64) -> bool) -> i64 {
     let mut values = source.iter().map(|&value| value.into());
@@ -235,7 +273,10 @@ impl BatchToken for i64 {
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
         let end = start + target.len();
         match tokens {
-            Tokens::U16(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
+            Tokens::U16(all) => {
+                widen(&all[start..end], target);
+                true
+            }
             Tokens::I32(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
             Tokens::U32(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
             Tokens::I64(all) => {

@@ -86,6 +86,15 @@ class Lanes:
         """Number of units of the lane."""
         return self.start(lane + 1) - self.start(lane)
 
+    def starts(self, lanes: Int64Array) -> Int64Array:
+        """Index of each lane's first unit, int64."""
+        length, longer = divmod(self.num_units, self.num_lanes)
+        return lanes * length + np.minimum(lanes, longer)
+
+    def lengths(self, lanes: Int64Array) -> Int64Array:
+        """Number of units of each lane, int64."""
+        return self.starts(lanes + 1) - self.starts(lanes)
+
     def split(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Lane and place in the lane, int64 each, of indices in [0, num_units)."""
         length, longer = divmod(self.num_units, self.num_lanes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,10 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import KeyPart, derive_key
 from pagefeed.order.lanes import Lanes
 from pagefeed.order.permutation import checked_indices
+from pagefeed.order.reader import LaneReader
 from pagefeed.order.sequence import FileSequence, RowSequence, make_sequence
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
-from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow, Stretch
-
-CACHED_UNITS = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
-READ_AHEAD = 1 << 13  # units of one lane
+from pagefeed.order.window import DelayWindow
 
 
 class Order:
@@ -98,10 +96,7 @@ class Order:
         delay = max(window, 1) if shuffle.delayed else 1
         self._delayed = delay > 1
         self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
-        self._read_ahead = max(delay, min(READ_AHEAD, MAX_STRETCH // num_lanes))
-        # The last stretch of each lane that was read: a memory, never a state.
-        self._stretches: OrderedDict[int, Stretch] = OrderedDict()
-        self._held_units = 0
+        self._reader = LaneReader(self._window, self._sequence)
 
     @property
     def num_units(self) -> int:
@@ -128,16 +123,11 @@ class Order:
         Raises:
             IndexError: A position is outside [0, num_units).
         """
-        if not self._delayed and isinstance(self._sequence, FileSequence | RowSequence):
+        if self._is_direct:
             checked = checked_indices(positions, self.num_units, "position").ravel()
-            return self._sequence.at(self.lanes.join(checked))
-        span = positions if isinstance(positions, range) else None
-        if span is not None and len(span):
-            checked_indices([span[0], span[-1]], self.num_units, "position")
+            return self._sequence.at(self.lanes.join(checked))  # type: ignore[union-attr]
+        span = self._span(positions)
         if span is None:
-            checked = checked_indices(positions, self.num_units, "position").ravel()
-            span = _as_range(checked)
-        if span is None or span.step < 1:
             return self._scattered(np.asarray(positions, dtype=np.int64).ravel())
         return self._progression(span)
 
@@ -155,7 +145,7 @@ class Order:
             checked_indices([lane], self.lanes.num_lanes, "lane")
             length = self.lanes.length(lane)
             checked_indices([places[0], places[-1]], length, f"place of lane {lane}")
-            self._read(lane, places, units)
+            self._reader.read(lane, places, units)
         return units
 
     def positions(self, units: ArrayLike) -> Int64Array:
@@ -176,17 +166,60 @@ class Order:
                 place[group] = self._window.places(int(lane[group[0]]), place[group])
         return place * self.lanes.num_lanes + lane
 
-    def _progression(self, positions: range) -> Int64Array:
-        """Read positions at one distance: they visit lanes in turn, each at one."""
-        units = np.empty(len(positions), dtype=np.int64)
+    def prepare(self, positions: ArrayLike) -> Iterator[None]:
+        """Do most of the work of :meth:`units` ahead of it, in steps of a millisecond.
+
+        What was prepared is kept until it was read, for a few thousand units a lane.
+        Only positions at one distance can be prepared.
+
+        Example:
+            >>> for _ in order.prepare(range(1000, 2000)):  # doctest: +SKIP
+            ...     serve_others()
+        """
+        span = self._span(positions)
+        if span is not None and len(span) and not self._is_direct:
+            yield from self._reader.prepare(self._turns(span))
+
+    def _span(self, positions: ArrayLike) -> range | None:
+        """The rising range that positions are, if they are one, all of them checked."""
+        if isinstance(positions, range):
+            if positions:
+                ends = [positions[0], positions[-1]]
+                checked_indices(ends, self.num_units, "position")
+            return positions if positions.step > 0 else None
+        return _as_range(checked_indices(positions, self.num_units, "position").ravel())
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether every position is found on its own."""
+        return not self._delayed and isinstance(
+            self._sequence, FileSequence | RowSequence
+        )
+
+    def _turns(self, positions: range) -> list[tuple[int, range]]:
+        """The lanes that positions at one distance visit in turn, and where."""
         num_lanes = self.lanes.num_lanes
-        turns = num_lanes // math.gcd(positions.step, num_lanes)
-        stride = turns * positions.step // num_lanes
-        for turn in range(min(turns, len(positions))):
+        num_turns = num_lanes // math.gcd(positions.step, num_lanes)
+        stride = num_turns * positions.step // num_lanes
+        turns = []
+        for turn in range(min(num_turns, len(positions))):
             place, lane = divmod(positions[turn], num_lanes)
-            mine = units[turn::turns]
-            places = range(place, place + len(mine) * stride, stride)
-            self._read(lane, places, mine)
+            count = len(range(turn, len(positions), num_turns))
+            turns.append((lane, range(place, place + count * stride, stride)))
+        return turns
+
+    def _progression(self, positions: range) -> Int64Array:
+        """Read positions at one distance, as far at a time as lanes are read ahead."""
+        units = np.empty(len(positions), dtype=np.int64)
+        at_once = max(1, self._reader.read_ahead * self.lanes.num_lanes)
+        at_once = max(1, at_once // positions.step)
+        for begin in range(0, len(positions), at_once):
+            part = units[begin : begin + at_once]
+            turns = self._turns(positions[begin : begin + at_once])
+            for _ in self._reader.prepare(turns):
+                pass
+            for turn, (lane, places) in enumerate(turns):
+                self._reader.read(lane, places, part[turn :: len(turns)])
         return units
 
     def _scattered(self, positions: Int64Array) -> Int64Array:
@@ -199,61 +232,12 @@ class Order:
         for index in np.unique(lane).tolist():
             done, end = borders[index], borders[index + 1]
             while done < end:
-                first, held, _ = self._holding(index, int(place[done]))
-                stop = done + np.searchsorted(place[done:end], first + len(held))
-                units[order[done:stop]] = held[place[done:stop] - first]
+                held = self._reader.holding(index, int(place[done]))
+                stop = done + np.searchsorted(place[done:end], held.end_place)
+                found = held.units[place[done:stop] - held.first_place]
+                units[order[done:stop]] = found
                 done = stop
         return units
-
-    def _read(self, lane: int, places: range, into: Int64Array) -> None:
-        """Read places of one lane, in steps of at least 1, stretch by stretch."""
-        done = 0
-        while done < len(places):
-            first, held, _ = self._holding(lane, places[done])
-            taken = held[places[done] - first :: places.step][: len(places) - done]
-            into[done : done + len(taken)] = taken
-            done += len(taken)
-
-    def _holding(self, lane: int, place: int) -> Stretch:
-        """A stretch of the lane that holds a place, read through to its units.
-
-        A lane read on continues where its last stretch ended, twice as far each time;
-        a place met out of the blue costs as little as it can.
-        """
-        last = self._stretches.get(lane)
-        if last is not None and 0 <= place - last.first_place < len(last.units):
-            return last
-        delay = self._window.delay
-        if last is not None and place == last.first_place + len(last.units):
-            begin = last.end_time
-            ahead = min(2 * len(last.units), self._read_ahead)
-            end = begin + max(ahead, delay + 1)
-        else:
-            begin = place
-            end = begin + delay + min(MIN_STRETCH, self._read_ahead)
-        found = self._resolved(lane, begin, end)
-        self._keep(lane, found)
-        return found
-
-    def _keep(self, lane: int, stretch: Stretch) -> None:
-        """Remember a lane's stretch, and forget those of lanes read longest ago."""
-        before = self._stretches.pop(lane, None)
-        self._held_units += len(stretch.units) - (len(before.units) if before else 0)
-        self._stretches[lane] = stretch
-        while self._held_units > CACHED_UNITS and len(self._stretches) > 1:
-            _, oldest = self._stretches.popitem(last=False)
-            self._held_units -= len(oldest.units)
-
-    def _resolved(self, lane: int, begin: int, end: int) -> Stretch:
-        """The window's stretch with the units themselves."""
-        leaving = self._window.stretch(lane, begin, end)
-        places = leaving.units
-        if len(places) == 0:
-            return leaving
-        start = self.lanes.start(lane)
-        low, high = int(places.min()), int(places.max()) + 1
-        units = self._sequence.run(start + low, start + high)[places - low]
-        return leaving._replace(units=units)
 
 
 def _as_range(positions: Int64Array) -> range | None:

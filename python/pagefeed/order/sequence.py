@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed.arrays import Int64Array, UInt64Array, joined_ranges
 from pagefeed.blocks import Blocks
 from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key, expand_key, mix
@@ -19,8 +19,8 @@ from pagefeed.order.starts import ComputedStarts, Starts, shared_starts
 class UnitSequence(Protocol):
     """A permutation of the units, read in runs."""
 
-    def run(self, start: int, stop: int) -> Int64Array:
-        """Units, int64, at the indices [start, stop)."""
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
 
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""
@@ -29,9 +29,9 @@ class UnitSequence(Protocol):
 class FileSequence:
     """File order: every unit at its own number."""
 
-    def run(self, start: int, stop: int) -> Int64Array:
-        """Units, int64, at the indices [start, stop)."""
-        return np.arange(start, stop)
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
+        return joined_ranges(starts, stops)
 
     def at(self, indices: Int64Array) -> Int64Array:
         """Units, int64, at any indices."""
@@ -48,9 +48,9 @@ class RowSequence:
     def __init__(self, num_units: int, key: bytes) -> None:
         self._permutation = Permutation(num_units, key)
 
-    def run(self, start: int, stop: int) -> Int64Array:
-        """Units, int64, at the indices [start, stop)."""
-        return self._permutation[np.arange(start, stop)]
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
+        return self._permutation[joined_ranges(starts, stops)]
 
     def at(self, indices: Int64Array) -> Int64Array:
         """Units, int64, at any indices."""
@@ -95,18 +95,15 @@ class BlockSequence:
         inside_key = expand_key(derive_key(key, "inside blocks"), 2)
         self._inside_key = (inside_key[0], inside_key[1])
 
-    def run(self, start: int, stop: int) -> Int64Array:
-        """Units, int64, at the indices [start, stop)."""
-        if start >= stop:
-            return np.empty(0, dtype=np.int64)
-        items, starts = self._starts.cover(start, stop)
-        counts = np.diff(np.clip(np.append(starts, stop), start, stop))
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
+        items, begins, counts = self._starts.cover(starts, stops)
         if self._passes == 1:
-            units = np.repeat(items.first_unit - starts, counts)
-            units += np.arange(start, stop)
+            units = np.repeat(items.first_unit - begins, counts)
+            units += joined_ranges(starts, stops)
             return units
-        ranks = np.repeat(items.skipped(self._passes) - starts, counts)
-        ranks += np.arange(start, stop)
+        ranks = np.repeat(items.skipped(self._passes) - begins, counts)
+        ranks += joined_ranges(starts, stops)
         return np.repeat(items.first_unit, counts) + self._inside.forward(
             ranks, *self._domains(items.block, items.block_units, counts)
         )

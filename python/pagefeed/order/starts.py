@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, joined_ranges
 from pagefeed.errors import InternalError
 from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key
@@ -21,11 +21,21 @@ _MAGIC = b"pagefeed starts\n"
 _logger = logging.getLogger("pagefeed")
 
 
+class Cover(NamedTuple):
+    """Items, the first few and the last few of which may lie outside."""
+
+    items: Items
+    starts: Int64Array
+    """Where each item starts."""
+    counts: Int64Array
+    """How many of its units lie inside."""
+
+
 class Starts(Protocol):
     """Start of each item among the units, in permuted order, without holding them."""
 
-    def cover(self, start: int, stop: int) -> tuple[Items, Int64Array]:
-        """The items that hold the places [start, stop), and where each starts."""
+    def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
+        """The items that hold the places [start, stop), range after range."""
 
     def of(self, numbers: Int64Array) -> Int64Array:
         """Start, int64, of each item."""
@@ -71,10 +81,15 @@ class ComputedStarts:
         nominal = place + int(self._missing[before])
         return ((nominal + 1) * self._order.passes - 1) // self._size
 
-    def cover(self, start: int, stop: int) -> tuple[Items, Int64Array]:
-        """The items that hold the places [start, stop), and where each starts."""
-        numbers = np.arange(self._holding(start), self._holding(stop - 1) + 1)
-        return self._order.items(numbers), self.of(numbers)
+    def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
+        """The items that hold the places [start, stop), range after range."""
+        first = np.array([self._holding(place) for place in starts.tolist()])
+        last = np.array([self._holding(place) for place in (stops - 1).tolist()]) + 1
+        numbers = joined_ranges(first, last)
+        items, begins = self._order.items(numbers), self.of(numbers)
+        ends = begins + items.sizes(self._order.passes)
+        counts = _inside(begins, ends, starts, stops, last - first)
+        return Cover(items, begins, counts)
 
 
 class SampledStarts:
@@ -97,31 +112,54 @@ class SampledStarts:
         borders = np.searchsorted(which[by_run], np.arange(len(runs) + 1))
         for index, run in enumerate(runs.tolist()):
             asked = by_run[borders[index] : borders[index + 1]]
-            _, run_starts = self._runs(run, run + 1)
+            _, run_starts, _ = self._runs(np.array([run]), np.array([run + 1]))
             starts[asked] = run_starts[numbers[asked] - run * STEP]
         return starts
 
-    def cover(self, start: int, stop: int) -> tuple[Items, Int64Array]:
-        """The items that hold the places [start, stop), and where each starts."""
-        runs = np.searchsorted(self._kept, [start, stop - 1], side="right")
-        items, starts = self._runs(int(runs[0]) - 1, int(runs[1]))
-        first = int(np.searchsorted(starts, start, side="right")) - 1
-        last = int(np.searchsorted(starts, stop - 1, side="right"))
-        return Items(*(column[first:last] for column in items)), starts[first:last]
+    def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
+        """The items that hold the places [start, stop), range after range."""
+        first = np.searchsorted(self._kept, starts, side="right") - 1
+        last = np.searchsorted(self._kept, stops - 1, side="right")
+        items, begins, ends = self._runs(first, last)
+        num_items = np.minimum(last * STEP, len(self._order)) - first * STEP
+        counts = _inside(begins, ends, starts, stops, num_items)
+        return Cover(items, begins, counts)
 
-    def _runs(self, first: int, last: int) -> tuple[Items, Int64Array]:
-        """Items of whole runs, and their starts."""
-        end = min(last * STEP, len(self._order))
-        items = self._order.items(np.arange(first * STEP, end))
+    def _runs(
+        self, first: Int64Array, last: Int64Array
+    ) -> tuple[Items, Int64Array, Int64Array]:
+        """Items of ranges of whole runs, where they start and where they end."""
+        begin, end = first * STEP, np.minimum(last * STEP, len(self._order))
+        items = self._order.items(joined_ranges(begin, end))
         sizes = items.sizes(self._order.passes)
-        ends = self._kept[first] + np.cumsum(sizes)
-        if ends[-1] != self._kept[last]:
+        ends = np.cumsum(sizes)
+        behind = np.cumsum(end - begin)
+        before = ends[behind - 1] - np.add.reduceat(sizes, behind - (end - begin))
+        ends += np.repeat(self._kept[first] - before, end - begin)
+        wrong = np.flatnonzero(ends[behind - 1] != self._kept[last])
+        if len(wrong):
+            at = int(wrong[0])
             raise InternalError(
-                f"items {first * STEP} to {end} end at unit {ends[-1]}, the sums kept "
-                f"say {self._kept[last]}: the blocks changed, or another order's sums "
-                "were taken; delete the order-*.starts files of the cache folder"
+                f"items {begin[at]} to {end[at]} end at unit {ends[behind[at] - 1]}, "
+                f"the sums kept say {self._kept[last[at]]}: the blocks changed, or "
+                "another order's sums were taken; delete the order-*.starts files of "
+                "the cache folder"
             )
-        return items, ends - sizes
+        return items, ends - sizes, ends
+
+
+def _inside(
+    begins: Int64Array,
+    ends: Int64Array,
+    starts: Int64Array,
+    stops: Int64Array,
+    num_items: Int64Array,
+) -> Int64Array:
+    """How much of each item lies in its range, so many items to a range."""
+    first = np.maximum(begins, np.repeat(starts, num_items))
+    last = np.minimum(ends, np.repeat(stops, num_items))
+    inside: Int64Array = np.maximum(last - first, 0)
+    return inside
 
 
 def sum_sizes(order: ItemOrder) -> Int64Array:

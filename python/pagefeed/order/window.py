@@ -18,6 +18,7 @@ from pagefeed.order.lanes import Lanes
 
 MAX_STRETCH = 1 << 21  # units: what is sorted at once, unless D itself is longer
 MIN_STRETCH = 1 << 10
+NEVER = np.uint64(2**64 - 1)  # behind every time
 
 
 class Stretch(NamedTuple):
@@ -25,10 +26,29 @@ class Stretch(NamedTuple):
 
     first_place: int
     """Place in the lane, after the window, of the first of them."""
-    units: Int64Array
-    """Their places in the lane before the window; or, read through, their units."""
-    end_time: int
-    """When the stretch ends: where the next one begins."""
+    places: Int64Array
+    """Their places in the lane before the window."""
+
+
+class Stretches(NamedTuple):
+    """Stretches of several lanes, side by side."""
+
+    low: Int64Array
+    """Place of each lane before which everything has left: int64 [lanes]."""
+    high: Int64Array
+    """Place at which nothing has left yet, or the lane's end: int64 [lanes]."""
+    first: Int64Array
+    """Number of the first place of ``by_time`` that leaves in the stretch."""
+    last: Int64Array
+    """One past the last, likewise."""
+    by_time: UInt64Array
+    """Places from ``low`` on, counted from there, by time: [lanes, most places]."""
+
+    def stretch(self, lane: int) -> Stretch:
+        """The stretch of one of the lanes."""
+        low, first = int(self.low[lane]), int(self.first[lane])
+        places = self.by_time[lane, first : int(self.last[lane])]
+        return Stretch(low + first, places.view(np.int64) + low)
 
 
 class DelayWindow:
@@ -50,21 +70,28 @@ class DelayWindow:
         self._place_bits = np.uint64(max(4 * delay, 2 * MAX_STRETCH).bit_length())
         self._time_bits = np.uint64(min(16, 63 - 2 * int(self._place_bits)))
 
-    def stretch(self, lane: int, begin: int, end: int) -> Stretch:
-        """The units of a lane with begin <= time < end.
+    def stretches(
+        self, lanes: Int64Array, begins: Int64Array, ends: Int64Array
+    ) -> Stretches:
+        """The units of lanes with begin <= time < end, each lane with its own.
 
-        With ``end >= begin + delay + 1`` it reaches beyond place ``begin``, which it
-        never leaves out: ``first_place`` is at most ``begin``.
+        With ``end >= place + delay + 1`` a stretch reaches beyond that place, and it
+        never leaves out place ``begin``: ``first_place`` is at most ``begin``.
         """
-        low = max(0, begin - self.delay)  # everything before has left before begin
-        leaving = self._leaving(lane, low, end)
-        edges = np.array([begin - low, end - low], dtype=np.uint64)
-        edges <<= self._time_bits + self._place_bits
-        first, last = np.searchsorted(leaving, edges)
-        places = leaving[first:last] & (
-            (np.uint64(1) << self._place_bits) - np.uint64(1)
-        )
-        return Stretch(low + int(first), places.view(np.int64) + low, end)
+        low = np.maximum(0, begins - self.delay)  # what is before has left before
+        high = np.maximum(low, np.minimum(ends, self.lanes.lengths(lanes)))
+        place = np.arange((high - low).max())
+        start = self.lanes.starts(lanes) + low
+        packed = self._packed(place, place + start[:, np.newaxis])
+        packed[place >= (high - low)[:, np.newaxis]] = NEVER
+        packed.sort(axis=1)
+        shift = self._time_bits + self._place_bits
+        begin = (begins - low).astype(np.uint64) << shift
+        end = (ends - low).astype(np.uint64) << shift
+        first = np.count_nonzero(packed < begin[:, np.newaxis], axis=1)
+        last = np.count_nonzero(packed < end[:, np.newaxis], axis=1)
+        packed &= (np.uint64(1) << self._place_bits) - np.uint64(1)
+        return Stretches(low, high, first, last, packed)
 
     def places(self, lane: int, places: Int64Array) -> Int64Array:
         """Where the window puts places of one lane, int64; fast for neighbours."""
@@ -72,6 +99,7 @@ class DelayWindow:
             return places
         times = self.times(lane, places)
         put = np.empty(len(places), dtype=np.int64)
+        start = self.lanes.start(lane)
         order = np.argsort(times, kind="stable")
         done = 0
         while done < len(order):
@@ -81,33 +109,41 @@ class DelayWindow:
             group = order[done:stop]
             low = max(0, begin - self.delay)
             leaving = self._leaving(lane, low, end)
-            sought = self._packed(lane, low, places[group])
+            sought = self._packed(places[group] - low, places[group] + start)
             put[group] = np.searchsorted(leaving, sought) + low
             done = stop
         return put
 
     def times(self, lane: int, places: Int64Array) -> Int64Array:
         """Time, in whole units, at which places of one lane leave, int64."""
-        return places + (self._delays(lane, places) >> self._time_bits).view(np.int64)
+        delays = self._delays(places + self.lanes.start(lane))
+        return places + (delays >> self._time_bits).view(np.int64)
 
     def _leaving(self, lane: int, low: int, high: int) -> UInt64Array:
         """Places in [low, high) by time: all that leave before high + 1, and more."""
         high = min(high, self.lanes.length(lane))
-        packed = self._packed(lane, low, np.arange(low, high, dtype=np.int64))
+        place = np.arange(high - low)
+        packed = self._packed(place, place + (low + self.lanes.start(lane)))
         packed.sort()
         return packed
 
-    def _packed(self, lane: int, low: int, places: Int64Array) -> UInt64Array:
-        place = (places - low).view(np.uint64)
-        packed = place << self._time_bits
-        packed += self._delays(lane, places)
+    def _packed(self, places: Int64Array, indices: Int64Array) -> UInt64Array:
+        """Time above place, both counted from the same place of a lane.
+
+        Args:
+            places: Places, counted from there.
+            indices: The same units' indices among those of all lanes.
+        """
+        place = places.view(np.uint64)
+        packed = self._delays(indices)
+        packed += place << self._time_bits
         packed <<= self._place_bits
         packed |= place
         return packed
 
-    def _delays(self, lane: int, places: Int64Array) -> UInt64Array:
+    def _delays(self, indices: Int64Array) -> UInt64Array:
         """D * h in fixed point with ``_time_bits`` bits of fraction."""
-        hashed = mix(places + self.lanes.start(lane), self._key)
+        hashed = mix(indices, self._key)
         hashed >>= HALF
         hashed *= np.uint64(self.delay)
         hashed >>= HALF - self._time_bits

@@ -312,6 +312,9 @@ pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
             "a page decodes to {bytes} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
         )));
     }
+    if values.is_empty() && values.capacity() < additional {
+        *values = Vec::new(); // Nothing of what was there is worth a copy.
+    }
     values
         .try_reserve(additional)
         .map_err(|_| Error::limit(format!("no memory for a decoded page of {bytes} bytes")))?;

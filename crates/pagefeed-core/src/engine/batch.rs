@@ -1,38 +1,97 @@
 //! The memory of batches: recycled, because fresh memory costs a page fault every
-//! 4 KiB.
+//! 4 KiB, and mapped several batches at once, so that the system can hand it out in
+//! huge pages: batches are written all over, row by row.
 
-use std::ops::DerefMut;
-use std::sync::Weak;
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 
 use super::Content;
 use super::worker::Shared;
 use crate::decode::TokenPage;
 use crate::error::Result;
 
-/// Memory of one batch. Mapped rather than allocated: aligned, zeroed, and given back
-/// to the system when it is dropped.
+/// Bytes that are mapped at once, if so much of batches is kept at all.
+const MAPPED_BYTES: usize = 8 << 20;
+/// Size of a huge page, and alignment of mappings that are as large.
+const HUGE_PAGE: usize = 2 << 20;
+/// Alignment of batches: a line of the cache, and any vector.
+const ALIGNMENT: usize = 64;
+
+/// Memory of one batch: a part of a mapping that no other buffer has.
 #[derive(Debug)]
 pub struct Buffer {
-    memory: MmapMut,
+    start: NonNull<u8>,
+    num_bytes: usize,
+    /// Given back to the system with the last of its buffers.
+    mapping: Arc<MmapMut>,
     pub(super) written: Written,
 }
 
+// SAFETY: a buffer is the only one to use its part of the mapping.
+unsafe impl Send for Buffer {}
+// SAFETY: a shared buffer is only read.
+unsafe impl Sync for Buffer {}
+
 impl Buffer {
-    pub fn new(num_bytes: usize) -> Result<Self> {
-        // An empty mapping is refused.
-        Ok(Self {
-            memory: MmapMut::map_anon(num_bytes.max(1))?,
+    /// How many buffers of `num_bytes` are best mapped at once.
+    pub fn num_at_once(num_bytes: usize) -> usize {
+        (MAPPED_BYTES / num_bytes.max(1)).max(1)
+    }
+
+    /// Maps memory for `count` batches, aligned and zeroed.
+    pub fn map(num_bytes: usize, count: usize) -> Result<Vec<Self>> {
+        let stride = num_bytes.max(1).next_multiple_of(ALIGNMENT);
+        let size = stride * count;
+        let is_huge = size >= HUGE_PAGE;
+        let slack = if is_huge { HUGE_PAGE } else { 0 };
+        let mut mapping = MmapOptions::new().len(size + slack).map_anon()?;
+        let skipped = match slack {
+            0 => 0,
+            _ => mapping.as_ptr().align_offset(HUGE_PAGE).min(slack),
+        };
+        #[cfg(target_os = "linux")]
+        if is_huge {
+            // Advice only: a system that has none serves as well.
+            let _ = mapping.advise_range(memmap2::Advice::HugePage, skipped, size);
+        }
+        let memory = &mut mapping[skipped..skipped + size];
+        let starts: Vec<NonNull<u8>> = memory
+            .chunks_exact_mut(stride)
+            .map(|chunk| NonNull::from(chunk).cast())
+            .collect();
+        let mapping = Arc::new(mapping);
+        let buffers = starts.into_iter().map(|start| Self {
+            start,
+            num_bytes,
+            mapping: Arc::clone(&mapping),
             written: Written::default(),
-        })
+        });
+        Ok(buffers.collect())
+    }
+
+    /// Whether dropping it gives its memory back to the system.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.mapping) == 1
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `map` made it of so many bytes of the mapping, which lives as long
+        // as the buffer.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.num_bytes) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: likewise, and nobody else has a part of these bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.num_bytes) }
     }
 
     /// The first `num_tokens` as tokens.
     pub fn tokens<T: crate::gather::BatchToken>(&mut self, num_tokens: usize) -> &mut [T] {
-        let bytes = self.memory.deref_mut();
+        let bytes = self.bytes_mut();
         assert!(num_tokens * size_of::<T>() <= bytes.len());
-        // SAFETY: mappings are aligned to pages, the length was checked, and tokens
+        // SAFETY: buffers are aligned to 64 bytes, the length was checked, and tokens
         // are plain integers.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), num_tokens) }
     }
@@ -80,15 +139,13 @@ impl Written {
 pub struct Batch<P: Content = TokenPage> {
     /// Always there until dropped.
     buffer: Option<P::Buffer>,
-    num_bytes: usize,
     engine: Weak<Shared<P>>,
 }
 
 impl<P: Content> Batch<P> {
-    pub(super) fn new(buffer: P::Buffer, num_bytes: usize, engine: Weak<Shared<P>>) -> Self {
+    pub(super) fn new(buffer: P::Buffer, engine: Weak<Shared<P>>) -> Self {
         Self {
             buffer: Some(buffer),
-            num_bytes,
             engine,
         }
     }
@@ -105,9 +162,7 @@ impl<P: Content> Batch<P> {
 impl Batch {
     /// The tokens as bytes in native order, aligned to 64.
     pub fn bytes(&self) -> &[u8] {
-        self.buffer
-            .as_ref()
-            .map_or(&[], |buffer| &buffer.memory[..self.num_bytes])
+        self.buffer.as_ref().map_or(&[], Buffer::bytes)
     }
 
     /// What it holds, in its order: empty unless the layout asked for it.
@@ -119,16 +174,13 @@ impl Batch {
 
     /// The tokens, to be written to: nobody else looks at a batch once delivered.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        match &mut self.buffer {
-            Some(buffer) => &mut buffer.memory[..self.num_bytes],
-            None => &mut [],
-        }
+        self.buffer.as_mut().map_or(&mut [], Buffer::bytes_mut)
     }
 }
 
 impl<P: Content> std::fmt::Debug for Batch<P> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Batch({} bytes)", self.num_bytes)
+        formatter.write_str("Batch")
     }
 }
 
@@ -136,6 +188,30 @@ impl<P: Content> Drop for Batch<P> {
     fn drop(&mut self) {
         if let (Some(buffer), Some(engine)) = (self.buffer.take(), self.engine.upgrade()) {
             engine.take_back(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_apart_aligned_and_as_large_as_asked() {
+        for (num_bytes, count) in [(0, 1), (1, 3), (100, 7), (1 << 20, 5), (3 << 20, 2)] {
+            let mut buffers = Buffer::map(num_bytes, count).unwrap();
+            assert_eq!(buffers.len(), count);
+            for (number, buffer) in buffers.iter_mut().enumerate() {
+                assert_eq!(buffer.bytes().len(), num_bytes);
+                assert_eq!(buffer.start.as_ptr() as usize % ALIGNMENT, 0);
+                assert!(buffer.bytes().iter().all(|&byte| byte == 0));
+                buffer.bytes_mut().fill(number as u8 + 1);
+            }
+            for (number, buffer) in buffers.iter().enumerate() {
+                assert!(buffer.bytes().iter().all(|&byte| byte == number as u8 + 1));
+            }
+            assert_eq!(buffers[0].is_alone(), count == 1);
         }
     }
 }

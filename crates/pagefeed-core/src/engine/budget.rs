@@ -5,7 +5,7 @@ use super::EngineConfig;
 /// Batches that may wait for the consumer: what keeps the workers busy while the next
 /// stretch of the order is planned. They are recycled youngest first, so that a
 /// consumer that keeps up stays with few of them, in the processor's cache.
-const READY_BYTES: usize = 64 << 20;
+const READY_BYTES: usize = 24 << 20;
 
 /// Counts what the engine holds.
 ///
@@ -54,6 +54,13 @@ impl Budget {
     /// consumer, who usually looks at one while asking for the next.
     pub fn batches_ahead(&self) -> usize {
         (self.max_buffers().saturating_sub(2)).max(1)
+    }
+
+    /// How many batches' memory to allocate now that there is none to reuse, if `best`
+    /// of them are best allocated at once.
+    pub fn buffers_at_once(&self, best: usize) -> usize {
+        let room = self.max_buffers().saturating_sub(self.num_buffers);
+        best.clamp(1, room.max(1))
     }
 
     /// Batches' memory that is kept for reuse.

@@ -27,8 +27,16 @@ impl Content for RowPage {
         self.0.get_array_memory_size()
     }
 
-    fn new_buffer(_: &EngineConfig) -> Result<Self::Buffer> {
-        Ok(Vec::new())
+    fn buffers_at_once(_: &EngineConfig) -> usize {
+        1
+    }
+
+    fn new_buffers(_: &EngineConfig, count: usize) -> Result<Vec<Self::Buffer>> {
+        Ok((0..count).map(|_| Vec::new()).collect())
+    }
+
+    fn is_alone(_: &Self::Buffer) -> bool {
+        true
     }
 
     fn load_bundle(

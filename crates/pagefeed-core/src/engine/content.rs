@@ -19,8 +19,14 @@ pub trait Content: Sized + Send + Sync + 'static {
     /// Memory the page occupies, as allocated.
     fn num_bytes(&self) -> usize;
 
-    /// Memory for a batch.
-    fn new_buffer(config: &EngineConfig) -> Result<Self::Buffer>;
+    /// How many batches' memory is best allocated at once.
+    fn buffers_at_once(config: &EngineConfig) -> usize;
+
+    /// Memory for `count` batches.
+    fn new_buffers(config: &EngineConfig, count: usize) -> Result<Vec<Self::Buffer>>;
+
+    /// Whether dropping the memory of a batch gives it back to the system.
+    fn is_alone(buffer: &Self::Buffer) -> bool;
 
     /// Loads the pages of a bundle as one; `recycle` as for [`PageSource::load`].
     fn load_bundle(

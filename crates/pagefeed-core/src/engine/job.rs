@@ -38,8 +38,10 @@ pub(super) struct GatherJob<P: Content> {
     pub pages: Vec<Option<Arc<P>>>,
     /// Per use of the batch what it is the key of; empty if all are pages.
     pub bundles: Vec<Option<Arc<Bundle>>>,
-    /// The batch so far; none before the first page was written.
-    pub buffer: Option<P::Buffer>,
+    /// The batch so far; if there is none, so many must be allocated.
+    pub buffer: Result<P::Buffer, usize>,
+    /// Memory that was allocated beside it.
+    pub spare_buffers: Vec<P::Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
 }

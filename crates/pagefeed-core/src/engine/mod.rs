@@ -275,9 +275,8 @@ impl<P: Content> Engine<P> {
         let buffer = state.take_head()?;
         self.shared.wake_worker(&mut state);
         drop(state);
-        let num_bytes = self.shared.config.batch_bytes();
         let engine = Arc::downgrade(&self.shared);
-        Ok(buffer.map(|buffer| Batch::new(buffer, num_bytes, engine)))
+        Ok(buffer.map(|buffer| Batch::new(buffer, engine)))
     }
 
     /// Waits until the batch at the head is finished or failed, or the time is up.

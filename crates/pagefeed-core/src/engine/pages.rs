@@ -115,6 +115,11 @@ impl<P> PageTable<P> {
         self.entries[slot as usize].bundle.as_ref()
     }
 
+    /// Pages that were never loaded.
+    pub fn num_fresh(&self) -> usize {
+        self.fresh.len()
+    }
+
     /// The absent page that is needed first, and by which batch.
     pub fn next_load(&self) -> Option<(BatchNumber, Slot)> {
         let fresh = self.fresh.front().map(|&slot| (self.next_use(slot), slot));

@@ -28,8 +28,16 @@ impl Content for TokenPage {
         tokens + self.row_offsets.capacity() * 4
     }
 
-    fn new_buffer(config: &EngineConfig) -> Result<Buffer> {
-        Buffer::new(config.batch_bytes())
+    fn buffers_at_once(config: &EngineConfig) -> usize {
+        Buffer::num_at_once(config.batch_bytes())
+    }
+
+    fn new_buffers(config: &EngineConfig, count: usize) -> Result<Vec<Buffer>> {
+        Buffer::map(config.batch_bytes(), count)
+    }
+
+    fn is_alone(buffer: &Buffer) -> bool {
+        buffer.is_alone()
     }
 
     fn load_bundle(

@@ -22,6 +22,10 @@ const ADVICE_DISTANCE: usize = 256;
 /// Pages the source is told about at one time.
 const ADVICE_AT_ONCE: usize = 16;
 
+/// Pages that may be loaded at a stretch, ahead of their time, while a batch could be
+/// written: the rest of what is due is loaded between the next batches.
+const MAX_LOADS_DUE: f32 = 4.0;
+
 /// Largest size of a page that is believed, so that sums cannot overflow.
 const MAX_ESTIMATE: usize = usize::MAX >> 8;
 
@@ -72,6 +76,9 @@ pub(super) struct State<P: Content> {
     /// Changes when pending work is dropped: jobs of another generation end unseen.
     generation: u64,
     num_running: usize,
+    /// Pages to load so that loads are spread evenly over the batches that are planned:
+    /// where an epoch begins many pages are opened, where it ends almost none.
+    loads_due: f32,
     garbage: Garbage<P>,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
@@ -95,6 +102,7 @@ impl<P: Content> State<P> {
             failure: None,
             generation: 0,
             num_running: 0,
+            loads_due: 0.0,
             garbage: Garbage::default(),
             num_freed: 0,
             num_idle: 0,
@@ -185,7 +193,8 @@ impl<P: Content> State<P> {
 
     /// Stores the memory of a batch for reuse.
     pub fn take_back(&mut self, buffer: P::Buffer) {
-        if self.budget.num_buffers <= self.budget.max_buffers() && !self.is_stopping {
+        let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !P::is_alone(&buffer);
+        if is_kept && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {
             self.budget.num_buffers -= 1;
@@ -279,12 +288,13 @@ impl<P: Content> State<P> {
         let Some((batch, slot)) = self.next_load() else {
             return Some(self.begin_gather(ready?));
         };
+        let estimate = self.estimate(source, slot);
         if let Some(ready) = ready
             && ready <= batch
+            && (self.loads_due < 1.0 || !self.budget.fits(estimate))
         {
             return Some(self.begin_gather(ready));
         }
-        let estimate = self.estimate(source, slot);
         let is_urgent = batch < self.horizon();
         if self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
             return Some(self.begin_load(source, slot, estimate));
@@ -338,6 +348,7 @@ impl<P: Content> State<P> {
             |bundle| bundle.stored_size(source),
         );
         self.stats.pages_loaded += 1;
+        self.loads_due = (self.loads_due - 1.0).max(0.0);
         self.stats.bytes_read += stored as u64;
         let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
         let recycled_bytes = recycled_bytes.unwrap_or(0);
@@ -360,6 +371,8 @@ impl<P: Content> State<P> {
     }
 
     fn begin_gather(&mut self, batch: BatchNumber) -> Job<P> {
+        let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
+        self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
         let spare = self.spare_buffers.pop();
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
@@ -387,12 +400,15 @@ impl<P: Content> State<P> {
         let buffer = match pending.buffer.take() {
             Some(buffer) => {
                 self.spare_buffers.extend(spare);
-                Some(buffer)
+                Ok(buffer)
             }
-            None => {
-                self.budget.num_buffers += usize::from(spare.is_none());
-                spare
-            }
+            None => spare.ok_or_else(|| {
+                let count = self
+                    .budget
+                    .buffers_at_once(P::buffers_at_once(&self.config));
+                self.budget.num_buffers += count;
+                count
+            }),
         };
         Job::Gather(GatherJob {
             generation: self.generation,
@@ -402,6 +418,7 @@ impl<P: Content> State<P> {
             pages,
             bundles,
             buffer,
+            spare_buffers: Vec::new(),
             is_new,
         })
     }
@@ -436,9 +453,10 @@ impl<P: Content> State<P> {
     /// Takes note of a batch that was written, in part or in full.
     pub fn end_gather(&mut self, mut job: GatherJob<P>, result: Result<()>) {
         self.num_running -= 1;
-        if job.buffer.is_none() {
-            self.budget.num_buffers -= 1; // It could not be allocated.
+        if let Err(count) = job.buffer {
+            self.budget.num_buffers -= count; // They could not be allocated.
         }
+        self.spare_buffers.append(&mut job.spare_buffers);
         if job.generation != self.generation {
             self.garbage
                 .pages
@@ -462,7 +480,7 @@ impl<P: Content> State<P> {
         let is_done = uses.iter().all(|&slot| slot == DONE);
         let pending = &mut self.batches[position];
         pending.uses = uses;
-        pending.buffer = job.buffer;
+        pending.buffer = job.buffer.ok();
         pending.phase = if is_done { Phase::Done } else { Phase::Waiting };
         if let Err(error) = result {
             self.fail(job.batch, error);

@@ -147,9 +147,13 @@ fn load<P: Content>(
 }
 
 fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> {
-    let buffer = match &mut job.buffer {
-        Some(buffer) => buffer,
-        missing => missing.insert(P::new_buffer(&shared.config)?),
+    if let Err(count) = job.buffer {
+        let mut buffers = P::new_buffers(&shared.config, count)?;
+        job.buffer = buffers.pop().ok_or(count);
+        job.spare_buffers = buffers;
+    }
+    let Ok(buffer) = &mut job.buffer else {
+        return Err(Error::invalid("a batch without memory"));
     };
     let batch = Gathering {
         config: &shared.config,

@@ -1,0 +1,154 @@
+"""Reading lanes: window and sequence resolved some way ahead, many lanes at a time.
+
+NumPy's calls cost more than what they do for one lane, so lanes that are read side by
+side are resolved side by side, as the rows of one array.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array
+from pagefeed.order.sequence import UnitSequence
+from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
+
+CACHED_UNITS = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
+READ_AHEAD = 1 << 13  # units of one lane
+AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more: a millisecond
+
+
+class Held(NamedTuple):
+    """Units of a lane, in the order they are delivered."""
+
+    first_place: int
+    """Place in the lane of the first of them."""
+    units: Int64Array
+    end_time: int
+    """Time at which the window goes on."""
+
+    @property
+    def end_place(self) -> int:
+        """One past the place of the last of them."""
+        return self.first_place + len(self.units)
+
+
+class _Missing(NamedTuple):
+    """The stretch of time to be resolved of a lane, and units to be kept before."""
+
+    lane: int
+    begin: int
+    end: int
+    kept: Int64Array
+
+
+class LaneReader:
+    """Reads any places of any lane; fastest where it goes on.
+
+    What it holds is a memory, never a state: it decides how long reading takes.
+
+    Args:
+        window: Delays units inside their lanes.
+        sequence: The units before lanes and window.
+    """
+
+    def __init__(self, window: DelayWindow, sequence: UnitSequence) -> None:
+        self._window = window
+        self._sequence = sequence
+        most = MAX_STRETCH // window.lanes.num_lanes
+        self.read_ahead = max(window.delay, min(READ_AHEAD, most))
+        """Units of a lane that are resolved at once when it is read on."""
+        self._held: OrderedDict[int, Held] = OrderedDict()
+        self._num_held = 0
+
+    def read(self, lane: int, places: range, into: Int64Array) -> None:
+        """Read places of one lane, in steps of at least 1."""
+        done = 0
+        while done < len(places):
+            held = self.holding(lane, places[done])
+            taken = held.units[places[done] - held.first_place :: places.step]
+            taken = taken[: len(places) - done]
+            into[done : done + len(taken)] = taken
+            done += len(taken)
+
+    def holding(self, lane: int, place: int) -> Held:
+        """Units of the lane that hold a place."""
+        held = self._held.get(lane)
+        if held is None or not held.first_place <= place < held.end_place:
+            for _ in self.prepare([(lane, range(place, place + 1))]):
+                pass
+            held = self._held[lane]
+        return held
+
+    def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
+        """Resolve what reading these places of these lanes will take, in steps.
+
+        What was held of a lane before the first place is forgotten.
+        """
+        group: list[_Missing] = []
+        num_units = 0
+        for lane, places in wanted:
+            missing = self._missing(lane, places)
+            if missing is None:
+                continue
+            size = missing.end - missing.begin + self._window.delay
+            if group and num_units + size > AT_ONCE:
+                self._resolve(group)
+                yield
+                group, num_units = [], 0
+            group.append(missing)
+            num_units += size
+        if group:
+            self._resolve(group)
+            yield
+
+    def _missing(self, lane: int, places: range) -> _Missing | None:
+        """What must be resolved to read places of a lane, if anything.
+
+        A lane read on continues where it ended, twice as far each time; a place met
+        out of the blue costs as little as it can. A stretch of more than the delay
+        reaches beyond the place at which it begins.
+        """
+        delay, held = self._window.delay, self._held.get(lane)
+        first, last = places[0], min(places[-1], places[0] + self.read_ahead)
+        if held is None or not held.first_place <= first <= held.end_place:
+            end = max(first + min(MIN_STRETCH, self.read_ahead), last + 1) + delay
+            return _Missing(lane, first, end, np.empty(0, dtype=np.int64))
+        if last < held.end_place:
+            return None
+        ahead = min(2 * len(held.units), self.read_ahead)
+        end = max(held.end_time + ahead, last + delay + 1)
+        kept = held.units[first - held.first_place :]
+        return _Missing(lane, held.end_time, end, kept)
+
+    def _resolve(self, group: list[_Missing]) -> None:
+        """Put the units of a few lanes in the order they leave."""
+        lanes = np.array([missing.lane for missing in group])
+        begins = np.array([missing.begin for missing in group])
+        ends = np.array([missing.end for missing in group])
+        window = self._window.stretches(lanes, begins, ends)
+        starts = self._window.lanes.starts(lanes)
+        units = self._sequence.runs(starts + window.low, starts + window.high)
+        sizes = window.high - window.low
+        origins = np.cumsum(sizes) - sizes - window.low
+        for row, missing in enumerate(group):
+            stretch = window.stretch(row)
+            found = units[stretch.places + origins[row]]
+            held = Held(
+                stretch.first_place - len(missing.kept),
+                np.concatenate([missing.kept, found]),
+                missing.end,
+            )
+            self._keep(missing.lane, held)
+
+    def _keep(self, lane: int, held: Held) -> None:
+        """Remember a lane's units, and forget those of lanes read longest ago."""
+        before = self._held.pop(lane, None)
+        self._num_held += len(held.units) - (len(before.units) if before else 0)
+        self._held[lane] = held
+        while self._num_held > CACHED_UNITS and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._num_held -= len(oldest.units)
