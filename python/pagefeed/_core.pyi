@@ -7,7 +7,15 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ArrowArray", "Buffer", "Engine", "Index", "build_profile", "version"]
+__all__ = [
+    "ArrowArray",
+    "Buffer",
+    "Engine",
+    "Index",
+    "build_profile",
+    "pack",
+    "version",
+]
 
 @final
 class ArrowArray:
@@ -21,6 +29,7 @@ class ArrowArray:
 class Buffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
+    def documents(self) -> bytes: ...
 
 @final
 class Index:
@@ -85,6 +94,11 @@ class Engine:
         row_length: int,
         padding: int,
         verify_checksums: bool,
+        bos: int | None = None,
+        eos: int | None = None,
+        packing: str | None = None,
+        never_split: bool = False,
+        documents: bool = False,
     ) -> Engine: ...
     def submit(
         self,
@@ -95,6 +109,7 @@ class Engine:
         num_tokens: npt.NDArray[np.uint32],
         destination_row: npt.NDArray[np.uint32],
         destination_offset: npt.NDArray[np.uint32],
+        bundles: tuple[npt.NDArray[Any], ...] | None = None,
     ) -> None: ...
     def next_batch(self) -> Buffer: ...
     def clear(self) -> None: ...
@@ -102,5 +117,8 @@ class Engine:
     def num_pending(self) -> int: ...
     def stats(self) -> dict[str, Any]: ...
 
+def pack(
+    lengths: npt.NDArray[np.int64], length: int, *, method: str, never_split: bool
+) -> bytes: ...
 def version() -> str: ...
 def build_profile() -> str: ...

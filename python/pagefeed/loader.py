@@ -8,18 +8,21 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from pagefeed import _core
 from pagefeed.arguments import check_choice, check_positive
 from pagefeed.dataset import ParquetDataset
 from pagefeed.engines import ProcessEngine
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.fields import DOCUMENTS, Fields
 from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.iteration import Iteration
 from pagefeed.launch import Follower, resolve_rank, resolve_threads
 from pagefeed.order import Shuffle
 from pagefeed.orders import Orders
 from pagefeed.planner import Planner, unit_of_slot
-from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.route import Route, Slot
 from pagefeed.run import Run
 from pagefeed.sequences import Sequences, Units
@@ -37,6 +40,8 @@ OPTIONS = (
     "format",
     "dtype",
     "padding",
+    "fields",
+    "transform",
     "pin_memory",
     "epochs",
     "drop_last",
@@ -68,6 +73,11 @@ class Loader:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
+        fields: What a batch carries: names such as ``("input_ids", "labels")``, or
+            :class:`Fields` with further settings.
+        transform: Called with every batch, a dict of arrays or tensors that it may
+            change in place; what it returns is delivered. Other processes need it to
+            be picklable.
         pin_memory: Hand out tensors in page-locked memory; without CUDA this only
             warns.
         epochs: Epochs of one iteration, joined without a gap; None never ends.
@@ -102,6 +112,8 @@ class Loader:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: Literal["int64", "int32", "uint16"] = "int64",
         padding: int = 0,
+        fields: Fields | Iterable[str] = ("input_ids",),
+        transform: Callable[[Batch], Any] | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
         drop_last: bool = True,
@@ -118,6 +130,8 @@ class Loader:
         self.format = format
         self.dtype = check_choice(dtype, DTYPES, "dtype")
         self.padding = padding
+        self.fields = Fields.parse(fields)
+        self.transform = transform
         self.pin_memory = pin_memory
         self.epochs = epochs if epochs is None else check_positive(epochs, "epochs")
         self.drop_last = drop_last
@@ -163,6 +177,8 @@ class Loader:
             memory=self.memory,
             dtype=self.dtype,
             padding=padding,
+            layout=self._units.layout,
+            documents=self.fields.needs_documents,
         )
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
@@ -184,6 +200,11 @@ class Loader:
     def num_dropped_tokens(self) -> int:
         """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
         return self._units.num_dropped_tokens
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding in the sequences of an epoch."""
+        return self._units.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -224,9 +245,20 @@ class Loader:
         shape = (self.batch_size, self._units.length)
         for buffer in iteration:
             tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
-            yield {"input_ids": self._convert(tokens)}
+            yield self._batch(tokens, buffer)
         if iteration is self._iteration:
             self._stop(self.run.after(self._begin))
+
+    def _batch(self, tokens: npt.NDArray[Any], buffer: _core.Buffer) -> Any:  # noqa: ANN401 - what a transform returns
+        made: Batch = {"input_ids": tokens}
+        if self.fields.needs_documents:
+            documents = np.frombuffer(buffer.documents(), dtype=DOCUMENTS)
+            made = self.fields.make(tokens, documents)
+        batch = {
+            name: self._convert(value) if isinstance(value, np.ndarray) else value
+            for name, value in made.items()
+        }
+        return batch if self.transform is None else self.transform(batch)
 
     def share(self, num_shares: int) -> Loader:
         """Return a loader that begins where the next iteration of this one would.
@@ -344,8 +376,8 @@ class Loader:
             InvalidArgumentError: If there is no such document, or some of it was seen
                 before a resume with other sizes.
         """
-        units = self._units.units_of_tokens(
-            *tokens_of_row(self.dataset.index, os.fspath(file), row)
+        units = self._units.units_of_row(
+            number_of_row(self.dataset.index, os.fspath(file), row)
         )
         epoch, route = self._state().epoch, self.run.known_route(self._begin)
         places = self.run.order(self._begin, epoch).positions(units)
@@ -356,8 +388,9 @@ class Loader:
         """Return counters since the loader first ran in this process.
 
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
-        ``batches``, ``tokens``, ``wait_seconds`` (spent waiting for a batch) and
-        ``peak_bytes``.
+        ``batches``, ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
+        which a packed document goes on that would have fitted into one sequence),
+        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``.
         """
         return self._engine.get().stats()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import Order
 from pagefeed.route import Route
-from pagefeed.sequences import Units
+from pagefeed.sequences import Segments, Units
 
 __all__ = ["NO_UNIT", "BatchPlan", "Planner", "plan_batches", "unit_of_slot"]
 
@@ -30,6 +30,8 @@ class BatchPlan(NamedTuple):
     num_tokens: npt.NDArray[np.uint32]
     destination_row: npt.NDArray[np.uint32]
     destination_offset: npt.NDArray[np.uint32]
+    bundles: tuple[npt.NDArray[Any], ...] | None = None
+    """The bundles that ``page`` refers to, as the engine takes them."""
 
 
 class Planner:
@@ -97,6 +99,19 @@ def plan_batches(cut: Units, units: Int64Array, batch_size: int) -> BatchPlan:
         num_tokens=segments.num_tokens.astype(np.uint32),
         destination_row=(place % batch_size).astype(np.uint32),
         destination_offset=segments.offset.astype(np.uint32),
+        bundles=_bundles(cut, segments),
+    )
+
+
+def _bundles(cut: Units, segments: Segments) -> tuple[npt.NDArray[Any], ...] | None:
+    """Return the bundles of the segments, None if there are no such."""
+    if cut.layout.packing is None:
+        return None
+    bundles = cut.bundles(np.unique(segments.page))
+    wide = {"key", "part_page"}
+    return tuple(
+        part.astype(np.uint64 if name in wide else np.uint32)
+        for name, part in bundles._asdict().items()
     )
 
 
