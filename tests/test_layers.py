@@ -15,10 +15,10 @@ FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
     {"_core", "arguments", "arrays", "errors", "extras", "sizes"},
     {"dataset", "index", "paths", "spans", "tokens"},
-    {"sequences", "blocks", "documents", "joined"},
+    {"sequences", "blocks", "documents", "joined", "lines", "packed"},
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
-    | {"engines", "formats", "orders", "supply", "mixed", "feeds", "rows"},
+    | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"},
     {
         "torch",
         "hf",

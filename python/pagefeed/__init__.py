@@ -6,17 +6,23 @@ resumable to the exact sample. Nothing is converted, copied or cached first.
 
 from pagefeed._core import version as _version
 from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.documents import Documents
 from pagefeed.errors import PagefeedError
+from pagefeed.fields import Fields
 from pagefeed.index import Page, PageIndex
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
+from pagefeed.packed import Packed
 from pagefeed.sequences import Windows
 from pagefeed.view import SequenceView
 
 __all__ = [
+    "Documents",
+    "Fields",
     "Loader",
     "Mixture",
+    "Packed",
     "Page",
     "PageIndex",
     "PagefeedError",

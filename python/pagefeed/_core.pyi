@@ -14,6 +14,7 @@ __all__ = [
     "Index",
     "RowEngine",
     "build_profile",
+    "pack",
     "version",
 ]
 
@@ -33,6 +34,7 @@ class ArrowArray:
 class Buffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
+    def documents(self) -> bytes: ...
 
 @final
 class Index:
@@ -99,6 +101,11 @@ class Engine:
         row_length: int,
         padding: int,
         verify_checksums: bool,
+        bos: int | None = None,
+        eos: int | None = None,
+        packing: str | None = None,
+        never_split: bool = False,
+        documents: bool = False,
     ) -> Engine: ...
     def submit(
         self,
@@ -109,6 +116,7 @@ class Engine:
         num_tokens: npt.NDArray[np.uint32],
         destination_row: npt.NDArray[np.uint32],
         destination_offset: npt.NDArray[np.uint32],
+        bundles: tuple[npt.NDArray[Any], ...] | None = None,
     ) -> None: ...
     def next_batch(self) -> Buffer: ...
     def clear(self) -> None: ...
@@ -142,5 +150,8 @@ class RowEngine:
     def num_pending(self) -> int: ...
     def stats(self) -> dict[str, float]: ...
 
+def pack(
+    lengths: npt.NDArray[np.int64], length: int, *, method: str, never_split: bool
+) -> bytes: ...
 def version() -> str: ...
 def build_profile() -> str: ...

@@ -12,7 +12,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
-from pagefeed.sequences import Segments
+from pagefeed.sequences import Bundles, Layout, Parts, Segments, values_of_pages
 from pagefeed.spans import Spans
 
 __all__ = ["DocumentUnits", "Documents"]
@@ -77,7 +77,9 @@ class Documents:
 class DocumentUnits:
     """The documents of a dataset, numbered as its rows."""
 
+    layout = Layout()
     num_dropped_tokens = 0
+    num_padding_tokens = 0
 
     def __init__(self, spans: Spans, documents: Documents) -> None:
         self.spans = spans
@@ -92,6 +94,11 @@ class DocumentUnits:
     def length(self) -> int:
         """Tokens of a document at most; 0 if there is no such bound."""
         return self.documents.max_length or 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows."""
+        return self.spans.num_values
 
     @property
     def file_first_unit(self) -> Int64Array:
@@ -125,6 +132,30 @@ class DocumentUnits:
             num_tokens=nothing,
             offset=nothing,
         )
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return nothing: documents are read page by page."""
+        return Bundles(*(np.zeros_like(keys[:0]) for _ in Bundles._fields))
+
+    def loaded_values(self, pages: Int64Array) -> Int64Array:
+        """Return the values of each page."""
+        return values_of_pages(self.spans, pages)
+
+    def parts(self, unit: int) -> Parts:
+        """Return the document; its tokens are counted if the column has some."""
+        page, row = self.places(np.array([unit]))
+        index, zero = self.spans.index, np.zeros(1, dtype=np.int64)
+        tokens = zero
+        if index.value_bytes:
+            starts = index.row_offsets(int(page[0]))
+            tokens = starts[row + 1] - starts[row]
+        return Parts(
+            page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
+        )
+
+    def units_of_row(self, row: int) -> Int64Array:
+        """Return the document that is a row of the spans."""
+        return np.array([row])
 
 
 class _RowBlocks:

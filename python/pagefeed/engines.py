@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from pagefeed import _core
 from pagefeed.dataset import ParquetDataset
+from pagefeed.sequences import Layout
 
 __all__ = ["ProcessEngine"]
 
@@ -24,6 +25,8 @@ class ProcessEngine:
         memory: Bytes it may hold.
         dtype: Type of the tokens.
         padding: Token where no segment writes.
+        layout: How rows become tokens of a batch.
+        documents: Tell the documents of each batch.
     """
 
     def __init__(
@@ -36,6 +39,8 @@ class ProcessEngine:
         memory: int,
         dtype: str,
         padding: int,
+        layout: Layout,
+        documents: bool = False,
     ) -> None:
         self._datasets = datasets
         self._batch_rows = batch_rows
@@ -44,6 +49,8 @@ class ProcessEngine:
         self._memory = memory
         self._dtype = dtype
         self._padding = padding
+        self._layout = layout
+        self._documents = documents
         self._started: tuple[int, _core.Engine, threading.Lock] | None = None
 
     def get(self) -> _core.Engine:
@@ -73,4 +80,9 @@ class ProcessEngine:
             row_length=self._row_length,
             padding=self._padding,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
+            bos=self._layout.bos,
+            eos=self._layout.eos,
+            packing=self._layout.packing,
+            never_split=self._layout.never_split,
+            documents=self._documents,
         )

@@ -10,6 +10,7 @@ import numpy as np
 from pagefeed import _core
 from pagefeed.arrays import Int64Array
 from pagefeed.engines import ProcessEngine
+from pagefeed.fields import DOCUMENTS, Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.planner import BatchPlan, Cut, plan_batches
 
@@ -62,6 +63,7 @@ class TokenFeed:
         engine: Takes the plans.
         batch_size: Rows of a batch.
         dtype: Type of the tokens.
+        fields: What a batch carries.
         convert: Makes arrays what is handed out.
     """
 
@@ -72,12 +74,14 @@ class TokenFeed:
         *,
         batch_size: int,
         dtype: str,
+        fields: Fields,
         convert: Converter,
     ) -> None:
         self._cut = cut
         self._engine = engine
         self._shape = batch_size, cut.length
         self._dtype = dtype
+        self._fields = fields
         self._convert = convert
 
     def engine(self) -> _core.Engine:
@@ -91,4 +95,11 @@ class TokenFeed:
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of the memory of its tokens."""
         tokens = np.frombuffer(memoryview(delivered), dtype=self._dtype)
-        return {"input_ids": self._convert(tokens.reshape(self._shape))}
+        made: Batch = {"input_ids": tokens.reshape(self._shape)}
+        if self._fields.needs_documents:
+            documents = np.frombuffer(delivered.documents(), dtype=DOCUMENTS)
+            made = self._fields.make(made["input_ids"], documents)
+        return {
+            name: self._convert(value) if isinstance(value, np.ndarray) else value
+            for name, value in made.items()
+        }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed.arrays import Int64Array
-from pagefeed.sequences import Segments, Units
+from pagefeed.sequences import FIRST_BUNDLE, Bundles, Layout, Segments, Units
 
 __all__ = ["JoinedUnits"]
 
@@ -45,6 +45,16 @@ class JoinedUnits:
         return self.parts[0].length
 
     @property
+    def layout(self) -> Layout:
+        """How the data plane writes them."""
+        return self.parts[0].layout
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all units together."""
+        return sum(part.num_padding_tokens for part in self.parts)
+
+    @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
         return sum(part.num_dropped_tokens for part in self.parts)
@@ -52,6 +62,21 @@ class JoinedUnits:
     def dataset_of(self, units: Int64Array) -> Int64Array:
         """Return the dataset of each unit: int64."""
         return np.searchsorted(self.first_unit, units, side="right") - 1
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these rising keys."""
+        borders = np.searchsorted(keys, FIRST_BUNDLE + self.first_page)
+        found = []
+        for number, part in enumerate(self.parts):
+            first_page = self.first_page[number]
+            mine = keys[borders[number] : borders[number + 1]]
+            bundles = part.bundles(mine - first_page)
+            page = bundles.part_page + first_page
+            found.append(bundles._replace(key=mine, part_page=page))
+        columns = Bundles(*(np.concatenate(c) for c in zip(*found, strict=True)))
+        num_parts = np.concatenate([np.diff(each.part_offsets) for each in found])
+        part_offsets = np.concatenate([[0], np.cumsum(num_parts)])
+        return columns._replace(part_offsets=part_offsets)
 
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``, in their order."""

@@ -13,6 +13,7 @@ from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.feeds import Feed, TokenFeed
+from pagefeed.fields import Fields
 from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.iteration import Iteration
 from pagefeed.launch import Follower, resolve_rank, resolve_threads
@@ -40,6 +41,8 @@ OPTIONS = (
     "format",
     "dtype",
     "padding",
+    "fields",
+    "transform",
     "pin_memory",
     "epochs",
     "drop_last",
@@ -71,6 +74,11 @@ class Loader:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
+        fields: What a batch carries: names such as ``("input_ids", "labels")``, or
+            :class:`Fields` with further settings.
+        transform: Called with every batch, a dict of arrays or tensors that it may
+            change in place; what it returns is delivered. Other processes need it to
+            be picklable.
         pin_memory: Hand out tensors in page-locked memory; without CUDA this only
             warns.
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
@@ -106,6 +114,8 @@ class Loader:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: Literal["int64", "int32", "uint16"] = "int64",
         padding: int = 0,
+        fields: Fields | Iterable[str] = ("input_ids",),
+        transform: Callable[[Batch], Any] | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
         drop_last: bool = True,
@@ -122,6 +132,8 @@ class Loader:
         self.format = format
         self.dtype = check_choice(dtype, DTYPES, "dtype")
         self.padding = padding
+        self.fields = Fields.parse(fields)
+        self.transform = transform
         self.pin_memory = pin_memory
         self.epochs = epochs if epochs is None else check_positive(epochs, "epochs")
         self.drop_last = drop_last
@@ -192,12 +204,15 @@ class Loader:
             memory=self.memory,
             dtype=self.dtype,
             padding=self.padding,
+            layout=supply.cut.layout,
+            documents=self.fields.needs_documents,
         )
         return TokenFeed(
             supply.cut,
             engine,
             batch_size=self.batch_size,
             dtype=self.dtype,
+            fields=self.fields,
             convert=convert,
         )
 
@@ -215,6 +230,11 @@ class Loader:
     def num_dropped_tokens(self) -> int:
         """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
         return self.run.cut.num_dropped_tokens
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding in the sequences of an epoch."""
+        return self.run.cut.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -256,7 +276,8 @@ class Loader:
 
     def _batches(self, iteration: Iteration[Any]) -> Iterator[Batch]:
         for delivered in iteration:
-            yield self._feed.batch(delivered)
+            batch = self._feed.batch(delivered)
+            yield batch if self.transform is None else self.transform(batch)
         if iteration is self._iteration:
             finished = self._state()
             self._stop(self.run.after(self._begin))
@@ -411,10 +432,12 @@ class Loader:
         """Return counters since the loader first ran in this process.
 
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
-        ``batches``, ``tokens``, ``wait_seconds`` (spent waiting for a batch) and
-        ``peak_bytes``. For a mixture also ``NAME/units`` and ``NAME/tokens`` of each
-        dataset: what the iteration, or the last one, delivered so far on all ranks,
-        tokens by the mean tokens of a sequence.
+        ``batches``, ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
+        which a packed document goes on that would have fitted into one sequence),
+        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``. For a mixture
+        also ``NAME/units`` and ``NAME/tokens`` of each dataset: what the iteration, or
+        the last one, delivered so far on all ranks, tokens by the mean tokens of a
+        sequence.
         """
         engine: dict[str, float] = self._feed.engine().stats()
         return engine | self.run.supply.stats(self._finished or self._state())

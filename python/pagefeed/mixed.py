@@ -27,7 +27,7 @@ from pagefeed.mixture import (
 )
 from pagefeed.order import Shuffle, derive_key
 from pagefeed.orders import Orders
-from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Sequences
 from pagefeed.state import LoaderState
 from pagefeed.supply import MAX_HORIZON, bind_checked
@@ -220,11 +220,11 @@ class MixtureSupply:
         found = [np.empty(0, dtype=np.int64)]
         holding = [n for n, data in enumerate(self.datasets) if _holds(data, file)]
         if not holding:
-            tokens_of_row(self.datasets[0].index, file, row)  # Says what there is.
+            number_of_row(self.datasets[0].index, file, row)  # Says what there is.
         for ours in holding:
             number = schedule.names.index(self.names[ours])
-            units = self.units_of[ours].units_of_tokens(
-                *tokens_of_row(self.datasets[ours].index, file, row)
+            units = self.units_of[ours].units_of_row(
+                number_of_row(self.datasets[ours].index, file, row)
             )
             num_units = self.units_of[ours].num_units
             for epoch in range(int(counts[number]) // num_units + 2):

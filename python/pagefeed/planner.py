@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.route import Route
-from pagefeed.sequences import Segments
+from pagefeed.sequences import Bundles, Layout, Segments
 
 __all__ = [
     "NO_UNIT",
@@ -42,8 +42,19 @@ class Cut(Protocol):
         """Tokens of a unit, padding included."""
 
     @property
+    def layout(self) -> Layout:
+        """How the data plane writes them."""
+
+    @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all units together."""
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these keys."""
 
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``."""
@@ -59,6 +70,8 @@ class BatchPlan(NamedTuple):
     num_tokens: npt.NDArray[np.uint32]
     destination_row: npt.NDArray[np.uint32]
     destination_offset: npt.NDArray[np.uint32]
+    bundles: tuple[npt.NDArray[Any], ...] | None = None
+    """The bundles that ``page`` refers to, as the engine takes them."""
 
 
 class Delivery(Protocol):
@@ -154,6 +167,19 @@ def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:
         num_tokens=segments.num_tokens.astype(np.uint32),
         destination_row=(place % batch_size).astype(np.uint32),
         destination_offset=segments.offset.astype(np.uint32),
+        bundles=_bundles(cut, segments),
+    )
+
+
+def _bundles(cut: Cut, segments: Segments) -> tuple[npt.NDArray[Any], ...] | None:
+    """Return the bundles of the segments, None if there are no such."""
+    if cut.layout.packing is None:
+        return None
+    bundles = cut.bundles(np.unique(segments.page))
+    wide = {"key", "part_page"}
+    return tuple(
+        part.astype(np.uint64 if name in wide else np.uint32)
+        for name, part in bundles._asdict().items()
     )
 
 

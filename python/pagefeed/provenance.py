@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
+from pagefeed.documents import DocumentUnits
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
-from pagefeed.sequences import Segments, Units
+from pagefeed.sequences import Units
 
-__all__ = ["Source", "sources_of_unit", "tokens_of_row"]
+__all__ = ["Source", "number_of_row", "sources_of_unit"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,20 +38,34 @@ class Source:
 def sources_of_unit(index: PageIndex, units: Units, unit: int) -> list[Source]:
     """Return the sources of a unit, in the order of its tokens.
 
-    Reads the unit's pages, to learn how long their rows are.
+    Separators have none. Reads the unit's pages, to learn how long their rows are. A
+    document of a column without tokens has none, and a source all the same.
     """
-    segments = units.segments(np.array([unit]))
-    return [
-        source
-        for number in range(len(segments.page))
-        for source in _rows(index, Segments(*(part[number:] for part in segments)))
-    ]
+    has_bos = int(units.layout.bos is not None)
+    sources = []
+    for page, row, first, count, offset in zip(*units.parts(unit), strict=True):
+        first_own, end_own = max(int(first), has_bos), int(first + count)
+        if index.value_bytes:
+            starts = index.row_offsets(int(page))
+            end_own = min(end_own, int(starts[row + 1] - starts[row]) + has_bos)
+        if first_own >= end_own and not isinstance(units, DocumentUnits):
+            continue
+        where = index.locate(int(page))
+        source = Source(
+            file=where.file,
+            row_group=where.row_group,
+            page=where.page,
+            row=where.first_row + int(row),
+            first_token=first_own - has_bos,
+            num_tokens=end_own - first_own,
+            offset=int(offset) + first_own - int(first),
+        )
+        sources.append(source)
+    return sources
 
 
-def tokens_of_row(index: PageIndex, file: str, row: int) -> tuple[int, int]:
-    """Return the first token of a row of a file and one past its last.
-
-    Tokens are numbered through the dataset. Reads the row's page.
+def number_of_row(index: PageIndex, file: str, row: int) -> int:
+    """Return the number of a row of a file, counted through the dataset.
 
     Raises:
         InvalidArgumentError: If the dataset has no such file or row.
@@ -70,30 +82,4 @@ def tokens_of_row(index: PageIndex, file: str, row: int) -> tuple[int, int]:
         raise InvalidArgumentError(
             f"row {row} is out of range: {file} has {end - first} rows"
         )
-    page = int(index.pages_of_rows([first + row])[0])
-    offsets = index.row_offsets(page) + index.first_values([page])[0]
-    place = first + row - int(index.first_rows([page])[0])
-    return int(offsets[place]), int(offsets[place + 1])
-
-
-def _rows(index: PageIndex, segments: Segments) -> Iterator[Source]:
-    """Split the first segment, a token range of a page, at its row borders."""
-    page, count, offset = (
-        int(part[0]) for part in (segments.page, segments.num_tokens, segments.offset)
-    )
-    where = index.locate(page)
-    starts = index.row_offsets(page)
-    begin = int(starts[segments.row[0]] + segments.first_token[0])
-    while count:
-        row = int(np.searchsorted(starts, begin, side="right")) - 1
-        taken = min(count, int(starts[row + 1]) - begin)
-        yield Source(
-            file=where.file,
-            row_group=where.row_group,
-            page=where.page,
-            row=where.first_row + row,
-            first_token=begin - int(starts[row]),
-            num_tokens=taken,
-            offset=offset,
-        )
-        begin, offset, count = begin + taken, offset + taken, count - taken
+    return int(first) + row

@@ -7,8 +7,9 @@ seed, no epoch and no data enter here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+import itertools
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,24 +17,97 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
+from pagefeed.lines import Lines
 from pagefeed.spans import Spans
 
-__all__ = ["Segments", "Sequences", "Units", "WindowUnits", "Windows"]
+__all__ = [
+    "Layout",
+    "Parts",
+    "Segments",
+    "Sequences",
+    "Units",
+    "WindowUnits",
+    "Windows",
+]
+
+FIRST_BUNDLE = 1 << 62
+"""Pages of segments from here on stand for bundles of pages, see :class:`Bundles`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the data plane writes the rows of pages into units."""
+
+    bos: int | None = None
+    """Token before every row, also an empty or null one."""
+    eos: int | None = None
+    """Token behind every row, likewise."""
+    packing: str | None = None
+    """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
+    never_split: bool = False
+    """Whether only documents longer than a unit are split."""
+
+    def __post_init__(self) -> None:
+        for name, token in (("bos", self.bos), ("eos", self.eos)):
+            if token is not None and (not isinstance(token, int) or token < 0):
+                raise InvalidArgumentError(
+                    f"{name}={token!r} must be the number of a token, or None"
+                )
+
+    @property
+    def per_row(self) -> int:
+        """Separators of a row."""
+        return (self.bos is not None) + (self.eos is not None)
 
 
 class Segments(NamedTuple):
-    """Token ranges of some units, in the order of the units; int64 [segments] each."""
+    """Token ranges of some units, in the order of the units; int64 [segments] each.
+
+    Tokens are counted with the separators of their rows.
+    """
 
     unit: Int64Array
     """Which of the units asked for: an index into that array."""
+    page: Int64Array
+    """Page of the dataset's index, or a bundle."""
+    row: Int64Array
+    """Row of the page; of a packed bundle, the unit within it."""
+    first_token: Int64Array
+    """First token, counted from the start of that row; later rows follow on."""
+    num_tokens: Int64Array
+    """Number of tokens."""
+    offset: Int64Array
+    """Place of the first token in the unit."""
+
+
+class Bundles(NamedTuple):
+    """Rows of several pages each, which are loaded and packed as one; int64 each."""
+
+    key: Int64Array
+    """What stands for it in ``Segments.page``: [bundles]."""
+    num_units: Int64Array
+    """Units its rows pack into: [bundles]."""
+    part_offsets: Int64Array
+    """Its first part, and the number of parts: [bundles + 1]."""
+    part_page: Int64Array
+    """Page of each part: [parts]."""
+    part_row: Int64Array
+    """First row of that page: [parts]."""
+    part_rows: Int64Array
+    """Number of rows: [parts]."""
+
+
+class Parts(NamedTuple):
+    """Parts of documents in a unit, in its order; int64 [parts] each."""
+
     page: Int64Array
     """Page of the dataset's index."""
     row: Int64Array
     """Row of the page."""
     first_token: Int64Array
-    """First token, counted from the start of that row; later rows follow on."""
+    """First token of the row, its separators counted."""
     num_tokens: Int64Array
-    """Number of tokens."""
+    """Number of tokens, likewise."""
     offset: Int64Array
     """Place of the first token in the unit."""
 
@@ -50,8 +124,20 @@ class Units(Protocol):
         """Tokens of a unit, padding included."""
 
     @property
+    def layout(self) -> Layout:
+        """How the data plane writes them."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+
+    @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all units together."""
 
     @property
     def file_first_unit(self) -> Int64Array:
@@ -63,11 +149,17 @@ class Units(Protocol):
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``."""
 
-    def units_of_tokens(self, first: int, last: int) -> Int64Array:
-        """Return the units that hold tokens ``first .. last`` of one row.
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these keys."""
 
-        Tokens are numbered through the dataset; ``last`` is one past the last.
-        """
+    def loaded_values(self, pages: Int64Array) -> Int64Array:
+        """Return the values that are decoded to have each page or bundle."""
+
+    def parts(self, unit: int) -> Parts:
+        """Return the parts of documents in a unit; reads its pages."""
+
+    def units_of_row(self, row: int) -> Int64Array:
+        """Return the units with tokens of a row of the spans; reads its page."""
 
 
 class Sequences(Protocol):
@@ -81,52 +173,106 @@ class Sequences(Protocol):
 class Windows:
     """Each file's tokens joined end to end and cut every ``length`` tokens.
 
+    Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
+    windows follows from the rows and values of the index and is exact.
+
     Args:
         length: Tokens of a window.
         tail: What becomes of the last, shorter piece of a file: ``"pad"`` fills it up
             with the loader's padding token, ``"drop"`` leaves it out.
+        eos: Token written behind every row.
+        bos: Token written before every row.
+        overlap: Tokens that a window repeats from the end of the one before.
 
     Example:
         >>> Windows(2048)
         Windows(length=2048, tail='pad')
+        >>> Windows(2048, eos=2, overlap=256)
+        Windows(length=2048, tail='pad', eos=2, overlap=256)
     """
 
     length: int
     tail: Literal["pad", "drop"] = "pad"
+    eos: int | None = field(default=None, kw_only=True)
+    bos: int | None = field(default=None, kw_only=True)
+    overlap: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.length, int) or self.length < 1:
-            raise InvalidArgumentError(
-                f"length={self.length!r} must be a whole number of tokens, at least 1"
-            )
+        check_length(self.length)
         if self.tail not in ("pad", "drop"):
             raise InvalidArgumentError(f"tail={self.tail!r} must be 'pad' or 'drop'")
+        if not isinstance(self.overlap, int) or not 0 <= self.overlap < self.length:
+            raise InvalidArgumentError(
+                f"overlap={self.overlap!r} must be a whole number of tokens, less than "
+                f"length={self.length}"
+            )
+        Layout(bos=self.bos, eos=self.eos)
+
+    def __repr__(self) -> str:
+        # What is not asked for stays out: states of earlier releases name the rest.
+        return short_repr(self, always=("length", "tail"))
 
     def bind(self, spans: Spans) -> WindowUnits:
         """Cut the rows of ``spans``."""
         return WindowUnits(spans, self)
 
 
+def check_length(length: object) -> None:
+    """Refuse what is no length of a sequence.
+
+    Raises:
+        InvalidArgumentError: Then.
+    """
+    if not isinstance(length, int) or not 1 <= length < 1 << 31:
+        raise InvalidArgumentError(
+            f"length={length!r} must be a whole number of tokens, at least 1"
+        )
+
+
+def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN401
+    """Return the repr of a dataclass without the fields left at their default."""
+    shown = [
+        f"{each.name}={getattr(settings, each.name)!r}"
+        for each in fields(settings)
+        if each.name in always or getattr(settings, each.name) != each.default
+    ]
+    return f"{type(settings).__name__}({', '.join(shown)})"
+
+
 class WindowUnits:
-    """The windows of a dataset. Window i of a file is its tokens [i*L, (i+1)*L)."""
+    """The windows of a dataset. Window i of a file is its tokens [i*S, i*S + L).
+
+    S, the stride, is the length L but for the overlap.
+    """
 
     def __init__(self, spans: Spans, windows: Windows) -> None:
         self.spans = spans
         self.windows = windows
-        file_tokens = np.diff(spans.file_first_value)
-        whole = file_tokens // windows.length
-        rest = file_tokens % windows.length
+        self.layout = Layout(bos=windows.bos, eos=windows.eos)
+        self.lines = Lines(spans, self.layout.per_row)
+        self.stride = stride = windows.length - windows.overlap
+        file_tokens = np.diff(self.lines.file_first)
+        beyond = file_tokens - windows.length
         if windows.tail == "pad":
-            units, dropped = whole + (rest > 0), 0
+            units = np.where(
+                file_tokens > 0, 1 + -(-np.maximum(beyond, 0) // stride), 0
+            )
         else:
-            units, dropped = whole, int(rest.sum())
-        self.num_dropped_tokens = dropped
+            units = np.where(beyond >= 0, 1 + beyond // stride, 0)
+        covered = np.where(units > 0, (units - 1) * stride + windows.length, 0)
+        self.num_dropped_tokens = int(np.maximum(file_tokens - covered, 0).sum())
+        self.num_padding_tokens = int(np.maximum(covered - file_tokens, 0).sum())
         self.file_first_unit = np.concatenate([[0], np.cumsum(units)])
 
     @property
     def num_units(self) -> int:
         """Number of windows."""
         return int(self.file_first_unit[-1])
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+        return self.lines.num_tokens
 
     @property
     def length(self) -> int:
@@ -139,28 +285,56 @@ class WindowUnits:
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
-        first_token = self.spans.file_first_value
+        first_token = self.lines.file_first
         file = np.searchsorted(self.file_first_unit, units, side="right") - 1
         number = units - self.file_first_unit[file]
-        start = first_token[file] + number * self.length
+        start = first_token[file] + number * self.stride
         return start, np.minimum(start + self.length, first_token[file + 1])
 
-    def units_of_tokens(self, first: int, last: int) -> Int64Array:
-        """Return the windows that hold tokens ``first .. last`` of one row."""
+    def units_of_row(self, row: int) -> Int64Array:
+        """Return the windows with tokens of a row of the spans; reads its page."""
+        first, last = row_range(self.lines, row)
         if first >= last:
             return np.empty(0, dtype=np.int64)
-        starts = self.spans.file_first_value
+        starts = self.lines.file_first
         file = int(np.searchsorted(starts, first, side="right")) - 1
-        begin, end = self.file_first_unit[file], self.file_first_unit[file + 1]
-        number = (np.array([first, last - 1]) - starts[file]) // self.length
-        return np.arange(begin + number[0], min(begin + number[1] + 1, end))
+        begin, end = self.file_first_unit[file : file + 2].tolist()
+        # The first window that ends behind `first`, and the last that begins by `last`.
+        early = -(-(first - int(starts[file]) + 1 - self.length) // self.stride)
+        late = (last - 1 - int(starts[file])) // self.stride
+        return np.arange(begin + max(early, 0), min(begin + late + 1, end))
+
+    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
+        """Return no bundles: windows need none."""
+        none = np.empty(0, dtype=np.int64)
+        return Bundles(none, none, np.zeros(1, dtype=np.int64), none, none, none)
+
+    def loaded_values(self, pages: Int64Array) -> Int64Array:
+        """Return the values of each page."""
+        return values_of_pages(self.spans, pages)
+
+    def parts(self, unit: int) -> Parts:
+        """Return the parts of documents in a window; reads its pages."""
+        found: list[tuple[int, int, int, int, int]] = []
+        segments = self.segments(np.array([unit]))
+        for _, page, row, first, count, offset in zip(*segments, strict=True):
+            starts = self.spans.index.row_offsets(int(page))
+            starts = starts + self.layout.per_row * np.arange(len(starts))
+            begin = int(starts[row] + first)
+            borders = np.unique(np.clip(starts, begin, begin + int(count))).tolist()
+            for start, stop in itertools.pairwise(borders):
+                place = int(np.searchsorted(starts, start, side="right")) - 1
+                where = int(offset) + start - begin
+                within = start - int(starts[place])
+                found.append((int(page), place, within, stop - start, where))
+        return Parts(*np.array(found, dtype=np.int64).reshape(-1, 5).T)
 
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``: one for each span a window touches."""
         start, end = self.token_ranges(units)
-        first_span = self.spans.spans_of_values(start)
-        span_start = self.spans.first_values(first_span)
-        if np.all(end <= self.spans.first_values(first_span + 1)):
+        first_span = self.lines.spans_of(start)
+        span_start = self.lines.first(first_span)
+        if np.all(end <= self.lines.first(first_span + 1)):
             page, row = self.spans.places(first_span)
             return Segments(
                 unit=np.arange(len(units)),
@@ -170,13 +344,13 @@ class WindowUnits:
                 num_tokens=end - start,
                 offset=np.zeros(len(units), dtype=np.int64),
             )
-        last_span = self.spans.spans_of_values(end - 1)
+        last_span = self.lines.spans_of(end - 1)
         num_spans = last_span - first_span + 1
         unit = np.repeat(np.arange(len(units)), num_spans)
         before = np.cumsum(num_spans) - num_spans
         span = first_span[unit] + np.arange(len(unit)) - before[unit]
-        span_start = self.spans.first_values(span)
-        span_end = self.spans.first_values(span + 1)
+        span_start = self.lines.first(span)
+        span_end = self.lines.first(span + 1)
         segment_start = np.maximum(start[unit], span_start)
         segment_end = np.minimum(end[unit], span_end)
         page, row = self.spans.places(span)
@@ -189,6 +363,23 @@ class WindowUnits:
             offset=segment_start - start[unit],
         )
         return _without_empty(segments)
+
+
+def values_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
+    """Return the values of each of ``pages`` of the index: int64."""
+    first = spans.index.first_values(np.stack([pages, pages + 1], axis=-1))
+    return first[..., 1] - first[..., 0]
+
+
+def row_range(lines: Lines, row: int) -> tuple[int, int]:
+    """Return where a row of the spans begins and ends in the line; reads its page."""
+    span = lines.spans.spans_of_rows([row])
+    page, page_row = (int(part[0]) for part in lines.spans.places(span))
+    place = row - int(lines.spans.first_rows(span)[0])
+    offsets = lines.spans.index.row_offsets(page)[page_row:]
+    starts = offsets - offsets[0] + lines.per_row * np.arange(len(offsets))
+    begin = int(lines.first(span)[0])
+    return begin + int(starts[place]), begin + int(starts[place + 1])
 
 
 def _without_empty(segments: Segments) -> Segments:
@@ -219,16 +410,15 @@ class _RunBlocks:
         # The end of the last span belongs to the last file that has spans.
         file = np.searchsorted(whole.file_first_span, spans, side="right") - 1
         file = np.minimum(file, len(whole.file_first_span) - 2)
-        tokens = whole.first_values(spans) - whole.file_first_value[file]
-        number = -(-tokens // units.length)
-        first = units.file_first_unit[file] + number
+        tokens = units.lines.first(spans) - units.lines.file_first[file]
+        first = units.file_first_unit[file] - (-tokens // units.stride)
         limited: Int64Array = np.minimum(first, units.file_first_unit[file + 1])
         return limited
 
     def block_of(self, units: Int64Array) -> Int64Array:
         """Return the block in which each window starts."""
         start, _ = self._units.token_ranges(units)
-        spans = self._units.spans.spans_of_values(start)
+        spans = self._units.lines.spans_of(start)
         if self._runs is None:
             return spans
         return np.searchsorted(self._runs, spans, side="right") - 1

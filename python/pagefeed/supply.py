@@ -14,7 +14,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
 from pagefeed.planner import Cut
-from pagefeed.provenance import Source, sources_of_unit, tokens_of_row
+from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Sequences, Units
 from pagefeed.state import LoaderState
 
@@ -210,7 +210,7 @@ class EpochSupply:
     ) -> Int64Array:
         """Return the positions in the epoch of ``now`` with tokens of a document."""
         index, epoch = self.dataset.index, now.epoch
-        units = self.cut.units_of_tokens(*tokens_of_row(index, file, row))
+        units = self.cut.units_of_row(number_of_row(index, file, row))
         order = self.orders.of(epoch, self.num_lanes(begin, epoch))
         return epoch * self.num_units + order.positions(units)
 

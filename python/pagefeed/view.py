@@ -84,6 +84,7 @@ class SequenceView:
             memory=self.memory,
             dtype=self.dtype,
             padding=padding,
+            layout=self._units.layout,
         )
 
     def __len__(self) -> int:

@@ -1,0 +1,78 @@
+"""Lines: the tokens of spans with what separates their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.arrays import Int64Array
+from pagefeed.spans import Spans
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    """Numbers the tokens of all rows, each with the separators it gets.
+
+    Every row gets the same number of them, also an empty or null one: so the places of
+    pages in the line follow from the index alone, ``values + per_row * rows``.
+
+    Args:
+        spans: The rows.
+        per_row: Separators of a row.
+    """
+
+    def __init__(self, spans: Spans, per_row: int) -> None:
+        self.spans = spans
+        self.per_row = per_row
+        self.file_first = spans.file_first_value + per_row * spans.file_first_row
+        """Tokens before each file, and in all: int64 [files + 1]."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+        return int(self.file_first[-1])
+
+    def first(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the tokens before each of ``spans``; ``len(spans)`` gives them all."""
+        values = self.spans.first_values(spans)
+        if self.per_row == 0:
+            return values
+        return values + self.per_row * self.spans.first_rows(spans)
+
+    def spans_of(self, tokens: Int64Array) -> Int64Array:
+        """Return the span that holds each of ``tokens``: int64, the last if several."""
+        if self.per_row == 0:
+            return self.spans.spans_of_values(tokens)
+        file = np.searchsorted(self.file_first, tokens, side="right") - 1
+        low = self.spans.file_first_span[file]
+        high = self.spans.file_first_span[file + 1]
+        low_token, high_token = self.file_first[file], self.file_first[file + 1]
+        found = low.copy()
+        open_ = np.flatnonzero(high - low > 1)
+        turn = 0
+        # Pages of a file are of about one size: guessing by proportion takes a few
+        # turns, and halving in between bounds them.
+        while len(open_):
+            wanted = tokens[open_]
+            below, above = low[open_], high[open_]
+            width = (above - below).astype(np.float64)
+            part = (wanted - low_token[open_]) / (high_token[open_] - low_token[open_])
+            if turn % 3 == 2:
+                part = np.full(len(open_), 0.5)
+            guess = np.clip(below + (width * part).astype(np.int64), below, above - 1)
+            start, end = self.first(guess), self.first(guess + 1)
+            left, right = wanted < start, wanted >= end
+            high[open_] = np.where(left, guess, np.where(right, above, guess + 1))
+            high_token[open_] = np.where(
+                left, start, np.where(right, high_token[open_], end)
+            )
+            low[open_] = np.where(right, guess + 1, np.where(left, below, guess))
+            low_token[open_] = np.where(
+                right, end, np.where(left, low_token[open_], start)
+            )
+            found[open_] = low[open_]
+            # Spans without rows end where they begin, and hold nothing.
+            open_ = open_[high[open_] - low[open_] > 1]
+            turn += 1
+        return found

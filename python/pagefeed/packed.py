@@ -1,0 +1,319 @@
+"""Packed: whole documents packed into sequences, a fixed number for every block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.arguments import check_choice
+from pagefeed.arrays import Int64Array
+from pagefeed.blocks import Blocks, ExplicitBlocks
+from pagefeed.index import BlockKind
+from pagefeed.lines import Lines
+from pagefeed.sequences import (
+    FIRST_BUNDLE,
+    Bundles,
+    Layout,
+    Parts,
+    Segments,
+    check_length,
+    short_repr,
+    values_of_pages,
+)
+from pagefeed.spans import Spans
+
+__all__ = ["Packed", "PackedRows", "PackedUnits", "pack_lengths"]
+
+BLOCK_UNITS = 128
+"""Sequences' worth of tokens that a block holds at least, unless its file ends."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Whole documents packed into sequences of ``length`` tokens.
+
+    Packed are the documents of a block: a run of consecutive pages of one file with at
+    least 128 sequences' worth of tokens. A block of T tokens gives exactly
+    ``ceil(T / length)`` sequences, so that their number follows from the index: what
+    would need more is split, the rest is padding. Every row gets its ``bos`` and
+    ``eos``, also an empty or null one. No token is dropped.
+
+    Args:
+        length: Tokens of a sequence.
+        eos: Token written behind every row.
+        bos: Token written before every row.
+        split: ``"long"`` splits documents longer than ``length``, and where the number
+            of sequences would be exceeded another, usually at most one a block.
+            ``"never"`` splits no others; then the number of sequences depends on the
+            lengths, which are read once when the loader is made.
+        method: ``"best_fit"`` packs the longest documents first, each where it fits
+            best; ``"first_fit"`` in file order where there is room first; ``"greedy"``
+            into the last sequence or a new one.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    Example:
+        >>> Packed(4096, eos=2)
+        Packed(length=4096, eos=2)
+    """
+
+    length: int
+    eos: int | None = field(default=None, kw_only=True)
+    bos: int | None = field(default=None, kw_only=True)
+    split: Literal["long", "never"] = field(default="long", kw_only=True)
+    method: Literal["best_fit", "first_fit", "greedy"] = field(
+        default="best_fit", kw_only=True
+    )
+
+    def __post_init__(self) -> None:
+        check_length(self.length)
+        check_choice(self.split, ("long", "never"), "split")
+        check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
+        _ = self.layout
+
+    def __repr__(self) -> str:
+        return short_repr(self, always=("length",))
+
+    @property
+    def layout(self) -> Layout:
+        """How the data plane writes it."""
+        return Layout(
+            bos=self.bos,
+            eos=self.eos,
+            packing=self.method,
+            never_split=self.split == "never",
+        )
+
+    def bind(self, spans: Spans) -> PackedUnits:
+        """Cut the rows of ``spans``."""
+        return PackedUnits(spans, self)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Rows, packed: one element for each piece of a row, by its place; int64 each."""
+
+    unit: Int64Array
+    """Sequence."""
+    row: Int64Array
+    """Number of the row."""
+    first_token: Int64Array
+    """First token of the row."""
+    num_tokens: Int64Array
+    """Number of tokens."""
+    offset: Int64Array
+    """Place of the first token in the sequence."""
+
+
+def pack_lengths(lengths: npt.ArrayLike, length: int, layout: Layout) -> PackedRows:
+    """Pack rows of so many tokens, as the data plane does.
+
+    Args:
+        lengths: Tokens of each row, separators included: int64 [rows].
+        length: Tokens of a sequence.
+        layout: With the method.
+
+    Example:
+        >>> pack_lengths([5, 3], 8, Layout(packing="best_fit")).row
+        array([0, 1])
+    """
+    packed = _core.pack(
+        np.ascontiguousarray(lengths, dtype=np.int64),
+        length,
+        method=layout.packing or "best_fit",
+        never_split=layout.never_split,
+    )
+    return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
+
+
+class PackedUnits:
+    """The packed sequences of a dataset, numbered by block.
+
+    Of a block are kept its first span and its first unit: 16 bytes for every 128
+    sequences or more.
+    """
+
+    def __init__(self, spans: Spans, packed: Packed) -> None:
+        self.spans = spans
+        self.layout = packed.layout
+        self.length = packed.length
+        self.lines = Lines(spans, self.layout.per_row)
+        self.first_span = _block_starts(self.lines, BLOCK_UNITS * packed.length)
+        self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
+        if self.layout.never_split:
+            num_units = np.array(
+                [self._packing(block).unit[-1] + 1 for block in self._filled()]
+            )
+            counts = np.zeros(len(self), dtype=np.int64)
+            counts[self._filled()] = num_units
+        else:
+            counts = -(-self._block_tokens() // packed.length)
+        self._first_unit = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._blocks = ExplicitBlocks(self._first_unit)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self.first_span) - 1
+
+    def _block_tokens(self) -> Int64Array:
+        return np.diff(self.lines.first(self.first_span))
+
+    def _filled(self) -> Int64Array:
+        return np.flatnonzero(self._block_tokens() > 0)
+
+    @property
+    def num_units(self) -> int:
+        """Number of sequences."""
+        return int(self._first_unit[-1])
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+        return self.lines.num_tokens
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no sequence: none."""
+        return 0
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all sequences together."""
+        return self.num_units * self.length - self.num_tokens
+
+    @property
+    def file_first_unit(self) -> Int64Array:
+        """Units before each file, and in all: int64 [files + 1]."""
+        block = np.searchsorted(self.first_span, self.spans.file_first_span)
+        return self._first_unit[block]
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: row groups share none, pages are packed."""
+        runs = self.spans.runs("row_group") if kind == "row_group" else None
+        if runs is None:
+            return self._blocks
+        group = np.searchsorted(runs, self.first_span[:-1], side="right")
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        return ExplicitBlocks(self._first_unit[np.append(first, len(self))])
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return one segment for each of ``units``: all of a unit of a bundle."""
+        block = self._blocks.block_of(units)
+        zeros = np.zeros(len(units), dtype=np.int64)
+        return Segments(
+            unit=np.arange(len(units)),
+            page=FIRST_BUNDLE + block,
+            row=units - self._first_unit[block],
+            first_token=zeros,
+            num_tokens=np.full(len(units), self.length),
+            offset=zeros,
+        )
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the blocks of these keys as bundles of pages."""
+        block = keys - FIRST_BUNDLE
+        first, end = self.first_span[block], self.first_span[block + 1]
+        part_offsets = np.concatenate([[0], np.cumsum(end - first)])
+        shift = np.repeat(first - part_offsets[:-1], end - first)
+        span = np.arange(part_offsets[-1]) + shift
+        page, row = self.spans.places(span)
+        return Bundles(
+            key=keys,
+            num_units=self._first_unit[block + 1] - self._first_unit[block],
+            part_offsets=part_offsets,
+            part_page=page,
+            part_row=row,
+            part_rows=self.spans.first_rows(span + 1) - self.spans.first_rows(span),
+        )
+
+    def loaded_values(self, pages: Int64Array) -> Int64Array:
+        """Return the values of all pages of each bundle."""
+        keys, inverse = np.unique(pages, return_inverse=True)
+        bundles = self.bundles(keys)
+        values = values_of_pages(self.spans, bundles.part_page)
+        before = np.concatenate([[0], np.cumsum(values)])
+        of_bundle: Int64Array = np.diff(before[bundles.part_offsets])
+        found: Int64Array = of_bundle[inverse]
+        return found
+
+    def parts(self, unit: int) -> Parts:
+        """Return the parts of documents in a sequence; reads its block's pages."""
+        block = int(self._blocks.block_of(np.array([unit]))[0])
+        packing = self._packing(block)
+        here = packing.unit == unit - self._first_unit[block]
+        row = packing.row[here] + self.spans.first_rows(self.first_span[block])
+        span = self.spans.spans_of_rows(row)
+        page, page_row = self.spans.places(span)
+        return Parts(
+            page=page,
+            row=page_row + row - self.spans.first_rows(span),
+            first_token=packing.first_token[here],
+            num_tokens=packing.num_tokens[here],
+            offset=packing.offset[here],
+        )
+
+    def units_of_row(self, row: int) -> Int64Array:
+        """Return the sequences with tokens of a row; reads its block's pages."""
+        span = int(self.spans.spans_of_rows([row])[0])
+        block = int(np.searchsorted(self.first_span, span, side="right")) - 1
+        packing = self._packing(block)
+        number = row - int(self.spans.first_rows(self.first_span[block]))
+        found: Int64Array = packing.unit[packing.row == number]
+        return found + self._first_unit[block]
+
+    def lengths(self, block: int) -> Int64Array:
+        """Return the tokens of the rows of a block, separators included: int64 [rows].
+
+        Reads its pages.
+        """
+        bundle = self.bundles(np.array([FIRST_BUNDLE + block]))
+        rows = [
+            np.diff(self.spans.index.row_offsets(page)[row : row + count + 1])
+            for page, row, count in zip(
+                *(part.tolist() for part in bundle[3:]), strict=True
+            )
+        ]
+        found: Int64Array = np.concatenate(rows) + self.layout.per_row
+        return found
+
+    def packing(self, block: int) -> PackedRows:
+        """Return the rows of a block, packed; reads its pages."""
+        return self._packing(block)
+
+    def _pack(self, block: int) -> PackedRows:
+        return pack_lengths(self.lengths(block), self.length, self.layout)
+
+
+def _block_starts(lines: Lines, least: int) -> Int64Array:
+    """Return the first span of each block, and the number of spans.
+
+    A block takes runs of spans until it has ``least`` tokens; the last of a file takes
+    what is left, when that is less. All files advance together.
+    """
+    spans = lines.spans
+    runs = spans.runs("page")
+    first, last = spans.file_first_span[:-1], spans.file_first_span[1:]
+    file = np.flatnonzero(last > first)
+    starts = [first[file]]
+    begin = lines.file_first[file]
+    end = lines.file_first[file + 1]
+    while len(file):
+        # A block that begins `least` later must have as many itself.
+        going = begin + 2 * least <= end
+        file, begin, end = file[going], begin[going], end[going]
+        span = lines.spans_of(begin + least - 1) + 1
+        if runs is not None:
+            run = np.searchsorted(runs, span)
+            span = np.append(runs, len(spans))[run]
+        begin = lines.first(span)
+        going = begin + least <= end
+        file, begin, end = file[going], begin[going], end[going]
+        starts.append(span[going])
+    return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)
