@@ -194,6 +194,7 @@ class Loader:
                 memory=self.memory,
                 dtype=self.dtype,
                 padding=self.padding,
+                fields=self.fields,
                 convert=convert,
             )
         engine = ProcessEngine(

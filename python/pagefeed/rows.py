@@ -13,6 +13,8 @@ from pagefeed import _core
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents, DocumentUnits
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.fields import DOCUMENTS, Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.joined import JoinedUnits
 from pagefeed.planner import NO_UNIT, Cut
@@ -42,6 +44,7 @@ class RowFeed:
         memory: Bytes it may hold.
         dtype: Type of padded tokens.
         padding: Token that fills up short documents.
+        fields: What padded documents come with.
         convert: Makes arrays what is handed out.
 
     Raises:
@@ -59,10 +62,16 @@ class RowFeed:
         memory: int,
         dtype: str,
         padding: int,
+        fields: Fields,
         convert: Converter,
     ) -> None:
         first = datasets[0]
         names = documents.columns or (first.column, *first.metadata)
+        if fields.needs_documents and documents.max_length is None:
+            raise InvalidArgumentError(
+                f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
+                "a max_length"
+            )
         self._documents = documents
         self._padded = None if documents.max_length is None else first.column
         if self._padded is not None:
@@ -81,6 +90,7 @@ class RowFeed:
         self._memory = memory
         self._dtype = np.dtype(dtype)
         self._padding = padding
+        self._fields = fields
         self._convert = convert
         self._started: tuple[int, _core.RowEngine] | None = None
 
@@ -121,8 +131,13 @@ class RowFeed:
             length = max(1, int(lengths.max(initial=0)))
         rows = np.empty((len(tokens), length), dtype=self._dtype)
         tokens.write_padded(rows, length, self._padding)
-        padded = {"input_ids": self._convert(rows), "lengths": self._convert(lengths)}
-        return padded | batch
+        padded: Batch = {"input_ids": rows}
+        if self._fields.needs_documents:
+            padded = self._fields.make(rows, _table(lengths))
+        for name, value in (padded | {"lengths": lengths}).items():
+            is_array = isinstance(value, np.ndarray)
+            batch[name] = self._convert(value) if is_array else value
+        return batch
 
     def _cells(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Page, numbered through all indexes, and row in it: int64 [units, columns]."""
@@ -149,3 +164,12 @@ class RowFeed:
             batch_rows=self._batch_rows,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
         )
+
+
+def _table(lengths: Int64Array) -> npt.NDArray[Any]:
+    """The documents of padded rows, as the fields of a batch are made from them."""
+    rows = np.flatnonzero(lengths)
+    table = np.zeros(len(rows), dtype=DOCUMENTS)
+    table["batch_row"] = rows
+    table["num_tokens"] = table["row_tokens"] = lengths[rows]
+    return table

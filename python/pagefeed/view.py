@@ -13,7 +13,9 @@ from pagefeed import _core
 from pagefeed.arguments import check_choice
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
+from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.launch import resolve_threads
 from pagefeed.planner import plan_batches
@@ -75,6 +77,11 @@ class SequenceView:
         self.padding = padding
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=False)
+        if isinstance(sequences, Documents):
+            raise InvalidArgumentError(
+                "a SequenceView gives sequences of tokens: for documents use a Loader, "
+                "or Windows or Packed here"
+            )
         self._units: Units = sequences.bind(dataset.spans)
         self._engine = ProcessEngine(
             [dataset],

@@ -30,5 +30,6 @@ pub mod schema;
 pub mod source;
 pub mod store;
 pub mod thrift;
+pub mod transport;
 
 pub use error::{Error, Kind, Result};

@@ -6,6 +6,7 @@ use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
 use pagefeed_core::gather::BatchToken;
 use pagefeed_core::pad::{list_lengths, write_padded};
+use pagefeed_core::transport::{from_bytes, to_bytes};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -105,6 +106,22 @@ impl ArrowArray {
         } else {
             self.write(py, &PyBuffer::<u16>::get(rows)?, length, padding)
         }
+    }
+
+    /// Pickles the array, copied.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let (py, this) = (slf.py(), slf.get());
+        let bytes = detached(py, || to_bytes(&this.array, &this.field))?;
+        let restore = slf.get_type().getattr("_from_bytes")?;
+        Ok((restore, (PyBytes::new(py, &bytes),)))
+    }
+
+    #[staticmethod]
+    fn _from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        let (array, field) = detached(py, || from_bytes(data))?;
+        Ok(Self::new(array, field))
     }
 
     fn __len__(&self) -> usize {
