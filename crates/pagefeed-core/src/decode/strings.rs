@@ -143,7 +143,7 @@ impl Entries {
         reserve(&mut spans, dictionary.num_values)?;
         for _ in 0..dictionary.num_values {
             let (string, behind) = split_string(rest)?;
-            // Pages are at most 1 GiB: positions fit 32 bits.
+            // Pages are less than 2 GiB: positions fit 32 bits.
             let end = (values.len() - behind.len()) as u32;
             spans.push(end - string.len() as u32..end);
             rest = behind;
