@@ -2,8 +2,9 @@
 
 The bare loop (``crates/pagefeed-core/examples/bare_loop.rs``) does nothing but
 decompress, unpack, look up and write int64; pagefeed opens the same pages, checks
-everything and gives rows. All run on one thread, in turns, and are timed by processor
-time, so that the ratios hold on a busy machine too::
+everything and gives rows. Texts are read by ``PageIndex.read_page``, which has to
+check that they are UTF-8, too. All run on one thread, in turns, and are timed by
+processor time, so that the ratios hold on a busy machine too::
 
     cargo build --release -p pagefeed-core --example bare_loop
     python benchmarks/bench_pages.py [--texts FILES --tokenizer FILE]
@@ -30,6 +31,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import pagefeed
+
 ROW = 2048
 PAGE_BYTES = 64 * 1024
 ROUNDS = 15
@@ -46,7 +49,6 @@ class Loops:
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(LIBRARY))
         self._library.run_loop.restype = ctypes.c_size_t
-        self._library.run_texts.restype = ctypes.c_size_t
         self._file = np.frombuffer(path.read_bytes(), np.uint8)
         metadata = pq.ParquetFile(path).metadata
         chunks = [
@@ -80,21 +82,19 @@ class Loops:
             total += seconds.value
         return total
 
-    def texts(self) -> float:
-        """Decodes column ``text`` page by page; returns the seconds."""
-        seconds = ctypes.c_double()
-        self._library.run_texts(
-            ctypes.c_void_p(self._file.ctypes.data),
-            ctypes.c_size_t(len(self._file)),
-            ctypes.byref(seconds),
-        )
-        return seconds.value
-
 
 def scan(path: Path) -> float:
     """Reads a file by pyarrow without threads; returns the processor seconds."""
     start = time.process_time()
     pq.ParquetFile(path, pre_buffer=False).read(use_threads=False)
+    return time.process_time() - start
+
+
+def read_pages(index: pagefeed.PageIndex) -> float:
+    """Reads all pages one by one; returns the processor seconds."""
+    start = time.process_time()
+    for page in range(len(index)):
+        index.read_page(page)
     return time.process_time() - start
 
 
@@ -176,6 +176,17 @@ def bench_tokens(name: str, path: Path) -> None:
     compare(name, "Gtok/s", len(values) / 1e9, runs)
 
 
+def bench_texts(name: str, path: Path, size: float) -> None:
+    """Compares both readers on one text file, after checking that they agree."""
+    index = pagefeed.PageIndex.build(path, column="text")
+    pages = [pa.array(index.read_page(page)) for page in range(len(index))]
+    assert pa.chunked_array(pages).equals(pq.read_table(path)["text"])
+    del pages
+    runs: dict[str, Callable[[], float]]
+    runs = {"pyarrow": partial(scan, path), "pagefeed": partial(read_pages, index)}
+    compare(name, "GB/s", size, runs)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -192,13 +203,13 @@ def main() -> None:
             path = Path(folder) / f"{dictionary}.parquet"
             write_tokens(path, tokens, dictionary=dictionary)
             bench_tokens(name, path)
-        for name, dictionary in [("dictionary texts", True), ("plain texts", False)]:
-            path = Path(folder) / f"texts-{dictionary}.parquet"
-            pq.write_table(texts, path, use_dictionary=dictionary)
-            loops = Loops(path)
-            runs: dict[str, Callable[[], float]]
-            runs = {"pyarrow": partial(scan, path), "pagefeed": loops.texts}
-            compare(name, "GB/s", size, runs)
+        for codec in ("snappy", "zstd", "none"):
+            for name, dictionary in [("dictionary", True), ("plain", False)]:
+                path = Path(folder) / f"texts-{codec}-{dictionary}.parquet"
+                pq.write_table(
+                    texts, path, use_dictionary=dictionary, compression=codec
+                )
+                bench_texts(f"{name} texts, {codec}", path, size)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The Parquet project's own files: whatever pyarrow reads, pagefeed reads the same."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -95,21 +96,28 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 import pyarrow
 import pagefeed
-try:
-    index = pagefeed.PageIndex.build(sys.argv[1], column="arr")
-    for at in range(len(index)):
-        page = pyarrow.array(index.read_page(at))
-        assert len(page) == index.page_rows[at]
-        (key, value), = page[0].as_py()
-        assert len(key) == 2**30 and set(key[:99]) == {"a"} and value == 1
-except pagefeed.errors.PagefeedError as error:
-    assert sys.argv[1] in str(error)
+index = pagefeed.PageIndex.build(sys.argv[1], column="arr")
+assert index.page_rows.tolist() == [1, 1]
+for at in range(len(index)):
+    page = pyarrow.array(index.read_page(at))
+    assert page.type == pyarrow.map_(pyarrow.string(), pyarrow.int32())
+    assert len(page) == len(page.keys) == 1 and page.items.to_pylist() == [1]
+    _, offsets, text = page.keys.buffers()
+    assert memoryview(offsets).cast("i").tolist()[-2:] == [0, 2**30]
+    text = memoryview(text)
+    assert all(bytes(text[i : i + 2**24]) == b"a" * 2**24
+               for i in range(0, 2**30, 2**24))
 """
 
 
-def test_a_text_column_of_over_two_gigabytes():
+@pytest.mark.skipif(
+    "PAGEFEED_LARGE_TESTS" not in os.environ,
+    reason="takes a minute and 5 GB; set PAGEFEED_LARGE_TESTS to run it",
+)
+def test_pages_of_over_a_gibibyte():
+    # What pyarrow gives row by row; the column as a whole it refuses.
     command = [sys.executable, "-c", READ_LARGE, str(data(LARGE))]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, check=False
+        command, capture_output=True, text=True, timeout=110, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -11,18 +11,14 @@
 use std::slice;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use bytes::Bytes;
 use pagefeed_core::Result;
 use pagefeed_core::codec::{Codec, Decompressor};
-use pagefeed_core::decode::{
-    PageRun, TokenPage, decode_array, decode_dictionary, decode_tokens_into,
-};
-use pagefeed_core::footer::Footer;
+use pagefeed_core::decode::{PageRun, TokenPage, decode_dictionary, decode_tokens_into};
 use pagefeed_core::header::{PageHeader, PageKind};
 use pagefeed_core::levels::count_levels;
 use pagefeed_core::page::PageOpener;
-use pagefeed_core::schema::{ColumnSchema, Leaf};
+use pagefeed_core::schema::Leaf;
 use parquet::basic::Encoding;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
@@ -288,55 +284,4 @@ pub unsafe extern "C" fn run_loop(
     };
     *seconds = thread_seconds() - start;
     written
-}
-
-/// Decodes all pages of column `text` of a file one by one, as [`decode_array`] gives
-/// them; returns the bytes of the texts.
-fn texts(file: &'static [u8]) -> Result<usize> {
-    let end = file.len() - 8;
-    let size = u32::from_le_bytes(file[end..end + 4].try_into().unwrap()) as usize;
-    let footer = Footer::parse(&file[end - size..end], (end - size) as u64, "text")?;
-    let schema = ColumnSchema::resolve(&footer.schema, "text")?;
-    let (mut opener, mut total) = (PageOpener::default(), 0);
-    for group in &footer.row_groups {
-        let chunk = &group.chunks[0];
-        let range = chunk.byte_range();
-        let bytes = &file[range.start as usize..range.end as usize];
-        let (mut dictionary, mut first_row) = (None, 0);
-        for (header, at, _) in pages(bytes) {
-            let page = Bytes::from_static(&bytes[at..at + header.stored_size()]);
-            let Some(num_rows) = header.num_levels() else {
-                dictionary = Some(page);
-                continue;
-            };
-            let run = PageRun {
-                data: page,
-                dictionary: dictionary.clone(),
-                codec: chunk.codec,
-                starts_mid_record: false,
-                first_row,
-                num_rows: num_rows as u64,
-            };
-            let rows = num_rows as u64;
-            let array = decode_array(&mut opener, &schema, &[run], first_row, rows)?;
-            total += array.as_string::<i32>().values().len();
-            first_row += rows;
-        }
-    }
-    Ok(total)
-}
-
-/// Decodes the texts of a file; returns their bytes.
-///
-/// # Safety
-/// `file` must be valid for `size` bytes, `seconds` for one number.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn run_texts(file: *const u8, size: usize, seconds: *mut f64) -> usize {
-    // SAFETY: promised by the caller, who keeps the file for as long as we use it.
-    let (file, seconds): (&'static [u8], _) =
-        unsafe { (slice::from_raw_parts(file, size), &mut *seconds) };
-    let start = thread_seconds();
-    let total = texts(file).unwrap();
-    *seconds = thread_seconds() - start;
-    total
 }

@@ -2,6 +2,7 @@
 
 mod gzip;
 mod lz4;
+mod snappy;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use zstd_safe::DCtx;
@@ -65,7 +66,6 @@ impl Codec {
 /// Decompresses with contexts that are kept between pages; one per thread.
 #[derive(Default)]
 pub struct Decompressor {
-    snappy: snap::raw::Decoder,
     zstd: Option<DCtx<'static>>,
     gzip: Option<gzip::Inflater>,
 }
@@ -80,7 +80,7 @@ impl Decompressor {
         let expected = output.len();
         let written = match codec {
             Codec::Uncompressed => copy(stored, output),
-            Codec::Snappy => self.snappy(stored, output),
+            Codec::Snappy => snappy::decompress(stored, output),
             Codec::Zstd => self.zstd(stored, output),
             Codec::Gzip => self.gzip.get_or_insert_default().decompress(stored, output),
             Codec::Brotli => brotli(stored, output),
@@ -94,12 +94,6 @@ impl Decompressor {
             )));
         }
         Ok(())
-    }
-
-    fn snappy(&mut self, stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
-        self.snappy
-            .decompress(stored, output)
-            .map_err(|error| error.to_string())
     }
 
     fn zstd(&mut self, stored: &[u8], output: &mut [u8]) -> Result<usize, String> {

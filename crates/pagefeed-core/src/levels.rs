@@ -214,6 +214,7 @@ mod tests {
             repetition,
             definition,
             values: &[],
+            is_takeable: false,
         };
         count_levels(&page, leaf)
     }

@@ -9,6 +9,7 @@
 //! turns pages into tokens or Arrow arrays, [`packing`] puts documents
 //! into sequences, [`gather`] copies tokens into batches, [`engine`] executes plans on its own threads. Nothing here knows about Python.
 
+pub mod buffers;
 pub mod codec;
 pub mod decode;
 pub mod dictionaries;

@@ -13,8 +13,11 @@ pub const MAX_SCHEMA_DEPTH: usize = 100;
 pub const MAX_PAGE_HEADER_BYTES: usize = 16 << 20;
 /// Largest page as stored, in bytes.
 pub const MAX_COMPRESSED_PAGE_BYTES: usize = 1 << 30;
-/// Largest page once decompressed, in bytes.
-pub const MAX_UNCOMPRESSED_PAGE_BYTES: usize = 1 << 30;
+/// Largest page once decompressed, in bytes: what the format's sizes of 32 bits with a
+/// sign can say. Against few bytes that claim to be many,
+/// [`Codec::max_decompressed_size`](crate::codec::Codec::max_decompressed_size) bounds
+/// the size by that stored; and memory is only taken as it is written to.
+pub const MAX_UNCOMPRESSED_PAGE_BYTES: usize = i32::MAX as usize;
 /// Most values one page may decode to, in bytes of output: a dictionary page can
 /// make a few bytes stand for a great many values.
 pub const MAX_DECODED_PAGE_BYTES: usize = 4 << 30;

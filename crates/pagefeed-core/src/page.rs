@@ -2,6 +2,7 @@
 
 use parquet::basic::Encoding;
 
+use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Kind, Result};
 use crate::header::{PageHeader, PageKind};
@@ -39,6 +40,8 @@ pub struct DataPage<'a> {
     pub definition: &'a [u8],
     /// Encoded values.
     pub values: &'a [u8],
+    /// Whether they can be had with their memory, by [`PageOpener::take_values`].
+    pub(crate) is_takeable: bool,
 }
 
 impl PageOpener {
@@ -68,6 +71,14 @@ impl PageOpener {
         }
     }
 
+    /// The buffer that ends with the `size` bytes of values of the page that was opened
+    /// last, which must have said that they can be taken.
+    pub(crate) fn take_values(&mut self, size: usize) -> (RecycledBuffer, usize) {
+        let memory = self.scratch.take();
+        let start = memory.len() - size;
+        (memory, start)
+    }
+
     /// Decompresses a dictionary page (`page` begins with its header) and returns
     /// the number of values and their PLAIN bytes.
     pub fn dictionary_page<'a>(
@@ -76,7 +87,7 @@ impl PageOpener {
         codec: Codec,
     ) -> Result<(usize, &'a [u8])> {
         let (num_values, header) = self.dictionary_header(page)?;
-        let values = decompress(
+        let (values, _) = decompress(
             &mut self.decompressor,
             &mut self.scratch,
             codec,
@@ -96,12 +107,12 @@ impl PageOpener {
         );
         check_size(codec, stored.len(), size)?;
         let mut scratch = std::mem::take(&mut self.dictionary);
+        scratch.reserve(size)?;
         self.decompressor
-            .decompress(codec, stored, scratch.take(size)?)?;
+            .decompress(codec, stored, scratch.page())?;
         Ok(Dictionary {
             num_values,
             scratch,
-            size,
         })
     }
 
@@ -165,7 +176,7 @@ impl PageOpener {
             return Err(Error::invalid("not a version 1 page"));
         };
         let [repetition_buffer, definition_buffer] = &mut self.levels;
-        let bytes = decompress(
+        let (bytes, is_takeable) = decompress(
             &mut self.decompressor,
             &mut self.scratch,
             codec,
@@ -191,6 +202,7 @@ impl PageOpener {
             repetition,
             definition,
             values,
+            is_takeable,
         })
     }
 
@@ -223,9 +235,9 @@ impl PageOpener {
         // Old Arrow writers compress and say that they did not: believe it only if
         // the sizes agree.
         let as_stored = !is_compressed && area.len() == size;
-        let values: &[u8] = match () {
-            () if size == 0 => &[], // Nothing may be stored for nothing.
-            () if as_stored => area,
+        let (values, is_takeable): (&[u8], bool) = match () {
+            () if size == 0 => (&[], false), // Nothing may be stored for nothing.
+            () if as_stored => (area, false),
             () => decompress(&mut self.decompressor, &mut self.scratch, codec, area, size)?,
         };
         let of = |max, levels: &'a [u8]| if max > 0 { levels } else { &[] };
@@ -234,25 +246,27 @@ impl PageOpener {
             repetition: of(leaf.max_repetition, repetition),
             definition: of(leaf.max_definition, definition),
             values,
+            is_takeable,
         })
     }
 }
 
-/// Decompresses `stored` into `scratch`, or borrows it if it is not compressed.
+/// Decompresses `stored` into `scratch`, or borrows it if it is not compressed; says
+/// whether the scratch buffer may be taken for the page's.
 fn decompress<'a>(
     decompressor: &mut Decompressor,
     scratch: &'a mut Scratch,
     codec: Codec,
     stored: &'a [u8],
     size: usize,
-) -> Result<&'a [u8]> {
+) -> Result<(&'a [u8], bool)> {
     if codec == Codec::Uncompressed && stored.len() == size {
-        return Ok(stored);
+        return Ok((stored, false));
     }
     check_size(codec, stored.len(), size)?;
-    let output = scratch.take(size)?;
-    decompressor.decompress(codec, stored, output)?;
-    Ok(output)
+    scratch.reserve(size)?;
+    decompressor.decompress(codec, stored, scratch.page())?;
+    Ok((&scratch.memory[..size], scratch.is_takeable()))
 }
 
 /// Refuses a size that no page may have, or not one of so few stored bytes.
@@ -269,50 +283,61 @@ fn check_size(codec: Codec, stored: usize, size: usize) -> Result<()> {
 pub(crate) struct Dictionary {
     pub(crate) num_values: usize,
     scratch: Scratch,
-    size: usize,
 }
 
 impl Dictionary {
     /// Its PLAIN values.
     pub(crate) fn values(&self) -> &[u8] {
-        &self.scratch.bytes[..self.size]
+        &self.scratch.memory[..self.scratch.size]
+    }
+
+    /// Its buffer, which begins with the values, unless that is far too large.
+    pub(crate) fn take_values(&mut self) -> Option<RecycledBuffer> {
+        self.scratch.is_takeable().then(|| self.scratch.take())
     }
 }
 
 /// A buffer that is kept between pages.
 #[derive(Default)]
 struct Scratch {
-    bytes: Vec<u8>,
+    memory: RecycledBuffer,
+    /// Bytes of it that the last page takes.
+    size: usize,
     /// Pages in a row for which much less would have done.
     num_small: u32,
 }
 
 impl Scratch {
-    /// `size` bytes, of which nobody knows what they hold.
-    fn take(&mut self, size: usize) -> Result<&mut [u8]> {
-        let is_small = self.bytes.len() > KEEP_BYTES && size <= self.bytes.len() / 4;
+    /// Makes room for a page of `size` bytes.
+    fn reserve(&mut self, size: usize) -> Result<()> {
+        let capacity = self.memory.len();
+        let is_small = capacity > KEEP_BYTES && size <= capacity / 4;
         self.num_small = if is_small { self.num_small + 1 } else { 0 };
-        if self.bytes.len() < size || self.num_small > KEEP_PAGES {
-            self.bytes = Vec::new(); // Nothing of the old contents is needed.
-            self.bytes = zeroed(size)
-                .ok_or_else(|| Error::limit(format!("no memory for a page of {size} bytes")))?;
+        if capacity < size || self.num_small > KEEP_PAGES {
+            // Nothing of the old contents is needed.
+            self.memory = RecycledBuffer::default();
+            self.memory = RecycledBuffer::new(size)?;
             self.num_small = 0;
         }
-        Ok(&mut self.bytes[..size])
+        self.size = size;
+        Ok(())
     }
-}
 
-/// `size` zeros, as the system gives them: pages that are never written to cost
-/// nothing. `None` if there is no memory.
-fn zeroed(size: usize) -> Option<Vec<u8>> {
-    let layout = std::alloc::Layout::array::<u8>(size).ok()?;
-    if size == 0 {
-        return Some(Vec::new());
+    /// Of the page nobody knows yet what it holds.
+    fn page(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.size]
     }
-    // SAFETY: the layout has a size; the vector takes over exactly what was allocated.
-    unsafe {
-        let start = std::alloc::alloc_zeroed(layout);
-        (!start.is_null()).then(|| Vec::from_raw_parts(start, size, size))
+
+    /// Whether the memory may be handed on with the page: not if most of it would be
+    /// held for nothing.
+    fn is_takeable(&self) -> bool {
+        self.memory.capacity() <= self.size.saturating_mul(2)
+    }
+
+    fn take(&mut self) -> RecycledBuffer {
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.truncate(self.size);
+        memory
     }
 }
 

@@ -6,11 +6,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bytes::Bytes;
 
+use crate::buffers::RecycledBuffer;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_READ_BYTES;
 
@@ -254,39 +255,13 @@ fn read_checked(open: &File, file: &FileId, offset: u64, size: usize) -> Result<
     if metadata.nlink() == 0 {
         return Err(file.stale("the file was deleted or replaced since it was indexed"));
     }
-    Ok(bytes
-        .map_err(|error| Error::from(error).in_file(&file.path).at_offset(offset))?
-        .into())
+    let bytes = bytes.map_err(|error| error.in_file(&file.path).at_offset(offset))?;
+    Ok(Bytes::from_owner(bytes))
 }
 
-fn read_at(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
-    let mut bytes: Vec<u8> = Vec::with_capacity(size);
-    while bytes.len() < size {
-        let (read, wanted) = (bytes.len(), size - bytes.len());
-        let position = libc::off_t::try_from(offset + read as u64)
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: `wanted` bytes from `read` on lie within the capacity, and pread
-        // only writes to them.
-        let count = unsafe {
-            libc::pread(
-                file.as_raw_fd(),
-                bytes.as_mut_ptr().add(read).cast(),
-                wanted,
-                position,
-            )
-        };
-        match usize::try_from(count) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            // SAFETY: pread has initialised the `count` bytes behind the first `read`.
-            Ok(count) => unsafe { bytes.set_len(read + count) },
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
+fn read_at(file: &File, offset: u64, size: usize) -> Result<RecycledBuffer> {
+    let mut bytes = RecycledBuffer::new(size)?;
+    file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
 }
 

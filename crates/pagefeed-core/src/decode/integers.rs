@@ -7,6 +7,7 @@ use super::hybrid::{Run, Runs};
 use super::unpack::{BATCH, check_index, look_up};
 use super::values::decode_values;
 use super::{IntegerDictionary, Tokens};
+use crate::buffers::ask_for_huge_pages;
 use crate::codec::Codec;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_DECODED_PAGE_BYTES;
@@ -321,23 +322,6 @@ pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
     ask_for_huge_pages(values.spare_capacity_mut());
     Ok(())
 }
-
-/// Tells the system that large memory will be written as a whole: otherwise it is
-/// handed out in pieces of 4 KiB, at a cost of a fifth of decoding a page of texts.
-#[cfg(target_os = "linux")]
-fn ask_for_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
-    const HUGE_PAGE: usize = 2 << 20;
-    let range = memory.as_mut_ptr_range();
-    let start = (range.start as usize).next_multiple_of(HUGE_PAGE);
-    let end = range.end as usize / HUGE_PAGE * HUGE_PAGE;
-    if start < end {
-        // SAFETY: advice changes nothing in the memory, all of which is ours.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ask_for_huge_pages<T>(_memory: &mut [std::mem::MaybeUninit<T>]) {}
 
 impl Tokens {
     pub(crate) fn clear(&mut self) {

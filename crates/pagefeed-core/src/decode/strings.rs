@@ -7,6 +7,7 @@ use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Ty
 use arrow_array::{ArrayRef, GenericByteArray};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
+use bytes::Bytes;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
 use super::PageRun;
@@ -14,8 +15,10 @@ use super::hybrid::Run;
 use super::integers::{index_runs, missing_dictionary, reserve};
 use super::tokens::DataPages;
 use super::unpack::{BATCH, check_index, unpack};
+use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer};
 use crate::error::{Error, Result};
 use crate::levels::{Definitions, num_levels};
+use crate::limits::MAX_DECODED_PAGE_BYTES;
 use crate::page::{DataPage, Dictionary, PageOpener};
 use crate::schema::Leaf;
 
@@ -63,9 +66,22 @@ fn read<T: ByteArrayType>(
         let start = strings.len();
         let rows = num_levels(&page)?.min(num_rows - start);
         let num_values = Definitions::new(&page, leaf)?.advance(rows)?.present;
-        match (encoding, &dictionary) {
-            (Some(Encoding::PLAIN), _) => strings.append_plain(page.values, num_values)?,
+        let is_all = num_values == num_rows; // And so without nulls, and first.
+        match (encoding, &mut dictionary) {
+            (Some(Encoding::PLAIN), _) => {
+                let size = page.values.len();
+                if is_all && page.is_takeable && is_worth_taking(size, num_values) {
+                    let (data, start) = opener.take_values(size);
+                    strings.take_over(data, start, num_values)?;
+                    break;
+                }
+                strings.append_plain(page.values, num_values)?;
+            }
             (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
+                if is_all && let Some((data, start)) = entries.take(page.values, num_values)? {
+                    strings.take_over(data, start, num_values)?;
+                    break;
+                }
                 strings.append_indices(page.values, num_values, entries)?;
             }
             _ => return Ok(None),
@@ -107,6 +123,12 @@ fn size_of_strings(bytes: &[u8], num_values: usize) -> Result<usize> {
         .ok_or_else(|| Error::corrupt(format!("{num_values} strings in {} bytes", bytes.len())))
 }
 
+/// Whether `num_values` strings stored in `size` bytes are better moved together where
+/// they are than copied: if they are large, and their lengths small beside them.
+fn is_worth_taking(size: usize, num_values: usize) -> bool {
+    size >= MIN_KEPT_BYTES && num_values <= size / 32
+}
+
 /// A dictionary of strings, where the page has them.
 struct Entries {
     dictionary: Dictionary,
@@ -121,12 +143,36 @@ impl Entries {
         reserve(&mut spans, dictionary.num_values)?;
         for _ in 0..dictionary.num_values {
             let (string, behind) = split_string(rest)?;
-            // Pages are at most 1 GiB: positions fit 32 bits.
+            // Pages are less than 2 GiB: positions fit 32 bits.
             let end = (values.len() - behind.len()) as u32;
             spans.push(end - string.len() as u32..end);
             rest = behind;
         }
         Ok(Self { dictionary, spans })
+    }
+
+    /// The dictionary's buffer, and where its strings begin that `indices` name, if
+    /// those are in sequence and most of the dictionary: writers that find no text
+    /// twice put all of it there. The entries are gone then.
+    fn take(
+        &mut self,
+        indices: &[u8],
+        num_values: usize,
+    ) -> Result<Option<(RecycledBuffer, usize)>> {
+        if !is_worth_taking(self.dictionary.values().len(), num_values) {
+            return Ok(None);
+        }
+        let Some(first) = sequence(indices, num_values, self.spans.len())? else {
+            return Ok(None);
+        };
+        let [first, .., last] = &self.spans[first..first + num_values] else {
+            return Ok(None);
+        };
+        let (start, size) = (first.start as usize - 4, (last.end - first.start) as usize);
+        if !is_worth_taking(size, num_values) || size < self.dictionary.values().len() / 2 {
+            return Ok(None);
+        }
+        Ok(self.dictionary.take_values().map(|data| (data, start)))
     }
 
     fn len_of(&self, index: u32) -> usize {
@@ -163,6 +209,23 @@ fn for_each_batch(
     Ok(())
 }
 
+/// The first index of a page if each of the others follows the one before.
+fn sequence(bytes: &[u8], num_values: usize, num_entries: usize) -> Result<Option<usize>> {
+    let (mut first, mut count, mut in_sequence) = (0, 0, true);
+    for_each_batch(bytes, num_values, |indices, largest| {
+        check_index(largest, num_entries)?;
+        if count == 0 {
+            first = indices[0] as usize;
+        }
+        let expected = first + count..;
+        let pairs = indices.iter().zip(expected);
+        in_sequence &= pairs.fold(true, |all, (&index, next)| all & (index as usize == next));
+        count += indices.len();
+        Ok(())
+    })?;
+    Ok((in_sequence && count == num_values).then_some(first))
+}
+
 /// UTF-8 is validated in stretches of at least so many bytes, while they are still in
 /// the cache.
 const VALIDATE_BYTES: usize = 64 << 10;
@@ -170,7 +233,9 @@ const VALIDATE_BYTES: usize = 64 << 10;
 /// Strings joined, as Arrow keeps them.
 struct Strings<T: ByteArrayType> {
     offsets: Vec<T::Offset>,
-    data: Vec<u8>,
+    /// Texts up to `end`, and room for more.
+    data: RecycledBuffer,
+    end: usize,
     /// Number of offsets and bytes that are known to be good.
     valid: (usize, usize),
 }
@@ -179,7 +244,8 @@ impl<T: ByteArrayType> Strings<T> {
     fn new() -> Self {
         Self {
             offsets: vec![T::Offset::default()],
-            data: Vec::new(),
+            data: RecycledBuffer::default(),
+            end: 0,
             valid: (1, 0),
         }
     }
@@ -190,7 +256,7 @@ impl<T: ByteArrayType> Strings<T> {
 
     /// Appends strings that are stored one by one.
     fn append_plain(&mut self, mut bytes: &[u8], num_values: usize) -> Result<()> {
-        reserve(&mut self.data, size_of_strings(bytes, num_values)?)?;
+        self.reserve(size_of_strings(bytes, num_values)?)?;
         reserve(&mut self.offsets, num_values)?;
         for _ in 0..num_values {
             let (string, rest) = split_string(bytes)?;
@@ -210,7 +276,7 @@ impl<T: ByteArrayType> Strings<T> {
             size += lengths.sum::<u64>();
             Ok(())
         })?;
-        reserve(&mut self.data, usize::try_from(size).unwrap_or(usize::MAX))?;
+        self.reserve(usize::try_from(size).unwrap_or(usize::MAX))?;
         reserve(&mut self.offsets, num_values)?;
         for_each_batch(bytes, num_values, |indices, _| {
             let mut indices = indices.iter();
@@ -219,16 +285,55 @@ impl<T: ByteArrayType> Strings<T> {
         self.validate()
     }
 
+    /// Takes `num_values` strings, stored one by one from `start` to the end of `data`,
+    /// and moves them together there.
+    fn take_over(&mut self, data: RecycledBuffer, start: usize, num_values: usize) -> Result<()> {
+        reserve(&mut self.offsets, num_values)?;
+        self.data = data;
+        let mut at = start;
+        for _ in 0..num_values {
+            let (string, _) = split_string(&self.data[at..])?;
+            let (begin, length) = (at + 4, string.len());
+            at = begin + length;
+            self.data.copy_within(begin..at, self.end);
+            self.push_end(self.end + length)?;
+        }
+        self.validate()
+    }
+
+    /// Makes room for `additional` bytes, within the limit.
+    fn reserve(&mut self, additional: usize) -> Result<()> {
+        let size = self.end.saturating_add(additional);
+        if size > MAX_DECODED_PAGE_BYTES {
+            return Err(Error::limit(format!(
+                "a page decodes to {size} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
+            )));
+        }
+        if size > self.data.len() {
+            let mut data = RecycledBuffer::new(size.max(self.end * 2))?;
+            data[..self.end].copy_from_slice(&self.data[..self.end]);
+            self.data = data;
+        }
+        Ok(())
+    }
+
+    /// Appends a string for which there is room.
     fn push(&mut self, string: &[u8]) -> Result<()> {
-        self.data.extend_from_slice(string);
-        let end = T::Offset::from_usize(self.data.len()).ok_or_else(|| {
+        let end = self.end + string.len();
+        self.data[self.end..end].copy_from_slice(string);
+        self.push_end(end)
+    }
+
+    fn push_end(&mut self, end: usize) -> Result<()> {
+        self.end = end;
+        let end = T::Offset::from_usize(end).ok_or_else(|| {
             Error::limit(format!(
                 "a page holds more than {} bytes of text, which its Arrow type cannot address",
                 i32::MAX
             ))
         })?;
         self.offsets.push(end);
-        if self.data.len() - self.valid.1 >= VALIDATE_BYTES {
+        if self.end - self.valid.1 >= VALIDATE_BYTES {
             self.validate()?;
         }
         Ok(())
@@ -237,13 +342,13 @@ impl<T: ByteArrayType> Strings<T> {
     /// Checks what was appended since the last time, all at once: the whole is UTF-8,
     /// and every string begins where a character does.
     fn validate(&mut self) -> Result<()> {
-        let (first, start) =
-            std::mem::replace(&mut self.valid, (self.offsets.len(), self.data.len()));
+        let (first, start) = std::mem::replace(&mut self.valid, (self.offsets.len(), self.end));
         if !matches!(T::DATA_TYPE, DataType::Utf8 | DataType::LargeUtf8) {
             return Ok(());
         }
         let not_text = || Error::corrupt("a text is not UTF-8");
-        let text = simdutf8::basic::from_utf8(&self.data[start..]).map_err(|_| not_text())?;
+        let text =
+            simdutf8::basic::from_utf8(&self.data[start..self.end]).map_err(|_| not_text())?;
         let mut ends = self.offsets[first..].iter().map(|end| end.as_usize());
         if !ends.all(|end| text.is_char_boundary(end - start)) {
             return Err(not_text());
@@ -280,13 +385,14 @@ impl<T: ByteArrayType> Strings<T> {
     }
 
     fn finish(self, nulls: Option<NullBuffer>) -> ArrayRef {
-        debug_assert_eq!(self.valid, (self.offsets.len(), self.data.len()));
+        debug_assert_eq!(self.valid, (self.offsets.len(), self.end));
         let offsets = ScalarBuffer::from(self.offsets);
+        let data = Buffer::from(Bytes::from_owner(self.data).slice(..self.end));
         // SAFETY: offsets begin with 0, only grow and end with the length of the data;
         // if it is text, `validate` has seen every string.
         let array: GenericByteArray<T> = unsafe {
             let offsets = OffsetBuffer::new_unchecked(offsets);
-            GenericByteArray::new_unchecked(offsets, Buffer::from_vec(self.data), nulls)
+            GenericByteArray::new_unchecked(offsets, data, nulls)
         };
         Arc::new(array)
     }

@@ -204,6 +204,7 @@ impl<'a> ChunkReader<'a> {
                 repetition,
                 definition,
                 values: &[],
+                is_takeable: false,
             };
             return count_levels(&page, self.leaf);
         }

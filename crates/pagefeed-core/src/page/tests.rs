@@ -156,7 +156,7 @@ fn sizes_that_cannot_be_are_refused_before_memory_is_taken() {
             .unwrap_err();
         assert_eq!(error.kind(), Kind::Limit, "{codec:?}");
     }
-    assert_eq!(opener.scratch.bytes.capacity(), 0);
+    assert_eq!(opener.scratch.memory.len(), 0);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn the_scratch_buffer_shrinks_after_a_giant() {
         opener
             .data_page(&header, &stored, Codec::Snappy, &flat)
             .unwrap();
-        opener.scratch.bytes.capacity()
+        opener.scratch.memory.len()
     };
     assert_eq!(open(KEEP_BYTES * 2), KEEP_BYTES * 2);
     for _ in 0..KEEP_PAGES {

@@ -8,7 +8,7 @@ use parquet::arrow::ArrowWriter;
 use super::*;
 use crate::Kind;
 use crate::codec::Codec;
-use crate::decode::testing::{Random, Rows, StoredPage, encode_lists, random_rows};
+use crate::decode::testing::{Random, Rows, StoredPage, encode_hybrid, encode_lists, random_rows};
 
 /// The schema of a column as the crate's writer stores it.
 fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {
@@ -199,5 +199,148 @@ fn few_bytes_that_claim_to_be_a_great_many_texts_are_refused() {
         let rows = count as u64;
         let error = decode_array_by(&mut PageOpener::default(), &schema, runs, 0, rows, paths);
         assert_eq!(error.unwrap_err().kind(), Kind::Limit, "{paths:?}");
+    }
+}
+
+/// Strings large enough that their page's memory becomes the array's.
+fn large_strings(random: &mut Random) -> Vec<Vec<u8>> {
+    let mut string = || match 30 + random.below(6000) as usize {
+        length if length % 3 == 0 => "\u{4e16}\u{754c} ".repeat(length / 7).into_bytes(),
+        length if length % 3 == 1 => vec![b'a'; length / 2],
+        length => (0..length).map(|_| b' ' + random.below(90) as u8).collect(),
+    };
+    (0..150).map(|_| string()).collect()
+}
+
+/// Decodes all rows of a page by every path, which must agree; the error if there is
+/// one.
+fn decode_all(schema: &ColumnSchema, run: &PageRun) -> Result<ArrayRef> {
+    let mut opener = PageOpener::default();
+    let mut decode = |paths| {
+        let runs = std::slice::from_ref(run);
+        decode_array_by(&mut opener, schema, runs, 0, run.num_rows, paths)
+    };
+    let expected = decode(Paths::FallbackOnly);
+    for _ in 0..2 {
+        let found = decode(Paths::All);
+        assert_eq!(found.is_ok(), expected.is_ok());
+        if let (Ok(found), Ok(expected)) = (&found, &expected) {
+            found.to_data().validate_full().unwrap();
+            assert_eq!(found, expected);
+        }
+    }
+    decode(Paths::All)
+}
+
+#[test]
+fn large_texts_become_the_same_arrays_where_they_lie() {
+    let mut random = Random(5);
+    let strings = large_strings(&mut random);
+    let slices: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
+    let count = strings.len() as u32;
+    for (nullable, version_2, snappy) in [
+        (false, false, true),
+        (true, false, true),
+        (true, true, true),
+        (false, true, false),
+        (true, false, false),
+    ] {
+        let schema = schema(DataType::Utf8, nullable);
+        let leaf = &schema.leaves[0];
+        let mut check = |indices: Option<Vec<u32>>, null: Option<usize>| {
+            let page = StoredPage {
+                version_2,
+                snappy,
+                dictionary: indices.is_some(),
+            };
+            let values = match &indices {
+                Some(indices) => [vec![8], encode_hybrid(indices, 8, &mut random)].concat(),
+                None => plain(&slices),
+            };
+            let num_values = indices.map_or(slices.len(), |indices| indices.len());
+            let mut definition = vec![u32::from(nullable); num_values];
+            if let Some(at) = null.filter(|_| nullable) {
+                definition.insert(at, 0);
+            }
+            let repetition = vec![0; definition.len()];
+            let data = page.data(leaf, &repetition, &definition, &values, &mut random);
+            let run = PageRun {
+                data: data.into(),
+                dictionary: Some(page.dictionary(slices.len(), &plain(&slices)).into()),
+                codec: if snappy {
+                    Codec::Snappy
+                } else {
+                    Codec::Uncompressed
+                },
+                starts_mid_record: false,
+                first_row: 0,
+                num_rows: definition.len() as u64,
+            };
+            let array = decode_all(&schema, &run).unwrap();
+            assert_eq!(array.len(), definition.len());
+            let fewer = PageRun {
+                num_rows: run.num_rows - 1,
+                ..run
+            };
+            decode_all(&schema, &fewer).unwrap();
+        };
+        for null in [None, Some(0), Some(70)] {
+            check(None, null);
+            check(Some((0..count).collect()), null);
+        }
+        for sequence in [1..count, 50..count, 0..count - 9, 120..count, 7..8] {
+            check(Some(sequence.collect()), None);
+        }
+        check(Some((0..count).rev().collect()), None);
+        check(Some((0..count).chain(0..5).collect()), None);
+        check(
+            Some((0..count).map(|i| i ^ u32::from(i == 149)).collect()),
+            None,
+        );
+    }
+}
+
+#[test]
+fn large_texts_that_are_damaged_are_refused() {
+    let mut random = Random(6);
+    let schema = schema(DataType::Utf8, false);
+    let leaf = &schema.leaves[0];
+    let strings = large_strings(&mut random);
+    let slices: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
+    let whole = plain(&slices);
+    let decode = |values: &[u8], in_dictionary: bool| {
+        let page = StoredPage {
+            version_2: false,
+            snappy: true,
+            dictionary: in_dictionary,
+        };
+        let levels = vec![0; slices.len()];
+        let mut random = Random(7);
+        let indices = (0..slices.len() as u32).collect::<Vec<_>>();
+        let indices = [vec![8], encode_hybrid(&indices, 8, &mut random)].concat();
+        let data = if in_dictionary { &indices } else { values };
+        let run = PageRun {
+            data: page.data(leaf, &levels, &levels, data, &mut random).into(),
+            dictionary: Some(page.dictionary(slices.len(), values).into()),
+            codec: Codec::Snappy,
+            starts_mid_record: false,
+            first_row: 0,
+            num_rows: slices.len() as u64,
+        };
+        decode_all(&schema, &run)
+    };
+    for in_dictionary in [false, true] {
+        assert!(decode(&whole, in_dictionary).is_ok());
+        let error = decode(&whole[..whole.len() - 1], in_dictionary).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt);
+        for at in [4, 5 + slices[0].len() + 4, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] = 0xff; // Never in UTF-8.
+            let error = decode(&damaged, in_dictionary).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "byte {at}");
+        }
+        let mut damaged = whole.clone();
+        damaged[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(decode(&damaged, in_dictionary).is_err());
     }
 }

@@ -1,0 +1,215 @@
+//! Large buffers that are used again.
+//!
+//! Memory fresh from the system costs a fault for every 4 KiB when it is first written,
+//! which takes about as long as decompressing a page into it. Pages of texts are
+//! megabytes, so the buffers they are read, decompressed and handed out in come from
+//! here and return when the last user drops them, be it an array in another library
+//! and on another thread.
+//!
+//! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::error::{Error, Result};
+
+/// Buffers smaller than this are left to the allocator, which keeps them itself.
+pub const MIN_KEPT_BYTES: usize = 256 << 10;
+/// Most memory in buffers that nobody uses.
+pub const MAX_KEPT_BYTES: usize = 64 << 20;
+
+static FREE: Mutex<Free> = Mutex::new(Free {
+    buffers: Vec::new(),
+    num_bytes: 0,
+});
+
+/// Bytes that others can use again once they are dropped.
+#[derive(Debug, Default)]
+pub struct RecycledBuffer {
+    memory: Vec<u8>,
+    /// Of the memory, as many bytes are in use.
+    size: usize,
+}
+
+impl RecycledBuffer {
+    /// `size` bytes, of which nobody knows what they hold.
+    pub fn new(size: usize) -> Result<Self> {
+        let memory = if size < MIN_KEPT_BYTES {
+            zeroed(size)
+        } else {
+            // Sizes are rounded, so that pages of nearly one size share buffers.
+            let step = size.next_power_of_two() / 8;
+            let recycled = free().and_then(|mut free| free.take(size));
+            recycled.or_else(|| zeroed(size.next_multiple_of(step)))
+        };
+        let memory = memory
+            .ok_or_else(|| Error::limit(format!("no memory for a buffer of {size} bytes")))?;
+        Ok(Self { memory, size })
+    }
+
+    /// Bytes of memory that are held.
+    pub fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Leaves out the bytes behind the first `size`.
+    pub fn truncate(&mut self, size: usize) {
+        self.size = self.size.min(size);
+    }
+}
+
+impl Deref for RecycledBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[..self.size]
+    }
+}
+
+impl DerefMut for RecycledBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.size]
+    }
+}
+
+impl AsRef<[u8]> for RecycledBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for RecycledBuffer {
+    fn drop(&mut self) {
+        let size = self.memory.len();
+        if (MIN_KEPT_BYTES..=MAX_KEPT_BYTES).contains(&size)
+            && let Some(mut free) = free()
+        {
+            free.keep(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+/// Buffers without a user, the one that waited longest first.
+struct Free {
+    buffers: Vec<Vec<u8>>,
+    num_bytes: usize,
+}
+
+/// `None` while another thread has it: going without costs some faults, whereas waiting
+/// could take forever in a process forked while a thread of its parent had it.
+fn free() -> Option<MutexGuard<'static, Free>> {
+    match FREE.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl Free {
+    /// The smallest buffer of at least `size` bytes, if not even that is far too large.
+    fn take(&mut self, size: usize) -> Option<Vec<u8>> {
+        let fitting = self.buffers.iter().enumerate();
+        let fitting =
+            fitting.filter(|(_, buffer)| (size..=size + size / 2).contains(&buffer.len()));
+        let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.len())?;
+        let buffer = self.buffers.remove(at);
+        self.num_bytes -= buffer.len();
+        Some(buffer)
+    }
+
+    fn keep(&mut self, buffer: Vec<u8>) {
+        self.num_bytes += buffer.len();
+        self.buffers.push(buffer);
+        let mut num_dropped = 0;
+        while self.num_bytes > MAX_KEPT_BYTES {
+            self.num_bytes -= self.buffers[num_dropped].len();
+            num_dropped += 1;
+        }
+        self.buffers.drain(..num_dropped);
+    }
+}
+
+/// `size` zeros, as the system gives them: pages that are never written to cost
+/// nothing. `None` if there is no memory.
+fn zeroed(size: usize) -> Option<Vec<u8>> {
+    let layout = Layout::array::<u8>(size).ok()?;
+    if size == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the layout has a size; the vector takes over exactly what was allocated.
+    let memory = unsafe {
+        let start = alloc_zeroed(layout);
+        (!start.is_null()).then(|| Vec::from_raw_parts(start, size, size))
+    }?;
+    ask_for_huge_pages(&memory);
+    Some(memory)
+}
+
+/// Tells the system that large memory will be written as a whole: otherwise it is
+/// handed out in pieces of 4 KiB, at a cost of a fifth of decoding a page of texts.
+#[cfg(target_os = "linux")]
+pub(crate) fn ask_for_huge_pages<T>(memory: &[T]) {
+    const HUGE_PAGE: usize = 2 << 20;
+    let range = memory.as_ptr_range();
+    let start = (range.start as usize).next_multiple_of(HUGE_PAGE);
+    let end = range.end as usize / HUGE_PAGE * HUGE_PAGE;
+    if start < end {
+        // SAFETY: advice changes nothing in the memory, all of which is ours.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ask_for_huge_pages<T>(_memory: &[T]) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Free {
+        Free {
+            buffers: Vec::new(),
+            num_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn the_smallest_buffer_that_fits_is_taken() {
+        let mut free = empty();
+        for size in [4000, 1000, 1500] {
+            free.keep(vec![0; size]);
+        }
+        assert_eq!(free.take(1001).map(|buffer| buffer.len()), Some(1500));
+        assert!(free.take(1001).is_none()); // 4000 would be too much.
+        assert_eq!(free.take(1000).map(|buffer| buffer.len()), Some(1000));
+        assert_eq!(free.num_bytes, 4000);
+        assert_eq!(free.take(2667).map(|buffer| buffer.len()), Some(4000));
+        assert_eq!((free.buffers.len(), free.num_bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_waited_longest_is_dropped_first() {
+        let mut free = empty();
+        for part in [2, 4, 3, 4] {
+            free.keep(vec![0; MAX_KEPT_BYTES / part]);
+        }
+        let sizes = free.buffers.iter().map(Vec::len);
+        let expected = [4, 3, 4].map(|part| MAX_KEPT_BYTES / part);
+        assert_eq!(sizes.collect::<Vec<_>>(), expected);
+        assert_eq!(free.num_bytes, expected.iter().sum::<usize>());
+    }
+
+    #[test]
+    fn buffers_have_the_size_asked_for() {
+        for size in [0, 1, 1000, MIN_KEPT_BYTES, MIN_KEPT_BYTES + 1, 5 << 20] {
+            let mut buffer = RecycledBuffer::new(size).unwrap();
+            assert_eq!(buffer.len(), size);
+            assert!(buffer.capacity() <= size * 2);
+            buffer.fill(1);
+            buffer.truncate(size / 2);
+            assert_eq!(buffer.len(), size / 2);
+        }
+        assert!(RecycledBuffer::new(isize::MAX as usize - 8).is_err());
+    }
+}
