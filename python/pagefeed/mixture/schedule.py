@@ -89,7 +89,7 @@ class Schedule:
         """Return the weights that a change at a position goes on from."""
         former = self.spans[0].weights
         reached = [span for span in self.spans if span.start < position]
-        ends = [*(span.start for span in reached[1:]), position]
+        ends = [*(span.start for span in reached), position][1:]
         for span, end in zip(reached, ends, strict=True):
             former = _weights_at(span, former, end)
         return former
