@@ -382,6 +382,8 @@ class Loader:
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
                 "...}), ...)"
             )
+        if self.follower is not None:
+            self.follower.check_state()
         units = anneal * self.run.step_units
         self._move(supply.reweighted(self._state(), weights, units), is_new=False)
 
