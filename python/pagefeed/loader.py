@@ -403,6 +403,11 @@ class Loader:
         """Return what plans the batches of a route through this run's order."""
         return self.run.planner(self._begin, route)
 
+    def beginning(self) -> LoaderState:
+        """Return the state in which the current iteration began, with its weights."""
+        again = self.run.beginning(self._begin.first_epoch)
+        return replace(again, mixture=self._begin.mixture)
+
     def _state(self) -> LoaderState:
         """The consumed position."""
         if self._iteration is None:
@@ -417,8 +422,7 @@ class Loader:
             return begin
         if running.is_finished:
             return self.run.after(begin)
-        again = self.run.beginning(begin.first_epoch)
-        return replace(again, skipped=begin.skipped, mixture=begin.mixture)
+        return replace(self.beginning(), skipped=begin.skipped)
 
     def _stop(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""

@@ -428,7 +428,7 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
             states.append(loader.state_dict())
             loader.set_weights({"web": 1, "code": 1 + step / 7})
 
-    with pytest.raises(InvalidArgumentError, match="make a state of 1... bytes"):
+    with pytest.raises(InvalidArgumentError, match=r"make a state of 1... bytes"):
         change_often()
     assert len(states) > 5
     assert loader.state_dict() == states[-1]

@@ -192,6 +192,7 @@ def test_with_caps_every_unit_is_delivered_so_often(sizes, data, lanes):
     course = Course(plan, num_lanes=lanes, seed=1)
     totals = [size * cap for size, cap in zip(sizes, caps, strict=True)]
     end = course.natural_end
+    assert end is not None
     assert end == sum(totals)
     dataset, local = course.at(np.arange(end))
     seen = Counter(zip(dataset.tolist(), local.tolist(), strict=True))
