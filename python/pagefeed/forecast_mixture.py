@@ -25,7 +25,7 @@ __all__ = [
     "plot_mixture",
 ]
 
-PLOTTED_POINTS = 400
+PLOTTED_POINTS = 200
 SAMPLED_UNITS = 1 << 16
 
 
@@ -147,7 +147,9 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
     supply, begin = _mixture_of(loader)
     course, end = supply.course(begin), _end(loader, supply, begin)
     figures: Any = require("matplotlib.figure", extra="plot", purpose="a plot")
-    points = np.unique(np.linspace(0, end, PLOTTED_POINTS + 1).astype(np.int64))
+    # Over a few turns the lanes even out what single batches show.
+    count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
+    points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
     counts = np.array([course.counts(point) for point in points.tolist()])
     tokens = np.diff(counts, axis=0) * [p.unit_tokens for p in course.schedule.parts]
     shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
