@@ -52,15 +52,8 @@ def resolve(mixture: Mixture, parts: Sequence[Part], anchor: Anchor) -> Schedule
                 f"it at {schedule.spans[-1].start}: give stages by rising start"
             )
         weights = unit_weights(mixture, schedule.parts, stage.weights)
-        if not stage.anneal:
-            schedule = schedule.changed(start, 0, weights)
-            continue
-        # How many units an anneal in tokens takes hangs on the weights during it.
-        end = _position(stage.start + stage.anneal, stage, schedule, anchor)
-        if stage.start_tokens is not None:
-            schedule = schedule.changed(start, max(1, end - start), weights)
-            end = schedule.position_of_tokens(stage.start + stage.anneal)
-        schedule = schedule.changed(start, max(1, end - start), weights)
+        anneal = _anneal_units(stage, schedule, start, weights, anchor)
+        schedule = schedule.changed(start, anneal, weights)
     return schedule
 
 
@@ -126,6 +119,21 @@ def _position(amount: int, stage: Stage, schedule: Schedule, anchor: Anchor) -> 
     if stage.start_tokens is not None:
         return schedule.position_of_tokens(amount)
     return anchor.position_of(amount)
+
+
+def _anneal_units(
+    stage: Stage,
+    schedule: Schedule,
+    start: int,
+    weights: Sequence[float],
+    anchor: Anchor,
+) -> int:
+    if stage.start_tokens is None or not stage.anneal:
+        return stage.anneal * anchor.step_units
+    # Over a straight line the mean tokens of a unit are those half way.
+    ends = schedule.weights_before(start), rounded(weights)
+    mean = sum(schedule.unit_tokens(end) for end in ends) / 2
+    return max(1, round(stage.anneal / mean))
 
 
 def _by_name(
