@@ -178,5 +178,5 @@ def test_the_order_in_which_datasets_are_named_is_nothing():
 
 def test_stages_begin_one_after_another():
     stages = [Stage(start_step=step, weights={"web": 1}) for step in (9, 9, 5)]
-    with pytest.raises(InvalidArgumentError, match="stage 2 begins at position 40"):
+    with pytest.raises(InvalidArgumentError, match="stage 1 begins at position 72"):
         resolve(mixture({"code": 1, "web": 1}, *stages), PARTS, ANCHOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +25,8 @@ class Anchor:
     """Units of a step of all ranks."""
 
     def position_of(self, step: int) -> int:
-        """Return the position of a step, as if all had these sizes."""
-        return max(0, self.position + (step - self.step) * self.step_units)
+        """Return where a step would be had all these sizes; that may be below 0."""
+        return self.position + (step - self.step) * self.step_units
 
 
 def resolve(mixture: Mixture, parts: Sequence[Part], anchor: Anchor) -> Schedule:
@@ -44,13 +45,15 @@ def resolve(mixture: Mixture, parts: Sequence[Part], anchor: Anchor) -> Schedule
         spans=(Span(0, 0, rounded(_first_weights(mixture, parts))),),
         digest=mixture.digest,
     )
+    last = -math.inf
     for number, stage in enumerate(mixture.stages):
-        start = _position(stage.start, stage, schedule, anchor)
-        if start < schedule.spans[-1].start or (start == 0 and number > 0):
+        asked = _position(stage.start, stage, schedule, anchor)
+        if asked <= last:
             raise InvalidArgumentError(
-                f"stage {number} begins at position {start}, not after the one before "
-                f"it at {schedule.spans[-1].start}: give stages by rising start"
+                f"stage {number} begins at position {asked}, not after the one before "
+                f"it at {last}: give stages by rising start"
             )
+        last, start = asked, max(0, asked)
         weights = unit_weights(mixture, schedule.parts, stage.weights)
         anneal = _anneal_units(stage, schedule, start, weights, anchor)
         schedule = schedule.changed(start, anneal, weights)
@@ -128,8 +131,10 @@ def _anneal_units(
     weights: Sequence[float],
     anchor: Anchor,
 ) -> int:
-    if stage.start_tokens is None or not stage.anneal:
-        return stage.anneal * anchor.step_units
+    if not stage.anneal:
+        return 0
+    if stage.start_tokens is None:
+        return max(0, anchor.position_of(stage.start + stage.anneal) - start)
     # Over a straight line the mean tokens of a unit are those half way.
     ends = schedule.weights_before(start), rounded(weights)
     mean = sum(schedule.unit_tokens(end) for end in ends) / 2
