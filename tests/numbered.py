@@ -12,10 +12,12 @@ import pagefeed as pf
 LENGTH = 32
 
 
-def write_numbered(folder: Path, *, num_files: int = 2, num_rows: int = 300) -> None:
-    """Files of small pages; all tokens together count from 0, some rows are empty."""
+def write_numbered(
+    folder: Path, *, num_files: int = 2, num_rows: int = 300, first_token: int = 0
+) -> None:
+    """Files of small pages; all tokens together count up, some rows are empty."""
     rng = np.random.default_rng(7)
-    token = 0
+    token = first_token
     for number in range(num_files):
         rows = []
         for length in rng.integers(0, 60, num_rows).tolist():

@@ -24,6 +24,7 @@ LAYERS = (
         "hf",
         "view",
         "forecast",
+        "forecast_mixture",
         "reuse",
         "verify",
         "trace",

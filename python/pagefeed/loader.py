@@ -426,6 +426,8 @@ class Loader:
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
                 "...}), ...)"
             )
+        if self.follower is not None:
+            self.follower.check_state()
         units = anneal * self.run.step_units
         self._move(supply.reweighted(self._state(), weights, units), is_new=False)
 
@@ -447,6 +449,11 @@ class Loader:
         """Return what plans the batches of a route through this run's order."""
         return self.run.planner(self._begin, route)
 
+    def beginning(self) -> LoaderState:
+        """Return the state in which the current iteration began, with its weights."""
+        again = self.run.beginning(self._begin.first_epoch)
+        return replace(again, mixture=self._begin.mixture)
+
     def _state(self) -> LoaderState:
         """The consumed position."""
         if self._iteration is None:
@@ -461,8 +468,7 @@ class Loader:
             return begin
         if running.is_finished:
             return self.run.after(begin)
-        again = self.run.beginning(begin.first_epoch)
-        return replace(again, skipped=begin.skipped, mixture=begin.mixture)
+        return replace(self.beginning(), skipped=begin.skipped)
 
     def _stop(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""

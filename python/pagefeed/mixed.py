@@ -173,18 +173,24 @@ class MixtureSupply:
         dataset, local = self.course(begin).at(positions)
         names = _schedule(begin).names
         found = np.empty(len(positions), dtype=np.int64)
-        orders = self.orders(begin.epoch)
         for number in np.flatnonzero(np.bincount(dataset)).tolist():
             which = np.flatnonzero(dataset == number)
             ours = self._number_of(names[number])
-            epoch, place = np.divmod(local[which], self.units_of[ours].num_units)
-            units = np.empty(len(which), dtype=np.int64)
-            for each in np.unique(epoch).tolist():
-                now = np.flatnonzero(epoch == each)
-                order = orders[ours].of(each, begin.num_lanes)
-                units[now] = order.units(place[now])
+            units = self.local_units(begin, ours, local[which])
             found[which] = units + self.cut.first_unit[ours]
         return found
+
+    def local_units(
+        self, begin: LoaderState, number: int, local: Int64Array
+    ) -> Int64Array:
+        """Return the units of one dataset at its local positions: int64 [local]."""
+        orders = self.orders(begin.epoch)[number]
+        epoch, place = np.divmod(local, self.units_of[number].num_units)
+        units = np.empty(len(local), dtype=np.int64)
+        for each in np.unique(epoch).tolist():
+            now = epoch == each
+            units[now] = orders.of(each, begin.num_lanes).units(place[now])
+        return units
 
     def _number_of(self, name: str) -> int:
         if name not in self.names:

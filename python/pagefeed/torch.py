@@ -13,6 +13,7 @@ from typing import Any
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.formats import Batch
 from pagefeed.loader import Loader
+from pagefeed.mixed import MAX_STATE_BYTES
 from pagefeed.state import LoaderState
 
 try:
@@ -34,14 +35,14 @@ class _Notice:
     """
 
     def __init__(self) -> None:
-        self._text = _shared(1024, torch.uint8)
+        self._text = _shared(MAX_STATE_BYTES, torch.uint8)
         self._number = _shared(1, torch.int64)
         self._used_by_workers = _shared(1, torch.int64)
         self._num_seen = 0  # Each process has its own.
 
     def moved(self, state: LoaderState) -> None:
         """Write down a move."""
-        text = json.dumps(state.to_dict()).encode().ljust(1024)
+        text = json.dumps(state.to_dict()).encode().ljust(MAX_STATE_BYTES)
         self._text.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
         self._num_seen += 1
         self._number.fill_(self._num_seen)

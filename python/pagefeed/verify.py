@@ -7,14 +7,16 @@ of ranks, with stops and resumes, can be followed to the end in seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
+from pagefeed.mixed import MixtureSupply
 from pagefeed.planner import NO_UNIT
 from pagefeed.route import Route
+from pagefeed.state import LoaderState
 
 __all__ = ["Leg", "Verification", "verify"]
 
@@ -40,7 +42,7 @@ class Verification:
     epoch: int
     """The epoch followed."""
     num_units: int
-    """Sequences of the epoch."""
+    """Sequences of the epoch, repeated ones of a mixture counted."""
     num_steps: int
     """Steps, all legs together."""
     num_delivered: int
@@ -52,7 +54,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every sequence but the dropped ones is delivered exactly once."""
+        """Whether every sequence is delivered exactly as often as it should be."""
         return not self.problems
 
 
@@ -71,7 +73,8 @@ def verify(
         The result; look at ``ok`` and ``problems``.
 
     Raises:
-        InvalidArgumentError: If a leg other than the last has no number of steps.
+        InvalidArgumentError: If a leg other than the last has no number of steps, or
+            there is no end.
 
     Example:
         >>> verify(loader, [  # doctest: +SKIP
@@ -86,28 +89,38 @@ def verify(
         raise InvalidArgumentError(
             "only the last leg may run to the end: give the others their steps"
         )
-    seen = np.zeros(loader.num_units, dtype=np.uint8)
+    begin = replace(loader.beginning(), epoch=epoch, first_epoch=epoch)
+    end = loader.run.supply.end(begin, 1, loader.run.step_units)
+    if end is None:
+        raise InvalidArgumentError(
+            "this mixture never ends: give it stop, max_steps or max_tokens to follow"
+        )
+    seen = np.zeros(loader.num_units, dtype=np.int64)
     result = Verification(
         epoch=epoch,
-        num_units=loader.num_units,
+        num_units=end - loader.run.supply.start(begin),
         num_steps=0,
         num_delivered=0,
         num_dropped=0,
     )
-    position = epoch * loader.num_units
+    position = loader.run.supply.start(begin)
     for leg in legs:
-        position = _follow(loader, leg, position, epoch, seen, result)
-    result.num_delivered = int(np.count_nonzero(seen))
-    result.num_dropped = (epoch + 1) * loader.num_units - position
-    _judge(seen, result, finished=legs[-1].steps is None)
+        position = _follow(loader, leg, begin, position, end, seen, result)
+    result.num_delivered = int(seen.sum())
+    result.num_dropped = end - position
+    if isinstance(loader.run.supply, MixtureSupply):
+        _judge_mixture(loader.run.supply, begin, position, seen, result)
+    else:
+        _judge(seen, result, finished=legs[-1].steps is None)
     return result
 
 
 def _follow(
     loader: Loader,
     leg: Leg,
+    begin: LoaderState,
     position: int,
-    epoch: int,
+    end: int,
     seen: np.ndarray,
     result: Verification,
 ) -> int:
@@ -116,7 +129,7 @@ def _follow(
     for rank in range(leg.world_size):
         route = Route(
             start=position,
-            end=(epoch + 1) * loader.num_units,
+            end=end,
             batch_size=leg.batch_size,
             rank=rank,
             world_size=leg.world_size,
@@ -124,18 +137,47 @@ def _follow(
         )
         steps = route.num_steps or 0
         steps = steps if leg.steps is None else min(steps, leg.steps)
-        planner = loader.planner(route)
+        planner = loader.run.planner(begin, route)
         chunk = max(1, CHUNK_UNITS // leg.batch_size)
         for first in range(0, steps, chunk):
             units = planner.units(first, min(chunk, steps - first))
-            units = units[units != NO_UNIT]
-            unique, counts = np.unique(units, return_counts=True)
-            seen[unique] = np.minimum(seen[unique] + counts, 255)
+            unique, counts = np.unique(units[units != NO_UNIT], return_counts=True)
+            seen[unique] += counts
         taken.append((steps, route.position_after(steps)))
     if len(set(taken)) != 1:
         result.problems.append(f"ranks disagree on steps and position: {taken}")
     result.num_steps += taken[0][0]
     return taken[0][1]
+
+
+def _judge_mixture(
+    supply: MixtureSupply,
+    begin: LoaderState,
+    position: int,
+    seen: np.ndarray,
+    result: Verification,
+) -> None:
+    """Hold what was seen of each dataset against the first units of its lanes."""
+    lanes = supply.course(begin).lane_counts(position)
+    num_lanes = len(lanes)
+    for number, part in enumerate(supply.course(begin).schedule.parts):
+        if part.name not in supply.names:
+            continue
+        ours = supply.names.index(part.name)
+        first, stop = supply.cut.first_unit[ours : ours + 2].tolist()
+        # Up to the lane that is least far all epochs are whole.
+        following = lanes[:, number] * num_lanes + np.arange(num_lanes)
+        whole = int(following.min()) // part.num_units
+        local = np.arange(whole * part.num_units, int(following.max()))
+        local = local[local // num_lanes < lanes[local % num_lanes, number]]
+        wanted = np.full(part.num_units, whole)
+        np.add.at(wanted, supply.local_units(begin, ours, local), 1)
+        wrong = np.flatnonzero(seen[first:stop] != wanted)
+        if len(wrong):
+            result.problems.append(
+                f"{len(wrong)} sequences of {part.name!r} are delivered more or less "
+                f"often than they should be, such as {wrong[:5].tolist()}"
+            )
 
 
 def _judge(seen: np.ndarray, result: Verification, *, finished: bool) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from pagefeed.dataset import parquet
+from pagefeed.cli.mixing import configure_mixture, make_mixture
+from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
+from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.sequences import Windows
 
@@ -14,7 +17,7 @@ __all__ = ["configure_run", "make_loader"]
 
 def configure_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of a run."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
     parser.add_argument("--column", required=True, help="the token column")
     parser.add_argument("--length", type=int, required=True, help="sequence length")
     parser.add_argument("--batch-size", type=int, default=8, help="per rank (8)")
@@ -32,6 +35,7 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    configure_mixture(parser)
 
 
 def make_loader(options: argparse.Namespace) -> Loader:
@@ -39,7 +43,7 @@ def make_loader(options: argparse.Namespace) -> Loader:
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
     loader = Loader(
-        parquet(options.paths, column=options.column, cache_dir=options.cache_dir),
+        _dataset(options),
         sequences=Windows(options.length, tail=options.tail),
         batch_size=options.batch_size,
         seed=options.seed,
@@ -50,3 +54,13 @@ def make_loader(options: argparse.Namespace) -> Loader:
     )
     loader.set_epoch(options.epoch)
     return loader
+
+
+def _dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
+    if bool(options.paths) == bool(options.mix):
+        raise InvalidArgumentError(
+            "give paths, or --mix with paths of its own: exactly one of them"
+        )
+    if options.mix:
+        return make_mixture(options)
+    return parquet(options.paths, column=options.column, cache_dir=options.cache_dir)

@@ -3,6 +3,8 @@
 For example:
   pagefeed plan corpus/ --column input_ids --length 2048 --world-size 8
   pagefeed plan corpus/ --column input_ids --length 2048 --passes 4 --memory 256MiB
+  pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1
+      --max-steps 10000 --column input_ids --length 2048 --plot mixture.svg
 """
 
 from __future__ import annotations
@@ -13,21 +15,33 @@ from dataclasses import asdict
 
 from pagefeed.cli.options import configure_run, make_loader
 from pagefeed.forecast import Forecast, forecast
+from pagefeed.forecast_mixture import (
+    MixtureForecast,
+    forecast_mixture,
+    plot_mixture,
+)
 from pagefeed.sizes import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
+    parser.add_argument("--plot", metavar="FILE", help="draw a mixture: .png or .svg")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compute and report."""
-    plan = forecast(make_loader(options))
-    if options.json:
-        print(json.dumps(asdict(plan), indent=2))
+    loader = make_loader(options)
+    plan: Forecast | MixtureForecast
+    if options.mix:
+        plan = forecast_mixture(loader)
+        lines = _mixture_lines(plan)
     else:
-        print("\n".join(_lines(plan)))
+        plan = forecast(loader)
+        lines = _lines(plan)
+    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(lines))
+    if options.plot:
+        plot_mixture(loader, options.plot)
     return 0
 
 
@@ -54,4 +68,33 @@ def _lines(plan: Forecast) -> list[str]:
     ]
     if plan.needed_bytes > plan.memory_bytes:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
+    return lines
+
+
+def _mixture_lines(plan: MixtureForecast) -> list[str]:
+    width = max(10, *(len(name) for name in plan.datasets)) + 2
+    needed = f"{format_bytes(plan.needed_bytes)} of pages to read each once"
+    steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
+    lines = [
+        f"steps      {steps}; {plan.units:,} sequences, {plan.tokens:,} tokens",
+        f"order      {plan.num_lanes} lanes",
+        f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
+        "",
+        f"{'dataset':{width}}{'tokens':>16}{'delivered':>16}{'epochs':>9}",
+    ]
+    lines += [
+        f"{name:{width}}{data.tokens:16,}{data.delivered_tokens:16,}{data.epochs:9.2f}"
+        for name, data in plan.datasets.items()
+    ]
+    for number, stage in enumerate(plan.stages):
+        steps = f"{stage.steps:,.0f} steps"
+        if stage.anneal_steps:
+            steps += f", {stage.anneal_steps:,.0f} of them to anneal"
+        lines += ["", f"stage {number}    from step {stage.first_step:,} on, {steps}"]
+        lines += [
+            f"{name:{width}}{tokens:16,}{stage.shares[name]:16.4%}"
+            f"{stage.epochs[name]:9.2f}"
+            for name, tokens in stage.tokens.items()
+            if tokens
+        ]
     return lines

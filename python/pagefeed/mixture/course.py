@@ -24,7 +24,10 @@ __all__ = ["Course"]
 
 SPAN = MAX_TURN << 1
 """Distance of the lanes in the keys of rows."""
+NEVER = 1 << 62
+"""A position that is never reached."""
 ENDED = -1
+"""Stands for the tree of a lane that has run out."""
 
 
 class Course:
@@ -138,7 +141,7 @@ class Course:
     @cached_property
     def natural_end(self) -> int | None:
         """One past the last position if all datasets run out, else None."""
-        return None if self._hole >= SPAN else self._hole + len(self._tail)
+        return None if self._hole == NEVER else self._hole + len(self._tail)
 
     @property
     def end_of_changes(self) -> int:
@@ -285,7 +288,7 @@ class Course:
         The lanes run out within a few turns of each other. Positions from there on go
         through the turns that are left, in order.
         """
-        self._hole = SPAN
+        self._hole = NEVER
         self._tail = np.empty(0, dtype=np.int64)
         if not ended.all():
             return

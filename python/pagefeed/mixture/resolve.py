@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +25,8 @@ class Anchor:
     """Units of a step of all ranks."""
 
     def position_of(self, step: int) -> int:
-        """Return the position of a step, as if all had these sizes."""
-        return max(0, self.position + (step - self.step) * self.step_units)
+        """Return where a step would be had all these sizes; that may be below 0."""
+        return self.position + (step - self.step) * self.step_units
 
 
 def resolve(mixture: Mixture, parts: Sequence[Part], anchor: Anchor) -> Schedule:
@@ -44,23 +45,18 @@ def resolve(mixture: Mixture, parts: Sequence[Part], anchor: Anchor) -> Schedule
         spans=(Span(0, 0, rounded(_first_weights(mixture, parts))),),
         digest=mixture.digest,
     )
+    last = -math.inf
     for number, stage in enumerate(mixture.stages):
-        start = _position(stage.start, stage, schedule, anchor)
-        if start < schedule.spans[-1].start or (start == 0 and number > 0):
+        asked = _position(stage.start, stage, schedule, anchor)
+        if asked <= last:
             raise InvalidArgumentError(
-                f"stage {number} begins at position {start}, not after the one before "
-                f"it at {schedule.spans[-1].start}: give stages by rising start"
+                f"stage {number} begins at position {asked}, not after the one before "
+                f"it at {last}: give stages by rising start"
             )
+        last, start = asked, max(0, asked)
         weights = unit_weights(mixture, schedule.parts, stage.weights)
-        if not stage.anneal:
-            schedule = schedule.changed(start, 0, weights)
-            continue
-        # How many units an anneal in tokens takes hangs on the weights during it.
-        end = _position(stage.start + stage.anneal, stage, schedule, anchor)
-        if stage.start_tokens is not None:
-            schedule = schedule.changed(start, max(1, end - start), weights)
-            end = schedule.position_of_tokens(stage.start + stage.anneal)
-        schedule = schedule.changed(start, max(1, end - start), weights)
+        anneal = _anneal_units(stage, schedule, start, weights, anchor)
+        schedule = schedule.changed(start, anneal, weights)
     return schedule
 
 
@@ -126,6 +122,23 @@ def _position(amount: int, stage: Stage, schedule: Schedule, anchor: Anchor) -> 
     if stage.start_tokens is not None:
         return schedule.position_of_tokens(amount)
     return anchor.position_of(amount)
+
+
+def _anneal_units(
+    stage: Stage,
+    schedule: Schedule,
+    start: int,
+    weights: Sequence[float],
+    anchor: Anchor,
+) -> int:
+    if not stage.anneal:
+        return 0
+    if stage.start_tokens is None:
+        return max(0, anchor.position_of(stage.start + stage.anneal) - start)
+    # Over a straight line the mean tokens of a unit are those half way.
+    ends = schedule.weights_before(start), rounded(weights)
+    mean = sum(schedule.unit_tokens(end) for end in ends) / 2
+    return max(1, round(stage.anneal / mean))
 
 
 def _by_name(

@@ -89,7 +89,7 @@ class Schedule:
         """Return the weights that a change at a position goes on from."""
         former = self.spans[0].weights
         reached = [span for span in self.spans if span.start < position]
-        ends = [*(span.start for span in reached[1:]), position]
+        ends = [*(span.start for span in reached), position][1:]
         for span, end in zip(reached, ends, strict=True):
             former = _weights_at(span, former, end)
         return former
@@ -100,19 +100,20 @@ class Schedule:
         for start, stop, weights in self.intervals():
             if start < position:
                 end = position if stop is None else min(stop, position)
-                total += (end - start) * self._unit_tokens(weights)
+                total += (end - start) * self.unit_tokens(weights)
         return total
 
     def position_of_tokens(self, tokens: float) -> int:
         """Return the first position with so many tokens before it."""
         for start, stop, weights in self.intervals():
-            each = self._unit_tokens(weights)
+            each = self.unit_tokens(weights)
             if stop is None or tokens <= (stop - start) * each:
                 return start + math.ceil(tokens / each)
             tokens -= (stop - start) * each
         raise AssertionError  # The last interval has no end.
 
-    def _unit_tokens(self, weights: Sequence[float]) -> float:
+    def unit_tokens(self, weights: Sequence[float]) -> float:
+        """Return the mean tokens of a unit under some weights."""
         tokens = math.fsum(
             weight * part.unit_tokens
             for weight, part in zip(weights, self.parts, strict=True)

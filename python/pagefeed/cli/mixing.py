@@ -1,0 +1,110 @@
+"""Arguments that describe a mixture."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from pagefeed.dataset import parquet
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import Mixture, Stage, mix
+
+__all__ = ["configure_mixture", "make_mixture"]
+
+
+def configure_mixture(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of a mixture."""
+    group = parser.add_argument_group("a mixture of datasets, in place of PATH")
+    group.add_argument(
+        "--mix",
+        nargs="+",
+        metavar="NAME=PATH[:WEIGHT]",
+        help="datasets and their weights; without weights by size and temperature",
+    )
+    group.add_argument(
+        "--stage",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="KEY=NUMBER",
+        help="later weights: step=N or tokens=N, NAME=WEIGHT and so on, anneal=N",
+    )
+    group.add_argument("--temperature", type=float, help="1 is proportional (1)")
+    group.add_argument("--unit", default="tokens", choices=["tokens", "samples"])
+    group.add_argument(
+        "--max-epochs", nargs="+", default=[], metavar="NAME=N", help="caps"
+    )
+    group.add_argument("--stop", choices=["first_exhausted", "all_exhausted"])
+    group.add_argument("--max-steps", type=_whole)
+    group.add_argument("--max-tokens", type=_whole, metavar="N", help="such as 1e9")
+
+
+def make_mixture(options: argparse.Namespace) -> Mixture:
+    """Make the mixture.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be read.
+    """
+    parts = {}
+    for name, place in _pairs(options.mix, "--mix NAME=PATH[:WEIGHT]"):
+        path, colon, weight = place.rpartition(":")
+        weighted = bool(colon) and _is_number(weight)
+        dataset = parquet(
+            path if weighted else place,
+            column=options.column,
+            cache_dir=options.cache_dir,
+        )
+        parts[name] = (dataset, float(weight)) if weighted else dataset
+    caps = _pairs(options.max_epochs, "--max-epochs NAME=N")
+    return mix(
+        parts,
+        temperature=options.temperature,
+        unit=options.unit,
+        stages=[_stage(words) for words in options.stage],
+        max_epochs={name: _count(count) for name, count in caps},
+        stop=options.stop,
+        max_steps=options.max_steps,
+        max_tokens=options.max_tokens,
+    )
+
+
+def _stage(words: list[str]) -> Stage:
+    given = dict(_pairs(words, "--stage step=N NAME=WEIGHT ..."))
+    starts = {
+        name: _count(given.pop(key))
+        for key, name in (("step", "start_step"), ("tokens", "start_tokens"))
+        if key in given
+    }
+    anneal = _count(given.pop("anneal", "0"))
+    weights = {name: _number(weight) for name, weight in given.items()}
+    return Stage(weights=weights, anneal=anneal, **starts)
+
+
+def _pairs(words: Iterable[str], form: str) -> list[tuple[str, str]]:
+    pairs = [word.partition("=") for word in words]
+    wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[1] and pair[2])]
+    if wrong:
+        raise InvalidArgumentError(f"{wrong[0]!r} is not of the form {form}")
+    return [(name, value) for name, _, value in pairs]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(text: str) -> int:
+    return int(float(text))
+
+
+def _number(text: str) -> float:
+    if not _is_number(text):
+        raise InvalidArgumentError(f"{text!r} is not a number")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    return int(_number(text))

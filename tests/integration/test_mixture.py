@@ -1,0 +1,448 @@
+"""Loaders of mixtures, over real files."""
+
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pagefeed as pf
+import pagefeed.mixed
+from numbered import LENGTH, first_tokens, write_numbered
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+APART = 10**6
+ROWS = {"code": 200, "math": 12, "web": 300}
+WEIGHTS = {"code": 0.35, "math": 0.05, "web": 0.6}
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
+    """Three datasets that tokens tell apart."""
+    folder = tmp_path_factory.mktemp("mixture")
+    for number, (name, rows) in enumerate(ROWS.items()):
+        (folder / name).mkdir()
+        write_numbered(folder / name, num_rows=rows, first_token=number * APART)
+    return {name: pf.parquet(folder / name, column="input_ids") for name in ROWS}
+
+
+def mixture(datasets, weights=None, **options: Any) -> pf.Mixture:
+    weights = WEIGHTS if weights is None else weights
+    parts = {name: (datasets[name], weight) for name, weight in weights.items()}
+    return pf.mix(parts, **options)
+
+
+def make(mixed: pf.Mixture, **options: Any) -> pf.Loader:
+    settings: dict[str, Any] = {
+        "sequences": pf.Windows(LENGTH, tail="drop"),
+        "batch_size": 4,
+        "seed": 5,
+        "memory": "8MiB",
+        "num_threads": 2,
+        "rank": 0,
+        "world_size": 1,
+    }
+    return pf.Loader(mixed, **settings | options)
+
+
+def feed(mixed: pf.Mixture, world_size: int, batch_size: int) -> list[pf.Loader]:
+    return [
+        make(mixed, rank=rank, world_size=world_size, batch_size=batch_size)
+        for rank in range(world_size)
+    ]
+
+
+def take(loaders: list[pf.Loader], steps: int | None = None) -> list[int]:
+    """First tokens in the order of positions, and check that states agree."""
+    taken: list[int] = []
+    iterators = [iter(loader) for loader in loaders]
+    while steps is None or steps > 0:
+        rows = [
+            first_tokens(batch)
+            for it in iterators
+            for batch in [next(it, None)]
+            if batch is not None
+        ]
+        if not rows:
+            break
+        assert len(rows) == len(loaders)
+        taken += [token for row in zip(*rows, strict=True) for token in row]
+        assert len({json.dumps(loader.state_dict()) for loader in loaders}) == 1
+        steps = None if steps is None else steps - 1
+    return taken
+
+
+def shares(tokens: list[int]) -> dict[str, float]:
+    counts = Counter(token // APART for token in tokens)
+    return {name: counts[n] / len(tokens) for n, name in enumerate(ROWS)}
+
+
+def staged(datasets, **options: Any) -> pf.Mixture:
+    stages = [pf.Stage(start_tokens=6000, weights={"code": 1, "web": 1}, anneal=3000)]
+    return mixture(datasets, stages=stages, **options)
+
+
+def test_proportions_follow_the_weights(datasets):
+    tokens = take([make(staged(datasets, max_tokens=20_000))])
+    before = shares(tokens[: 6000 // LENGTH])
+    after = shares(tokens[9000 // LENGTH :])
+    for name, weight in WEIGHTS.items():
+        assert abs(before[name] - weight) < 0.07
+    assert after["math"] < 0.01
+    assert abs(after["code"] - 0.5) < 0.07
+
+
+@pytest.mark.parametrize(("world_size", "batch_size"), [(2, 2), (3, 4), (5, 1)])
+def test_the_order_is_the_same_at_any_size(datasets, world_size, batch_size):
+    mixed = staged(datasets, max_tokens=20_000)
+    alone = make(mixed)
+    loaders = feed(mixed, world_size, batch_size)
+    # Lanes are chosen by world size; a state carries them to any other.
+    for loader in loaders:
+        loader.load_state_dict(alone.state_dict())
+    whole, parts = take([alone]), take(loaders)
+    assert len(parts) > len(whole) - world_size * batch_size
+    assert parts[: len(whole)] == whole[: len(parts)]
+
+
+def test_a_resume_with_other_sizes_goes_on_exactly(datasets):
+    mixed = staged(datasets, max_tokens=20_000)
+    whole = take([make(mixed)])
+    parts, state = [], make(mixed).state_dict()
+    for world_size, batch_size, steps in [(2, 4, 11), (3, 1, 40), (1, 8, None)]:
+        loaders = feed(mixed, world_size, batch_size)
+        for loader in loaders:
+            loader.load_state_dict(json.loads(json.dumps(state)))
+        parts += take(loaders, steps)
+        state = loaders[0].state_dict()
+    assert len(parts) > len(whole) - 8
+    assert parts == whole[: len(parts)]
+
+
+def test_weights_set_while_running_are_in_the_state(datasets):
+    mixed = mixture(datasets, max_steps=100)
+    untouched = take([make(mixed)])
+    loader = make(mixed)
+    tokens: list[int] = []
+    states = {}
+    for step, batch in enumerate(loader):
+        tokens += first_tokens(batch)
+        if step == 29:
+            loader.set_weights({"code": 0.1, "web": 0.9})
+        states[step] = loader.state_dict()
+    assert len(tokens) == 400
+    assert tokens[:120] == untouched[:120]
+    assert abs(shares(tokens[120:])["code"] - 0.1) < 0.05
+    assert len(json.dumps(states[50])) < 1024
+    for step in (29, 50):
+        resumed = make(mixed, batch_size=2)
+        resumed.load_state_dict(states[step])
+        rest = take([resumed])
+        assert len(rest) == 2 * (100 - step - 1)
+        assert rest == tokens[4 * (step + 1) :][: len(rest)]
+
+
+def test_weights_set_on_all_ranks_hold_on_all(datasets):
+    mixed = mixture(datasets, max_steps=60)
+    loaders = feed(mixed, 3, 2)
+    tokens = take(loaders, 10)
+    for loader in loaders:
+        loader.set_weights({"math": 1}, anneal=2)
+    iterators = [iter(loader) for loader in loaders]
+    del iterators  # A new iteration begins again, with the same changes.
+    again = take(loaders)
+    assert again[: len(tokens)] == tokens
+    assert shares(again[12 * 6 :]) == {"code": 0.0, "math": 1.0, "web": 0.0}
+
+
+def test_a_dataset_joins_and_another_leaves_at_a_resume(datasets):
+    first = mixture(datasets, {"code": 0.5, "web": 0.5}, max_steps=80)
+    loader = make(first)
+    tokens = take([loader], 20)
+    state = loader.state_dict()
+    later = mixture(datasets, {"web": 0.5, "math": 0.5}, max_steps=80)
+    resumed = make(later)
+    resumed.load_state_dict(state)
+    rest = take([resumed], 40)
+    assert abs(shares(rest)["math"] - 0.5) < 0.05
+    assert shares(rest)["code"] == 0
+    # Of web, what follows is what would have followed.
+    web = [t for t in tokens + rest if t // APART == 2]
+    assert len(set(web)) == len(web)
+    again = make(later)
+    again.load_state_dict(resumed.state_dict())
+    assert len(take([again])) == 4 * 20
+    row = [token // APART for token in tokens[:4]].index(0)
+    with pytest.raises(InvalidArgumentError, match="'code' was delivered before"):
+        resumed.locate(0, row)
+
+
+def test_other_stages_hold_from_the_resume_on(datasets):
+    loader = make(mixture(datasets, max_steps=100))
+    tokens = take([loader], 25)
+    stages = [pf.Stage(start_step=40, weights={"code": 1})]
+    resumed = make(
+        mixture(datasets, {"web": 1, "code": 0}, stages=stages, max_steps=60)
+    )
+    resumed.load_state_dict(loader.state_dict())
+    rest = take([resumed])
+    assert len(rest) == 4 * 35
+    assert set(shares(rest[:60]).values()) == {0.0, 1.0}
+    assert shares(rest[60:])["code"] == 1
+    assert not set(tokens) & {t for t in rest if t // APART == 2}
+    state = resumed.state_dict()
+    assert state["step"] == 0  # It is through: the next epoch begins.
+
+
+def test_an_anneal_goes_on_over_a_resume(datasets):
+    stages = [pf.Stage(start_step=10, weights={"code": 1}, anneal=40)]
+    mixed = mixture(datasets, stages=stages, max_steps=80)
+    whole = take([make(mixed)])
+    loader = make(mixed)
+    tokens = take([loader], 33)
+    resumed = make(mixed)
+    resumed.load_state_dict(loader.state_dict())
+    assert tokens + take([resumed]) == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"swap": True}, r"web: the state has Part\(.*this loader Part\("),
+        ({"max_epochs": {"web": 2}}, "max_epochs=None.*max_epochs=2"),
+        ({"weights": {"math": 1}}, r"the state has \['web'\], this loader \['math'\]"),
+    ],
+)
+def test_another_mixture_is_refused(datasets, change, message):
+    state = make(mixture(datasets, {"web": 1}, max_steps=9)).state_dict()
+    weights = change.pop("weights", {"web": 1})
+    if change.pop("swap", False):
+        datasets = datasets | {"web": datasets["code"]}
+    other = make(mixture(datasets, weights, max_steps=9, **change))
+    with pytest.raises(StateMismatchError, match=message):
+        other.load_state_dict(state)
+
+
+def test_states_of_one_dataset_and_of_mixtures_do_not_mix(datasets):
+    mixed, single = make(mixture(datasets, max_steps=9)), make(datasets["web"])
+    with pytest.raises(StateMismatchError, match="dataset: the state has 'mixture'"):
+        single.load_state_dict(mixed.state_dict())
+    with pytest.raises(StateMismatchError, match="this loader 'mixture'"):
+        mixed.load_state_dict(single.state_dict())
+
+
+def num_units(datasets) -> dict[str, int]:
+    return {name: make(dataset).num_units for name, dataset in datasets.items()}
+
+
+def test_capped_datasets_are_delivered_exactly_so_often(datasets):
+    caps = {"code": 1, "math": 3, "web": 2}
+    loader = make(mixture(datasets, max_epochs=caps), batch_size=1)
+    tokens = take([loader])
+    sizes = num_units(datasets)
+    assert len(loader) == len(tokens) == sum(caps[name] * sizes[name] for name in caps)
+    seen = Counter(tokens)
+    for number, name in enumerate(ROWS):
+        counts = [seen[token] for token in seen if token // APART == number]
+        assert counts == [caps[name]] * sizes[name]
+
+
+def test_the_first_dataset_to_run_out_ends_it(datasets):
+    loader = make(mixture(datasets, stop="first_exhausted"), batch_size=1)
+    tokens = take([loader])
+    sizes = num_units(datasets)
+    counts = Counter(token // APART for token in tokens)
+    assert len(loader) == len(tokens)
+    assert counts[1] == sizes["math"]
+    assert tokens[-1] // APART == 1
+    assert set(Counter(tokens).values()) == {1}
+
+
+def test_all_datasets_run_out_in_turn(datasets):
+    loader = make(mixture(datasets, stop="all_exhausted"), batch_size=1)
+    tokens = take([loader])
+    sizes = num_units(datasets)
+    seen = Counter(tokens)
+    assert len(loader) == len(tokens)
+    assert len(seen) == sum(sizes.values())
+    assert shares(tokens)["web"] == pytest.approx(0.6, abs=0.01)
+
+
+def test_a_length_is_the_number_of_steps(datasets):
+    assert len(make(mixture(datasets, max_steps=17))) == 17
+    assert len(make(mixture(datasets, max_tokens=LENGTH * 40 + 1))) == 10
+    assert len(make(mixture(datasets, max_tokens=LENGTH * 41), drop_last=False)) == 11
+    with pytest.raises(TypeError, match="never ends"):
+        len(make(mixture(datasets)))
+
+
+def test_seek_and_skip(datasets):
+    mixed = staged(datasets, max_steps=80)
+    whole = take([make(mixed)])
+    loader = make(mixed)
+    loader.seek(50)
+    assert take([loader]) == whole[200:]
+    loader = make(mixed)
+    loader.skip(range(10, 13))
+    left = take([loader])
+    assert left == whole[:40] + whole[52:]
+
+
+def test_rows_are_located_and_documents_found(datasets):
+    loader = make(staged(datasets, max_steps=90), rank=1, world_size=3)
+    batches = [first_tokens(batch) for batch in loader]
+    loader.set_epoch(0)
+    for step in (0, 7, 60, 89):
+        for row, token in enumerate(batches[step]):
+            source = loader.locate(step, row)[0]
+            assert source.dataset == list(ROWS)[token // APART]
+            assert Path(source.file).parent.name == source.dataset
+            slots = loader.steps_of(source.file, source.row)
+            assert (step, 1, row) in slots
+    with pytest.raises(InvalidArgumentError, match="not a file"):
+        loader.steps_of("nowhere.parquet", 0)
+
+
+def test_stats_count_what_was_delivered(datasets):
+    loader = make(mixture(datasets, max_steps=50))
+    tokens = take([loader])
+    stats = loader.stats()
+    for number, name in enumerate(ROWS):
+        units = sum(token // APART == number for token in tokens)
+        assert stats[f"{name}/units"] == units
+        assert stats[f"{name}/tokens"] == units * LENGTH
+
+
+def test_every_epoch_has_an_order_of_its_own(datasets):
+    caps = dict.fromkeys(ROWS, 1)
+    loader = make(mixture(datasets, max_epochs=caps), batch_size=1)
+    first, second = take([loader]), take([loader])
+    assert sorted(first) == sorted(second)
+    assert first != second
+    loader.set_epoch(0)
+    assert take([loader]) == first
+
+
+def test_the_order_of_a_dataset_hangs_on_its_name_alone(datasets):
+    def web(mixed: pf.Mixture) -> list[int]:
+        tokens = take([make(mixed, batch_size=1)])
+        return [token for token in tokens if token // APART == 2]
+
+    caps = {"web": 1}
+    once = web(mixture(datasets, max_epochs=caps, max_steps=1000))
+    other = {"web": 0.3, "math": 0.7}
+    again = web(mixture(datasets, other, max_epochs=caps, max_steps=3000))
+    assert sorted(once) == sorted(again)
+    # Lanes are read at slightly different paces, so near places may change.
+    place = {token: number for number, token in enumerate(again)}
+    moved = np.abs(np.diff([place[token] for token in once]) - 1)
+    assert np.median(moved) <= 48
+
+
+def test_a_loader_is_pickled_with_its_changes(datasets):
+    mixed = mixture(datasets, max_steps=40)
+    loader = make(mixed)
+    take([loader], 10)
+    loader.set_weights({"web": 1})
+    copy = pickle.loads(pickle.dumps(loader))
+    assert copy.state_dict() == loader.state_dict()
+    assert shares(take([copy]))["web"] == 1
+
+
+def test_workers_share_the_steps_of_a_mixture(datasets):
+    torch = pytest.importorskip("torch")
+    from pagefeed.torch import as_dataset
+
+    mixed = staged(datasets, max_steps=30)
+    whole = take([make(mixed)])
+    wrapped = as_dataset(make(mixed, format="torch"))
+    batches = torch.utils.data.DataLoader(
+        wrapped, batch_size=None, num_workers=2, multiprocessing_context="forkserver"
+    )
+    assert [token for batch in batches for token in first_tokens(batch)] == whole
+
+
+def test_wrong_mixtures_are_refused(datasets):
+    web, code = datasets["web"], datasets["code"]
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        ({}, {}, "needs datasets"),
+        ({"web": (web, -1)}, {}, "weight of 'web' is -1"),
+        ({"web": (web, float("nan"))}, {}, "weight of 'web' is nan"),
+        ({"web": (web, 0), "code": (code, 0)}, {}, "no weight is above 0"),
+        ({"web": (web, 1), "code": code}, {}, "code: no weight"),
+        ({"web": (web, 1)}, {"temperature": 2}, "makes weights of sizes"),
+        ({"web": web}, {"temperature": 0}, "must be above 0"),
+        ({"web": "corpus/"}, {}, "expected a dataset"),
+        ({"web": web}, {"max_epochs": {"wbe": 1}}, "'wbe'.*it has 'web'"),
+        ({"web": web}, {"max_epochs": {"web": 0}}, "at least 1"),
+        ({"web": web}, {"stop": "never"}, "first_exhausted, all_exhausted"),
+        ({"web": web}, {"unit": "rows"}, "tokens, samples"),
+        (
+            {"web": web},
+            {"stages": [pf.Stage(start_step=1, weights={"books": 1})]},
+            "'books'.*it has 'web'",
+        ),
+    ]
+    for parts, options, message in refused:
+        with pytest.raises(InvalidArgumentError, match=message):
+            pf.mix(parts, **options)
+    with pytest.raises(InvalidArgumentError, match="exactly one"):
+        pf.Stage(weights={"web": 1})
+    with pytest.raises(InvalidArgumentError, match="exactly one"):
+        pf.Stage(weights={"web": 1}, start_step=1, start_tokens=1)
+
+
+def test_wrong_runs_are_refused(datasets, tmp_path):
+    loader = make(mixture(datasets, max_steps=9))
+    with pytest.raises(InvalidArgumentError, match=r"'wbe'.*it has"):
+        loader.set_weights({"wbe": 1})
+    with pytest.raises(InvalidArgumentError, match="needs a mixture"):
+        make(datasets["web"]).set_weights({"web": 1})
+    with pytest.raises(InvalidArgumentError, match="leave epochs at 1"):
+        make(mixture(datasets), epochs=2)
+    stages = [pf.Stage(start_step=s, weights={"web": 1}) for s in (9, 5)]
+    with pytest.raises(InvalidArgumentError, match="rising start"):
+        make(mixture(datasets, stages=stages))
+    stages = [pf.Stage(start_step=10**6, weights={"web": 1})]
+    caps = dict.fromkeys(ROWS, 1)
+    with pytest.raises(InvalidArgumentError, match="before the weights change"):
+        make(mixture(datasets, stages=stages, max_epochs=caps)).seek(0)
+    (tmp_path / "empty").mkdir()
+    write_numbered(tmp_path / "empty", num_rows=0)
+    empty = pf.parquet(tmp_path / "empty", column="input_ids")
+    with pytest.raises(InvalidArgumentError, match="dataset 'empty' holds no sequence"):
+        make(pf.mix({"empty": empty, "web": datasets["web"]}))
+
+
+def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
+    monkeypatch.setattr(pagefeed.mixed, "MAX_STATE_BYTES", 1000)
+    loader = make(mixture(datasets))
+    states = []
+
+    def change_often() -> None:
+        for step in range(100):
+            loader.seek(step)
+            states.append(loader.state_dict())
+            loader.set_weights({"web": 1, "code": 1 + step / 7})
+
+    with pytest.raises(InvalidArgumentError, match=r"make a state of 1... bytes"):
+        change_often()
+    assert len(states) > 5
+    assert loader.state_dict() == states[-1]
+    assert len(json.dumps(states[-1])) <= 1000
+
+
+def test_temperature_goes_from_proportional_to_uniform(datasets):
+    def parts(temperature: float | None) -> np.ndarray:
+        mixed = pf.mix(datasets, temperature=temperature, unit="samples")
+        plan = make(mixed).run.supply.plan.mixture
+        assert plan is not None
+        return np.array(plan.spans[0].weights)
+
+    sizes = np.array(list(num_units(datasets).values()))
+    assert np.allclose(parts(None), sizes / sizes.sum())
+    assert np.allclose(parts(2), np.sqrt(sizes) / np.sqrt(sizes).sum())
+    assert np.allclose(parts(1e9), 1 / 3)

@@ -1,0 +1,182 @@
+"""From what is asked for to weights of units by position."""
+
+import numpy as np
+import pytest
+
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture import (
+    Anchor,
+    Course,
+    Mixture,
+    Part,
+    Schedule,
+    Span,
+    Stage,
+    adopt,
+    resolve,
+    unit_weights,
+)
+
+
+def part(name: str, num_units: int = 1000, unit_tokens: int = 10) -> Part:
+    return Part(
+        name=name,
+        fingerprint=name,
+        num_units=num_units,
+        num_tokens=num_units * unit_tokens,
+    )
+
+
+def mixture(weights: dict[str, float], *stages: Stage, **options: str) -> Mixture:
+    # Datasets are not looked at here.
+    datasets: dict = dict.fromkeys(weights)
+    return Mixture(
+        datasets=datasets,
+        weights=weights,
+        stages=stages,
+        max_epochs={},
+        **options,  # type: ignore[arg-type]
+    )
+
+
+ANCHOR = Anchor(step_units=8)
+PARTS = [part("code"), part("web")]
+
+
+def test_weights_by_tokens_hold_where_lengths_differ_by_a_hundred():
+    rng = np.random.default_rng(1)
+    lengths = {
+        "long": 10_000 + rng.integers(-100, 101, 3000),
+        "short": 100 + rng.integers(-1, 2, 150_000),
+    }
+    parts = [
+        Part(
+            name=name,
+            fingerprint="",
+            num_units=len(of_units),
+            num_tokens=int(of_units.sum()),
+        )
+        for name, of_units in lengths.items()
+    ]
+    plan = resolve(mixture({"long": 0.5, "short": 0.5}), parts, ANCHOR)
+    dataset, local = Course(plan, num_lanes=48, seed=1).at(np.arange(100_000))
+    tokens = [
+        of_units[local[dataset == number]].sum()
+        for number, of_units in enumerate(lengths.values())
+    ]
+    assert abs(tokens[0] / sum(tokens) - 0.5) < 0.001
+    # By samples it would be another mixture altogether.
+    by_samples = mixture({"long": 0.5, "short": 0.5}, unit="samples")
+    assert unit_weights(by_samples, parts, {"long": 1, "short": 3}) == [1, 3]
+
+
+def test_stages_by_steps_begin_at_their_step():
+    stages = [
+        Stage(start_step=10, weights={"code": 1}),
+        Stage(start_step=20, weights={"web": 1}, anneal=5),
+    ]
+    plan = resolve(mixture({"code": 1, "web": 3}, *stages), PARTS, ANCHOR)
+    assert plan.spans == (
+        Span(0, 0, (0.25, 0.75)),
+        Span(80, 0, (1.0, 0.0)),
+        Span(160, 40, (0.0, 1.0)),
+    )
+    intervals = list(plan.intervals())
+    assert [interval.start for interval in intervals] == [0, 80, *range(160, 201)]
+    assert intervals[2 + 20].weights == pytest.approx((0.4875, 0.5125))
+    assert intervals[-1] == (200, None, (0.0, 1.0))
+
+
+def test_stages_by_tokens_count_the_tokens_of_what_is_mixed():
+    parts = [part("code", unit_tokens=100), part("web", unit_tokens=10)]
+    stages = [
+        Stage(start_tokens=1000, weights={"code": 1}),
+        Stage(start_tokens=3000, weights={"web": 1}),
+        Stage(start_tokens=5000, weights={"code": 1}, anneal=1100),
+    ]
+    plan = resolve(mixture({"web": 1, "code": 0}, *stages), parts, ANCHOR)
+    assert [span.start for span in plan.spans] == [0, 100, 120, 320]
+    assert plan.tokens(120) == pytest.approx(3000)
+    # A hundred tokens a unit at its end, ten at its start: 55 between them.
+    assert plan.spans[-1].anneal == 20
+    assert plan.tokens(340) == pytest.approx(6100)
+    assert plan.position_of_tokens(6101) == 341
+
+
+def test_a_change_at_once_replaces_what_began_there():
+    plan = resolve(mixture({"code": 1, "web": 1}), PARTS, ANCHOR)
+    plan = plan.changed(40, 0, [1, 3]).changed(40, 0, [3, 1])
+    assert plan.spans == (Span(0, 0, (0.5, 0.5)), Span(40, 0, (0.75, 0.25)))
+    annealed = plan.changed(0, 10, [1, 0])
+    assert [span.start for span in annealed.spans] == [0, 0, 40]
+    assert annealed.weights_before(5) == pytest.approx((0.75, 0.25))
+    assert annealed.changed(0, 0, [1, 0]).spans[0] == Span(0, 0, (1.0, 0.0))
+
+
+def test_a_resume_with_the_same_mixture_keeps_what_is_recorded():
+    asked = mixture({"code": 1, "web": 1}, Stage(start_step=10, weights={"web": 1}))
+    recorded = resolve(asked, PARTS, ANCHOR).changed(40, 0, [1, 3])
+    # Another batch size moves neither what was passed nor what is to come.
+    anchor = Anchor(position=48, step=6, step_units=100)
+    assert adopt(recorded, asked, PARTS, anchor) == recorded
+
+
+def test_a_resume_with_other_stages_keeps_what_was_passed():
+    asked = mixture({"code": 1, "web": 1}, Stage(start_step=10, weights={"web": 1}))
+    recorded = resolve(asked, PARTS, ANCHOR).changed(40, 0, [1, 3])
+    other = mixture(
+        {"code": 1, "math": 1, "web": 2},
+        Stage(start_step=4, weights={"math": 1, "web": 1}, anneal=6),
+        Stage(start_step=20, weights={"math": 1}),
+    )
+    anchor = Anchor(position=48, step=6, step_units=100)
+    parts = [PARTS[0], part("math"), PARTS[1]]
+    plan = adopt(recorded, other, parts, anchor)
+    assert plan.names == ["code", "web", "math"]
+    assert plan.digest == other.digest
+    assert plan.spans == (
+        Span(0, 0, (0.5, 0.5, 0.0)),
+        Span(40, 0, (0.25, 0.75, 0.0)),
+        # Step 10 is four steps of the new size from here.
+        Span(48, 400, (0.0, 0.5, 0.5)),
+        Span(48 + 14 * 100, 0, (0.0, 0.0, 1.0)),
+    )
+
+
+def test_a_dataset_left_out_at_a_resume_is_given_nothing_more():
+    asked = mixture({"code": 1, "web": 1})
+    recorded = resolve(asked, PARTS, ANCHOR)
+    plan = adopt(
+        recorded,
+        mixture({"web": 1}),
+        [PARTS[1]],
+        Anchor(position=16, step=2, step_units=8),
+    )
+    assert plan.names == ["code", "web"]
+    assert plan.spans == (Span(0, 0, (0.5, 0.5)), Span(16, 0, (0.0, 1.0)))
+
+
+def test_other_contents_by_the_same_name_are_refused():
+    recorded = resolve(mixture({"code": 1, "web": 1}), PARTS, ANCHOR)
+    other = [PARTS[0], part("web", num_units=999)]
+    with pytest.raises(StateMismatchError, match=r"num_units=1000.*num_units=999"):
+        adopt(recorded, mixture({"code": 1, "web": 1}), other, ANCHOR)
+
+
+def test_a_schedule_survives_its_dict():
+    plan = resolve(mixture({"code": 1, "web": 3}), PARTS, ANCHOR).changed(40, 3, [1, 0])
+    assert Schedule.from_dict(plan.to_dict()) == plan
+    with pytest.raises(StateMismatchError, match="not the mixture"):
+        Schedule.from_dict({"datasets": [["web"]], "stages": [], "digest": ""})
+
+
+def test_the_order_in_which_datasets_are_named_is_nothing():
+    one, other = mixture({"code": 1, "web": 3}), mixture({"web": 3, "code": 1})
+    assert one.digest == other.digest
+    assert one.digest != mixture({"web": 3, "code": 1.5}).digest
+
+
+def test_stages_begin_one_after_another():
+    stages = [Stage(start_step=step, weights={"web": 1}) for step in (9, 9, 5)]
+    with pytest.raises(InvalidArgumentError, match="stage 1 begins at position 72"):
+        resolve(mixture({"code": 1, "web": 1}, *stages), PARTS, ANCHOR)
