@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pagefeed import _core
 from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import ReloadWarning
 
 __all__ = ["ProcessEngine"]
+
+MIN_RELOADS = 256
+"""Fewer are not worth a word."""
+
+RELOAD_SHARE = 0.1
+"""Share of all reads from which on there is a warning."""
 
 
 class ProcessEngine:
@@ -44,6 +52,7 @@ class ProcessEngine:
         self._memory = memory
         self._dtype = dtype
         self._padding = padding
+        self._has_warned = False
         self._started: tuple[int, _core.Engine, threading.Lock] | None = None
 
     def get(self) -> _core.Engine:
@@ -56,6 +65,24 @@ class ProcessEngine:
         _, engine, lock = self._here()
         with lock:
             yield engine
+
+    def warn_of_reloads(self, stacklevel: int) -> None:
+        """Warn, once, if memory is so short that many pages are read again."""
+        if self._has_warned:
+            return
+        stats = self.get().stats()
+        again, loads = stats["pages_reloaded"], stats["pages_loaded"]
+        if again < MIN_RELOADS or again < RELOAD_SHARE * loads:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"{again:.0f} of {loads:.0f} reads of pages so far were of pages given up "
+            f"for lack of memory: memory={self._memory} bytes is too little for this "
+            "order; give more, or shuffle with a smaller window (`pagefeed plan` says "
+            "how much is needed, and how often pages are read)",
+            ReloadWarning,
+            stacklevel=stacklevel + 1,
+        )
 
     def _here(self) -> tuple[int, _core.Engine, threading.Lock]:
         # The lock, too: a fork does not take along the thread that may hold it.

@@ -28,6 +28,9 @@ from pagefeed.state import LoaderState
 
 __all__ = ["Loader"]
 
+STEPS_BETWEEN_WARNINGS = 64
+"""Steps after which the loader looks again whether there is something to warn of."""
+
 OPTIONS = (
     "sequences",
     "batch_size",
@@ -222,7 +225,9 @@ class Loader:
 
     def _batches(self, iteration: Iteration) -> Iterator[Batch]:
         shape = (self.batch_size, self._units.length)
-        for buffer in iteration:
+        for number, buffer in enumerate(iteration):
+            if number % STEPS_BETWEEN_WARNINGS == 0 and not self.run.is_scattered:
+                self._engine.warn_of_reloads(stacklevel=2)
             tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype).reshape(shape)
             yield {"input_ids": self._convert(tokens)}
         if iteration is self._iteration:

@@ -85,6 +85,16 @@ class Planner:
         units = self.units(first, count)
         return plan_batches(self._units, units, self.route.batch_size)
 
+    def begin_next_epoch(self, step: int) -> Iterator[None]:
+        """Prepare the epoch after the one that a step begins in, in short steps.
+
+        An epoch of very many blocks takes a pass over them before its first batch.
+        """
+        epoch = self.route.position_after(step) // self._units.num_units + 1
+        end = self.route.end
+        if end is None or epoch * self._units.num_units < end:
+            yield from self._order_of(epoch).begin()
+
     def pieces(self, first: int, count: int) -> Iterator[BatchPlan | None]:
         """Return the same plan in pieces, so that no piece takes long to make.
 

@@ -99,6 +99,11 @@ class Run:
         """Return the order of an epoch."""
         return self.orders.of(epoch, self.num_lanes(begin, epoch))
 
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page's units are anywhere, so that it is read for each of them."""
+        return self.orders.is_scattered
+
     def num_lanes(self, begin: LoaderState, epoch: int) -> int:
         """Lanes of an epoch: those the state names, chosen anew for other epochs."""
         return begin.num_lanes if epoch == begin.epoch else self.orders.num_lanes
@@ -110,7 +115,7 @@ class Run:
         uses of a page are anywhere: then it pays to know those of twice as many pages
         as fit into ``memory`` bytes.
         """
-        if self.orders.is_scattered:
+        if self.is_scattered:
             held = int(memory / max(1.0, self.orders.page_bytes))
             most = min(self.units.num_units // self.world_size, MAX_HORIZON)
             return min(2 * held, most)
