@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pagefeed import _core
 from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import ReloadWarning
 from pagefeed.sequences import Layout
 
-__all__ = ["ProcessEngine"]
+__all__ = ["ProcessEngine", "ReloadWatch"]
+
+MIN_RELOADS = 256
+"""Fewer are not worth a word."""
+
+RELOAD_SHARE = 0.1
+"""Share of all reads from which on there is a warning."""
 
 
 class ProcessEngine:
@@ -85,4 +93,31 @@ class ProcessEngine:
             packing=self._layout.packing,
             never_split=self._layout.never_split,
             documents=self._documents,
+        )
+
+
+class ReloadWatch:
+    """Warns, once, if memory is so short that many pages are read again.
+
+    Args:
+        memory: Bytes the engine may hold.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._has_warned = False
+
+    def look(self, stats: Mapping[str, float], stacklevel: int) -> None:
+        """Look at the engine's counters."""
+        again, loads = stats["pages_reloaded"], stats["pages_loaded"]
+        if self._has_warned or again < max(MIN_RELOADS, RELOAD_SHARE * loads):
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"{again:.0f} of {loads:.0f} reads of pages so far were of pages given up "
+            f"for lack of memory: memory={self._memory} bytes is too little for this "
+            "order; give more, or shuffle with a smaller window (`pagefeed plan` says "
+            "how much is needed, and how often pages are read)",
+            ReloadWarning,
+            stacklevel=stacklevel + 1,
         )

@@ -41,11 +41,16 @@ __all__ = [
     "MissingDependencyError",
     "MissingFileError",
     "PagefeedError",
+    "ReloadWarning",
     "StaleFileError",
     "StateMismatchError",
     "TokenRangeError",
     "UnsupportedError",
 ]
+
+
+class ReloadWarning(RuntimeWarning):
+    """Pages are read again and again for lack of memory; nothing else is wrong."""
 
 
 class PagefeedError(Exception):

@@ -43,6 +43,7 @@ class Iteration(Iterator[Out]):
         self._num_steps = planner.route.num_taken_here
         self._num_taken = self._num_planned = 0
         self._plans = self._all_plans()
+        self._next_epoch: Iterator[None] = iter(())
 
     @property
     def is_here(self) -> bool:
@@ -108,6 +109,8 @@ class Iteration(Iterator[Out]):
         # Beyond the horizon, so that no call has to make up for many.
         if self._num_planned - self._num_taken <= self._ahead_steps + self._chunk_steps:
             self._plan_on()
+        else:
+            next(self._next_epoch, None)
 
     def _plan_on(self) -> bool:
         """Do a fraction of a millisecond of planning; False if all is planned."""
@@ -131,4 +134,5 @@ class Iteration(Iterator[Out]):
             if self._num_steps is not None:
                 steps = min(steps, self._num_steps - first)
             yield from self._planner.pieces(first, steps)
+            self._next_epoch = self._planner.begin_next_epoch(first)
             first += steps

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pagefeed.arguments import check_choice, check_positive
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents
-from pagefeed.engines import ProcessEngine
+from pagefeed.engines import ProcessEngine, ReloadWatch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.feeds import Feed, TokenFeed
 from pagefeed.fields import Fields
@@ -31,6 +31,9 @@ from pagefeed.state import LoaderState
 from pagefeed.supply import EpochSupply, Supply
 
 __all__ = ["Loader"]
+
+STEPS_BETWEEN_WARNINGS = 64
+"""Steps after which the loader looks again whether there is something to warn of."""
 
 OPTIONS = (
     "sequences",
@@ -141,6 +144,7 @@ class Loader:
         self.num_threads = resolve_threads(num_threads)
         supply = self._make_supply()
         self._feed = self._make_feed(supply)
+        self._reloads = ReloadWatch(self.memory)
         self.run = Run(
             supply=supply,
             batch_size=self.batch_size,
@@ -276,7 +280,9 @@ class Loader:
         return self._batches(iteration)
 
     def _batches(self, iteration: Iteration[Any]) -> Iterator[Batch]:
-        for delivered in iteration:
+        for number, delivered in enumerate(iteration):
+            if number % STEPS_BETWEEN_WARNINGS == 0 and not self.run.is_scattered:
+                self._reloads.look(self._feed.engine().stats(), stacklevel=2)
             batch = self._feed.batch(delivered)
             yield batch if self.transform is None else self.transform(batch)
         if iteration is self._iteration:

@@ -209,6 +209,20 @@ class MixtureSupply:
         """Do nothing: a dataset's share of some positions is known with the units."""
         yield from ()
 
+    def begin_next_epoch(
+        self,
+        begin: LoaderState,  # noqa: ARG002 - datasets begin theirs at their own time
+        position: int,  # noqa: ARG002
+        end: int | None,  # noqa: ARG002
+    ) -> Iterator[None]:
+        """Do nothing: every dataset begins its epochs when its lanes reach them."""
+        yield from ()
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page's units are anywhere, so that it is read for each of them."""
+        return any(orders.is_scattered for orders in self.orders(0))
+
     def document_positions(
         self,
         begin: LoaderState,

@@ -97,4 +97,5 @@ class Orders:
             window=self.window(num_lanes),
             fingerprint=self._fingerprint,
             cache_dir=self._dataset.cache_dir,
+            is_ahead=True,
         )

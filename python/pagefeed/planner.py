@@ -83,6 +83,9 @@ class Delivery(Protocol):
     def prepare(self, positions: Int64Array) -> Iterator[None]:
         """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
 
+    def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+
 
 class Planner:
     """Plans the batches of a route.
@@ -114,6 +117,14 @@ class Planner:
         positions = self._positions(first, count)
         units[: len(positions)] = self._delivery.units(positions)
         return units
+
+    def begin_next_epoch(self, step: int) -> Iterator[None]:
+        """Prepare the epoch after the one that a step begins in, in short steps.
+
+        An epoch of very many blocks takes a pass over them before its first batch.
+        """
+        position = self.route.position_after(step)
+        return self._delivery.begin_next_epoch(position, self.route.end)
 
     def pieces(
         self, first: int, count: int

@@ -30,6 +30,10 @@ class _Delivery:
         """Do most of the work of :meth:`units` ahead of it."""
         return self.supply.prepare(self.begin, positions)
 
+    def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+        return self.supply.begin_next_epoch(self.begin, position, end)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -101,6 +105,11 @@ class Run:
     def planner(self, begin: LoaderState, route: Route) -> Planner:
         """Return what plans the batches of a route."""
         return Planner(_Delivery(self.supply, begin), route, self.plan_units)
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page's units are anywhere, so that it is read for each of them."""
+        return self.supply.is_scattered
 
     def horizon_units(self, begin: LoaderState, memory: int) -> int:
         """Return how many units of this rank to plan ahead, to use each page well."""

@@ -60,6 +60,15 @@ class Supply(Protocol):
     def prepare(self, begin: LoaderState, positions: Int64Array) -> Iterator[None]:
         """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
 
+    def begin_next_epoch(
+        self, begin: LoaderState, position: int, end: int | None
+    ) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page's units are anywhere, so that it is read for each of them."""
+
     def document_positions(
         self,
         begin: LoaderState,
@@ -182,6 +191,19 @@ class EpochSupply:
         """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
         for order, places in self._by_epoch(begin, positions):
             yield from order.prepare(places)
+
+    def begin_next_epoch(
+        self, begin: LoaderState, position: int, end: int | None
+    ) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+        epoch = position // self.num_units + 1
+        if end is None or epoch * self.num_units < end:
+            yield from self.orders.of(epoch, self.num_lanes(begin, epoch)).begin()
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page's units are anywhere, so that it is read for each of them."""
+        return self.orders.is_scattered
 
     def _by_epoch(
         self, begin: LoaderState, positions: Int64Array

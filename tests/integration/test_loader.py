@@ -16,6 +16,7 @@ from pagefeed.errors import (
     StateMismatchError,
     TokenRangeError,
 )
+from pagefeed.order.starts import SampledStarts
 
 LENGTH = 64
 
@@ -265,3 +266,17 @@ def test_a_file_replaced_while_running_is_refused_by_name(tmp_path, write_tokens
 def test_arguments_are_checked_early(token_files, options, message):
     with pytest.raises(InvalidArgumentError, match=message):
         make_loader(token_files, **options)
+
+
+def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
+    monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
+    monkeypatch.setattr("pagefeed.iteration.CHUNK_UNITS", 16)
+    loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
+    num_lanes = loader.run.orders.num_lanes
+    steps_made = []
+    for step, _ in enumerate(loader):
+        starts = loader.run.orders.of(1, num_lanes)._sequence._starts
+        if isinstance(starts, SampledStarts) and starts._made is not None:
+            steps_made.append(step)
+    assert len(loader) > 100
+    assert steps_made[0] < len(loader) // 4

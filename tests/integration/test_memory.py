@@ -1,12 +1,17 @@
 """A run holds what it was given, however much data there is."""
 
 import json
+import warnings
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import pagefeed as pf
+from pagefeed.errors import ReloadWarning
 
 MEMORY = 8 << 20
 SLACK = 64 << 20
@@ -15,8 +20,11 @@ ROW = 1024
 NUM_TOKENS = 50 * MEMORY // 4  # 50 times the memory, as int32
 
 PROGRAM = """
-import json, re, sys
+import json, re, sys, warnings
 import pagefeed as pf
+from pagefeed.errors import ReloadWarning
+
+warnings.simplefilter("ignore", ReloadWarning)  # memory is meant to be too little
 
 def private():
     status = open("/proc/self/status").read()
@@ -61,3 +69,35 @@ def test_private_memory_stays_within_the_budget(large_file, run_python, shuffle)
     assert steps == NUM_TOKENS // ROW // 16
     assert peak_bytes <= MEMORY + PAGE
     assert grown <= MEMORY + SLACK, f"{grown >> 20} MiB"
+
+
+def take(large_file, num_steps, memory, shuffle):
+    loader = pf.Loader(
+        pf.parquet(large_file, column="input_ids"),
+        sequences=pf.Windows(ROW),
+        batch_size=16,
+        memory=memory,
+        shuffle=shuffle,
+        rank=0,
+        world_size=1,
+    )
+    for _ in islice(loader, num_steps):
+        pass
+    return loader
+
+
+def test_too_little_memory_is_told_once(large_file):
+    wide = pf.Shuffle(window="256MiB")
+    with pytest.warns(ReloadWarning, match=f"memory={MEMORY} bytes is too") as told:
+        loader = take(large_file, 400, MEMORY, wide)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    stats = loader.stats()
+    assert stats["pages_reloaded"] > 0.1 * stats["pages_loaded"]
+
+
+def test_memory_that_suffices_is_not_told_of(large_file):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        take(large_file, 400, "256MiB", pf.Shuffle(window="64MiB"))
+        take(large_file, 400, MEMORY, "row")  # a read for every row is what it means

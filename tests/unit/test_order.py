@@ -346,6 +346,22 @@ def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
             make_order(blocks, **(options | other))
 
 
+def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path, monkeypatch):
+    blocks = random_blocks(5000)
+    units = make_order(blocks).units(range(blocks.num_units))
+    monkeypatch.setattr(starts_module, "PIECE", 640)
+    options = {"cache_dir": tmp_path, "fingerprint": "corpus", "is_ahead": True}
+    for num_steps in (0, 3, 1000):  # what is left is made when it is needed
+        order = make_order(blocks, **options)
+        assert not list(tmp_path.iterdir())
+        steps = sum(1 for _, _ in zip(range(num_steps), order.begin(), strict=False))
+        assert steps == min(num_steps, 9)
+        assert bool(list(tmp_path.iterdir())) == (num_steps == 1000)
+        assert np.array_equal(order.units(range(blocks.num_units)), units)
+        [path] = tmp_path.iterdir()
+        path.unlink()
+
+
 @pytest.mark.parametrize("place", [3, 20, 60, -1])
 def test_broken_sums_are_made_anew(tmp_path, place):
     blocks = random_blocks(5000)

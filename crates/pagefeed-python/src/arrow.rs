@@ -119,7 +119,7 @@ impl ArrowArray {
     }
 
     #[staticmethod]
-    fn _from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+    fn _from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
         let (array, field) = detached(py, || from_bytes(data))?;
         Ok(Self::new(array, field))
     }

@@ -41,6 +41,8 @@ class Order:
         fingerprint: Fingerprint of the dataset and of how it is cut into units.
         cache_dir: Folder shared by the processes of a node, for the sums over blocks;
             needs ``fingerprint``. None: every process makes its own.
+        is_ahead: Whether it is wanted later, so that the pass over the blocks that
+            the sums take can be left to :meth:`begin`, or else to the first use.
 
     Raises:
         InvalidArgumentError: An argument is out of range.
@@ -68,6 +70,7 @@ class Order:
         window: int,
         fingerprint: str = "",
         cache_dir: str | Path | None = None,
+        is_ahead: bool = False,
     ) -> None:
         if not 0 <= window <= MAX_DELAY:
             raise InvalidArgumentError(
@@ -85,7 +88,7 @@ class Order:
                 "datasets could take each other's sums"
             )
         key = derive_key(seed, epoch, name)
-        self._sequence = make_sequence(
+        self._sequence = sequence = make_sequence(
             blocks,
             shuffle,
             derive_key(key, "sequence"),
@@ -94,9 +97,19 @@ class Order:
         )
         self.lanes = Lanes(num_units=blocks.num_units, num_lanes=num_lanes)
         delay = max(window, 1) if shuffle.delayed else 1
-        self._delayed = delay > 1
+        # Without a window or blocks every position is found on its own.
+        self._direct: FileSequence | RowSequence | None = None
+        if delay == 1 and isinstance(sequence, FileSequence | RowSequence):
+            self._direct = sequence
         self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
         self._reader = LaneReader(self._window, self._sequence)
+        if not is_ahead:
+            for _ in self.begin():
+                pass
+
+    def begin(self) -> Iterator[None]:
+        """Make the sums over blocks that ``is_ahead`` left out, in short steps."""
+        return self._sequence.prepare()
 
     @property
     def num_units(self) -> int:
@@ -123,9 +136,9 @@ class Order:
         Raises:
             IndexError: A position is outside [0, num_units).
         """
-        if self._is_direct:
+        if self._direct is not None:
             checked = checked_indices(positions, self.num_units, "position").ravel()
-            return self._sequence.at(self.lanes.join(checked))  # type: ignore[union-attr]
+            return self._direct.at(self.lanes.join(checked))
         span = self._span(positions)
         if span is None:
             return self._scattered(np.asarray(positions, dtype=np.int64).ravel())
@@ -177,7 +190,7 @@ class Order:
             ...     serve_others()
         """
         span = self._span(positions)
-        if span is not None and len(span) and not self._is_direct:
+        if span and self._direct is None:
             yield from self._reader.prepare(self._turns(span))
 
     def _span(self, positions: ArrayLike) -> range | None:
@@ -188,13 +201,6 @@ class Order:
                 checked_indices(ends, self.num_units, "position")
             return positions if positions.step > 0 else None
         return _as_range(checked_indices(positions, self.num_units, "position").ravel())
-
-    @property
-    def _is_direct(self) -> bool:
-        """Whether every position is found on its own."""
-        return not self._delayed and isinstance(
-            self._sequence, FileSequence | RowSequence
-        )
 
     def _turns(self, positions: range) -> list[tuple[int, range]]:
         """The lanes that positions at one distance visit in turn, and where."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -13,11 +14,14 @@ from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import Permutation, PermutationFamily
 from pagefeed.order.shuffle import Shuffle
-from pagefeed.order.starts import ComputedStarts, Starts, shared_starts
+from pagefeed.order.starts import ComputedStarts, SampledStarts, Starts, shared_sums
 
 
 class UnitSequence(Protocol):
     """A permutation of the units, read in runs."""
+
+    def prepare(self) -> Iterator[None]:
+        """Do what must be done before the first use, in steps of a millisecond."""
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
         """Units, int64, at the indices [start, stop), none empty, run after run."""
@@ -28,6 +32,10 @@ class UnitSequence(Protocol):
 
 class FileSequence:
     """File order: every unit at its own number."""
+
+    def prepare(self) -> Iterator[None]:
+        """There is nothing to be done."""
+        yield from ()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
         """Units, int64, at the indices [start, stop), none empty, run after run."""
@@ -47,6 +55,10 @@ class RowSequence:
 
     def __init__(self, num_units: int, key: bytes) -> None:
         self._permutation = Permutation(num_units, key)
+
+    def prepare(self) -> Iterator[None]:
+        """There is nothing to be done."""
+        yield from ()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
         """Units, int64, at the indices [start, stop), none empty, run after run."""
@@ -88,12 +100,17 @@ class BlockSequence:
         if blocks.uniform is not None:
             self._starts = ComputedStarts(self._order, blocks.uniform)
         else:
-            self._starts = shared_starts(
+            sums = shared_sums(
                 self._order, key=key, fingerprint=fingerprint, folder=folder
             )
+            self._starts = SampledStarts(self._order, sums)
         self._inside = PermutationFamily(derive_key(key, "inside"))
         inside_key = expand_key(derive_key(key, "inside blocks"), 2)
         self._inside_key = (inside_key[0], inside_key[1])
+
+    def prepare(self) -> Iterator[None]:
+        """Make the sums over blocks, if they are of unequal size, in steps."""
+        return self._starts.prepare()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
         """Units, int64, at the indices [start, stop), none empty, run after run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,7 @@ from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key
 
 STEP = 64  # items between two kept sums: a megabyte for 8 million blocks
-PIECE = 1 << 16  # items at a time
+PIECE = 1 << 14  # items at a time: a millisecond or two
 
 _MAGIC = b"pagefeed starts\n"
 _logger = logging.getLogger("pagefeed")
@@ -33,6 +34,9 @@ class Cover(NamedTuple):
 
 class Starts(Protocol):
     """Start of each item among the units, in permuted order, without holding them."""
+
+    def prepare(self) -> Iterator[None]:
+        """Do what must be done before the first use, in steps of a millisecond."""
 
     def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
         """The items that hold the places [start, stop), range after range."""
@@ -68,6 +72,10 @@ class ComputedStarts:
         starts: Int64Array = numbers * self._size // self._order.passes
         return starts
 
+    def prepare(self) -> Iterator[None]:
+        """There is nothing to be done."""
+        yield from ()
+
     def of(self, numbers: Int64Array) -> Int64Array:
         """Start, int64, of each item."""
         before = np.searchsorted(self._numbers, numbers, side="left")
@@ -97,12 +105,26 @@ class SampledStarts:
 
     Args:
         order: The items.
-        kept: int64, start of every 64th item, and the number of units.
+        sums: Yields None after each step of making them, and then the start of every
+            64th item and the number of units: int64.
     """
 
-    def __init__(self, order: ItemOrder, kept: Int64Array) -> None:
+    def __init__(self, order: ItemOrder, sums: Iterator[Int64Array | None]) -> None:
         self._order = order
-        self._kept = kept
+        self._sums = sums
+        self._made: Int64Array | None = None
+
+    def prepare(self) -> Iterator[None]:
+        """Make the sums, in steps; whoever needs them makes what is left at once."""
+        while self._made is None:
+            self._made = next(self._sums)
+            yield
+
+    @property
+    def _kept(self) -> Int64Array:
+        while self._made is None:
+            self._made = next(self._sums)
+        return self._made
 
     def of(self, numbers: Int64Array) -> Int64Array:
         """Start, int64, of each item; a pass over 64 items for each run of them."""
@@ -133,9 +155,10 @@ class SampledStarts:
         items = self._order.items(joined_ranges(begin, end))
         sizes = items.sizes(self._order.passes)
         ends = np.cumsum(sizes)
-        behind = np.cumsum(end - begin)
-        before = ends[behind - 1] - np.add.reduceat(sizes, behind - (end - begin))
-        ends += np.repeat(self._kept[first] - before, end - begin)
+        num_items = end - begin
+        behind = np.cumsum(num_items)
+        before = np.concatenate([[0], ends[behind[:-1] - 1]])
+        ends += np.repeat(self._kept[first] - before, num_items)
         wrong = np.flatnonzero(ends[behind - 1] != self._kept[last])
         if len(wrong):
             at = int(wrong[0])
@@ -162,11 +185,11 @@ def _inside(
     return inside
 
 
-def sum_sizes(order: ItemOrder) -> Int64Array:
+def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
     """Add up the sizes of all items, in permuted order, keeping every 64th sum.
 
-    Returns:
-        int64 [runs + 1], from 0 to the number of units.
+    Yields:
+        None after each step; at last int64 [runs + 1], from 0 to the number of units.
     """
     runs = -(-len(order) // STEP)
     sums = np.zeros(runs + 1, dtype=np.int64)
@@ -175,12 +198,13 @@ def sum_sizes(order: ItemOrder) -> Int64Array:
         sizes = order.items(numbers).sizes(order.passes)
         by_run = np.add.reduceat(sizes, np.arange(0, len(sizes), STEP))
         sums[begin // STEP + 1 :][: len(by_run)] = by_run
-    return np.cumsum(sums)
+        yield None
+    yield np.cumsum(sums)
 
 
-def shared_starts(
+def shared_sums(
     order: ItemOrder, *, key: bytes, fingerprint: str, folder: Path | None
-) -> SampledStarts:
+) -> Iterator[Int64Array | None]:
     """Take the sums another process of the node has left, or make and leave them.
 
     Args:
@@ -188,17 +212,24 @@ def shared_starts(
         key: Key of this epoch's order.
         fingerprint: What the blocks are: it tells equal keys of two datasets apart.
         folder: Where the sums are left; None keeps them to this process.
+
+    Yields:
+        What :func:`sum_sizes` does.
     """
     if folder is None:
-        return SampledStarts(order, sum_sizes(order))
+        yield from sum_sizes(order)
+        return
     shape = f"{order.blocks.num_units}/{len(order.blocks)}/{order.passes}/{STEP}"
     name = derive_key(key, "starts", fingerprint, shape)
     path = folder / f"order-{name.hex()[:32]}.starts"
     sums = _read(path, name, order)
     if sums is None:
-        sums = sum_sizes(order)
-        _write(path, name, sums)
-    return SampledStarts(order, sums)
+        for sums in sum_sizes(order):
+            if sums is not None:
+                _write(path, name, sums)
+            yield sums
+        return
+    yield sums
 
 
 def _read(path: Path, name: bytes, order: ItemOrder) -> Int64Array | None:
