@@ -21,6 +21,7 @@ LAYERS = (
     | {"engines", "formats", "orders", "fields"},
     {
         "torch",
+        "attention",
         "hf",
         "view",
         "forecast",
