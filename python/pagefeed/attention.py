@@ -139,5 +139,6 @@ def _compare(
         raise InvalidArgumentError(
             f"attention at row {at_row}, token {at} {sees} token {changed} of "
             f"row {row} in document {document}; expected: a token sees those up to "
-            "it in its document and no others. Give the attention the masks of this batch"
+            "it in its document and no others. Give the attention the masks of this "
+            "batch"
         )

@@ -1,8 +1,8 @@
 """What a run will do, before it runs: steps, memory, reads, and how well it shuffles.
 
 Computed from the index and the order alone, but for the splits of packed documents,
-which need the lengths of rows: those of some blocks are read. Only stretches of the epoch are looked at
-where looking at all of it would take long.
+which need the lengths of rows: those of some blocks are read. Only
+stretches of the epoch are looked at where looking at all of it would take long.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def _splits(units: Units) -> int:
     count = min(SAMPLED_BLOCKS, len(units))
     found = 0
     for block in np.linspace(0, len(units) - 1, count).astype(np.int64).tolist():
-        packing, lengths = units.packing(block), units.lengths(block)
+        packing = units.packing(block)
+        lengths = np.bincount(packing.row, weights=packing.num_tokens)
         fits = lengths[packing.row] <= units.length
         found += int((fits & (packing.first_token > 0)).sum())
     return round(found * len(units) / max(1, count))

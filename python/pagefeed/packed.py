@@ -260,8 +260,9 @@ class PackedUnits:
         block = int(np.searchsorted(self.first_span, span, side="right")) - 1
         packing = self._packing(block)
         number = row - self.spans.first_rows(self.first_span[block : block + 1])
-        units: Int64Array = packing.unit[packing.row == number]
-        return np.add(units, self._first_unit[block])
+        units: Int64Array = packing.unit[packing.row == number].copy()
+        units += self._first_unit[block]
+        return units
 
     def lengths(self, block: int) -> Int64Array:
         """Return the tokens of the rows of a block, separators included: int64 [rows].
