@@ -21,6 +21,7 @@ LAYERS = (
     | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"},
     {
         "torch",
+        "attention",
         "hf",
         "view",
         "forecast",

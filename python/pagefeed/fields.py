@@ -199,26 +199,22 @@ class BatchFields:
         return self._spread(self._is_document)
 
     @cached_property
-    def _is_predicted(self) -> npt.NDArray[np.bool_]:
-        """Whether a token has a predecessor that it is predicted from."""
-        predicted = self.attention_mask.copy()
-        flat = predicted.reshape(-1)
-        flat[self._rows[:-1] if self._across else self._borders[:-1]] = False
-        return predicted
-
-    @cached_property
     def loss_mask(self) -> npt.NDArray[np.bool_]:
         """Where labels carry loss: bool [batch_size, length]."""
-        return self._placed(self._is_predicted, fill=False)
+        return self._placed(np.ones(self._shape, dtype=bool), fill=False)
 
     @cached_property
     def labels(self) -> Int64Array:
         """Tokens to predict, -100 where there is none: int64 [batch_size, length]."""
-        labels = np.where(self._is_predicted, self.input_ids, np.int64(IGNORED))
-        return self._placed(labels, fill=IGNORED)
+        return self._placed(self.input_ids.astype(np.int64), fill=IGNORED)
 
     def _placed(self, values: npt.NDArray[Any], *, fill: int) -> npt.NDArray[Any]:
-        """Move what belongs to a token to where the token is predicted, if shifted."""
+        """Fill in tokens without a predecessor, and move all to theirs if shifted."""
+        if not self._is_document.all():
+            values[~self.attention_mask] = fill
+        values.reshape(-1)[self._rows[:-1] if self._across else self._borders[:-1]] = (
+            fill
+        )
         if not self._shifted:
             return values
         moved = np.full_like(values, fill)

@@ -1,7 +1,8 @@
 """What a run will do, before it runs: steps, memory, reads, and how well it shuffles.
 
-Computed from the index and the order alone; only stretches of the epoch are looked at
-where looking at all of it would take long.
+Computed from the index and the order alone, but for the splits of packed documents,
+which need the lengths of rows: those of some blocks are read. Only
+stretches of the epoch are looked at where looking at all of it would take long.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
+from pagefeed.packed import PackedUnits
 from pagefeed.planner import Planner
 from pagefeed.reuse import needed_bytes, simulate_loads
+from pagefeed.sequences import Units
 from pagefeed.supply import EpochSupply
 
 __all__ = ["Forecast", "forecast"]
@@ -24,6 +27,7 @@ __all__ = ["Forecast", "forecast"]
 SAMPLED_STEPS = 256
 SAMPLED_UNITS = 1 << 16
 COUNTED_BLOCKS = 1 << 20
+SAMPLED_BLOCKS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +40,15 @@ class Forecast:
     tokens: int
     units: int
     """Sequences of an epoch, over all ranks."""
+    length: int
+    """Tokens of a sequence, padding included."""
     padding_tokens: int
     """Padding in them."""
     dropped_tokens: int
     """Tokens that no sequence holds."""
+    splits: int
+    """Places at which a packed document goes on in another sequence although it would
+    have fitted into one; estimated from some blocks if there are many."""
     steps: int
     """Steps of the epoch, the same on every rank."""
     remainder: int
@@ -85,15 +94,16 @@ def forecast(loader: Loader) -> Forecast:
     pages = units.blocks("page")
     samples = _sampled_batches(planner)
     files = units.file_first_unit
-    held_tokens = index.num_values - units.num_dropped_tokens
     return Forecast(
         files=len(index.files),
         pages=len(index),
         rows=index.num_rows,
         tokens=index.num_values,
         units=units.num_units,
-        padding_tokens=units.num_units * units.length - held_tokens,
+        length=units.length,
+        padding_tokens=units.num_padding_tokens,
         dropped_tokens=units.num_dropped_tokens,
+        splits=_splits(units),
         steps=steps + (remainder > 0 and not route.drop_last),
         remainder=remainder,
         num_lanes=begin.num_lanes,
@@ -155,6 +165,20 @@ def _block_sizes(blocks: Blocks) -> Iterator[Int64Array]:
         yield np.diff(blocks.first_unit(np.arange(first, stop + 1)))
 
 
+def _splits(units: Units) -> int:
+    """Splits of an epoch, from the lengths of the rows of some blocks."""
+    if not isinstance(units, PackedUnits):
+        return 0
+    count = min(SAMPLED_BLOCKS, len(units))
+    found = 0
+    for block in np.linspace(0, len(units) - 1, count).astype(np.int64).tolist():
+        packing = units.packing(block)
+        lengths = np.bincount(packing.row, weights=packing.num_tokens)
+        fits = lengths[packing.row] <= units.length
+        found += int((fits & (packing.first_token > 0)).sum())
+    return round(found * len(units) / max(1, count))
+
+
 def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     """Bytes needed at most, and reads per page, from a stretch of this rank's epoch.
 
@@ -172,13 +196,13 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
         return 0, 0.0
     first = (num_steps - count) // 2
     units = planner.units(first, count)
-    segments = loader.run.cut.segments(units[units >= 0])
-    sizes = np.diff(
-        index.first_values(np.stack([segments.page, segments.page + 1]).T), axis=1
-    ).reshape(-1)
-    sizes = sizes * index.value_bytes
+    cut = _one_dataset(loader).cut
+    segments = cut.segments(units[units >= 0])
+    sizes = cut.loaded_values(segments.page) * index.value_bytes
     loads = simulate_loads(segments.page, sizes, loader.memory)
     counted = slice(0 if count == num_steps else len(loads) // 2, None)
     loads_per_unit = loads[counted].sum() / len(np.unique(segments.unit[counted]))
-    per_page = loads_per_unit * loader.num_units / max(1, len(index))
+    is_packed = cut.layout.packing is not None
+    num_pages = len(cut.blocks("page")) if is_packed else len(index)
+    per_page = loads_per_unit * loader.num_units / max(1, num_pages)
     return needed_bytes(segments.page, sizes), float(per_page)

@@ -147,14 +147,11 @@ class PackedUnits:
         self.lines = Lines(spans, self.layout.per_row)
         self.first_span = _block_starts(self.lines, BLOCK_UNITS * packed.length)
         self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
+        counts = -(-self._block_tokens() // packed.length)
+        self._first_unit = np.zeros(len(self.first_span), dtype=np.int64)
         if self.layout.never_split:
-            num_units = np.array(
-                [self._packing(block).unit[-1] + 1 for block in self._filled()]
-            )
-            counts = np.zeros(len(self), dtype=np.int64)
-            counts[self._filled()] = num_units
-        else:
-            counts = -(-self._block_tokens() // packed.length)
+            for block in np.flatnonzero(counts).tolist():
+                counts[block] = self._packing(block).unit[-1] + 1
         self._first_unit = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._blocks = ExplicitBlocks(self._first_unit)
 
@@ -164,9 +161,6 @@ class PackedUnits:
 
     def _block_tokens(self) -> Int64Array:
         return np.diff(self.lines.first(self.first_span))
-
-    def _filled(self) -> Int64Array:
-        return np.flatnonzero(self._block_tokens() > 0)
 
     @property
     def num_units(self) -> int:
@@ -248,7 +242,8 @@ class PackedUnits:
         block = int(self._blocks.block_of(np.array([unit]))[0])
         packing = self._packing(block)
         here = packing.unit == unit - self._first_unit[block]
-        row = packing.row[here] + self.spans.first_rows(self.first_span[block])
+        row = packing.row[here]
+        row = row + self.spans.first_rows(self.first_span[block : block + 1])
         span = self.spans.spans_of_rows(row)
         page, page_row = self.spans.places(span)
         return Parts(
@@ -264,9 +259,10 @@ class PackedUnits:
         span = int(self.spans.spans_of_rows([row])[0])
         block = int(np.searchsorted(self.first_span, span, side="right")) - 1
         packing = self._packing(block)
-        number = row - int(self.spans.first_rows(self.first_span[block]))
-        found: Int64Array = packing.unit[packing.row == number]
-        return found + self._first_unit[block]
+        number = row - self.spans.first_rows(self.first_span[block : block + 1])
+        units: Int64Array = packing.unit[packing.row == number].copy()
+        units += self._first_unit[block]
+        return units
 
     def lengths(self, block: int) -> Int64Array:
         """Return the tokens of the rows of a block, separators included: int64 [rows].

@@ -10,6 +10,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pagefeed.attention import (
+    check_isolation,
+    flex_mask,
+    sdpa_mask,
+    varlen_arguments,
+)
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.formats import Batch
 from pagefeed.loader import Loader
@@ -24,7 +30,14 @@ except ImportError as error:
         "pagefeed.torch needs PyTorch: pip install 'pagefeed[torch]'"
     ) from error
 
-__all__ = ["LoaderDataset", "as_dataset"]
+__all__ = [
+    "LoaderDataset",
+    "as_dataset",
+    "check_isolation",
+    "flex_mask",
+    "sdpa_mask",
+    "varlen_arguments",
+]
 
 
 class _Notice:

@@ -10,7 +10,8 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.sequences import Windows
+from pagefeed.packed import Packed
+from pagefeed.sequences import Sequences, Windows
 
 __all__ = ["configure_run", "make_loader"]
 
@@ -32,10 +33,23 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", default="auto", help='units or bytes, "auto"')
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--memory", default="1GiB")
+    parser.add_argument(
+        "--packed", action="store_true", help="pack whole documents into sequences"
+    )
+    parser.add_argument("--eos", type=int, help="token behind every document")
+    parser.add_argument("--bos", type=int, help="token before every document")
+    parser.add_argument("--overlap", type=int, default=0, help="of windows (0)")
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
     configure_mixture(parser)
+
+
+def _sequences(options: argparse.Namespace) -> Sequences:
+    separators = {"eos": options.eos, "bos": options.bos}
+    if options.packed:
+        return Packed(options.length, **separators)
+    return Windows(options.length, options.tail, overlap=options.overlap, **separators)
 
 
 def make_loader(options: argparse.Namespace) -> Loader:
@@ -44,7 +58,7 @@ def make_loader(options: argparse.Namespace) -> Loader:
     window = int(options.window) if options.window.isdecimal() else options.window
     loader = Loader(
         _dataset(options),
-        sequences=Windows(options.length, tail=options.tail),
+        sequences=_sequences(options),
         batch_size=options.batch_size,
         seed=options.seed,
         shuffle=Shuffle(block=block, window=window, passes=options.passes),

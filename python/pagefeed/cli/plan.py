@@ -47,7 +47,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _lines(plan: Forecast) -> list[str]:
     size = f"{plan.files:,} files, {plan.pages:,} pages, {plan.rows:,} rows"
-    waste = f"{plan.padding_tokens:,} padding, {plan.dropped_tokens:,} dropped"
+    share = plan.padding_tokens / max(1, plan.units * plan.length)
+    waste = (
+        f"{plan.padding_tokens:,} padding ({share:.2%}), {plan.dropped_tokens:,} "
+        f"dropped; {plan.splits:,} splits"
+    )
     rest = f"{plan.remainder:,} sequences in the last, incomplete one"
     needed = f"{format_bytes(plan.needed_bytes)} of pages to read each once"
     page_pairs = (
