@@ -70,7 +70,7 @@ def forecast(loader: Loader) -> Forecast:
         True
     """
     run, begin = loader.run, loader.run.beginning(loader.epoch)
-    index, units = loader.dataset.index, run.units
+    spans, units = loader.dataset.spans, run.units
     whole = run.route(begin)
     route = replace(whole, end=whole.start + units.num_units)
     planner = run.planner(begin, route)
@@ -79,12 +79,12 @@ def forecast(loader: Loader) -> Forecast:
     pages = units.blocks("page")
     samples = _sampled_batches(planner)
     files = units.file_first_unit
-    held_tokens = index.num_values - units.num_dropped_tokens
+    held_tokens = spans.num_values - units.num_dropped_tokens
     return Forecast(
-        files=len(index.files),
-        pages=len(index),
-        rows=index.num_rows,
-        tokens=index.num_values,
+        files=len(spans.index.files),
+        pages=spans.num_pages,
+        rows=spans.num_rows,
+        tokens=spans.num_values,
         units=units.num_units,
         padding_tokens=units.num_units * units.length - held_tokens,
         dropped_tokens=units.num_dropped_tokens,
@@ -146,7 +146,8 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     Of a part of the epoch the first half only brings the pages into memory; reads are
     counted in the second.
     """
-    route, index = planner.route, loader.dataset.index
+    route, spans = planner.route, loader.dataset.spans
+    index = spans.index
     num_steps = route.num_steps or 0
     begin = loader.run.beginning(loader.epoch)
     horizon = loader.run.horizon_units(begin, loader.memory)
@@ -165,5 +166,5 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     loads = simulate_loads(segments.page, sizes, loader.memory)
     counted = slice(0 if count == num_steps else len(loads) // 2, None)
     loads_per_unit = loads[counted].sum() / len(np.unique(segments.unit[counted]))
-    per_page = loads_per_unit * loader.num_units / max(1, len(index))
+    per_page = loads_per_unit * loader.num_units / max(1, spans.num_pages)
     return needed_bytes(segments.page, sizes), float(per_page)

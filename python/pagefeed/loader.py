@@ -127,9 +127,10 @@ class Loader:
 
         self._units: Units = sequences.bind(dataset.spans)
         if self._units.num_units == 0:
+            dataset.check_not_empty()
             raise InvalidArgumentError(
                 f"{dataset!r} holds no sequence of {sequences!r}: it has "
-                f"{dataset.index.num_values} tokens in {len(dataset)} rows"
+                f"{dataset.spans.num_values} tokens in {len(dataset)} rows"
             )
         orders = Orders(
             dataset,
@@ -338,14 +339,14 @@ class Loader:
 
         Returns:
             Step, rank and row of every sequence with tokens of the document, by step;
-            none for those that are skipped or dropped.
+            none for those that are skipped or dropped, or if it is not selected.
 
         Raises:
             InvalidArgumentError: If there is no such document, or some of it was seen
                 before a resume with other sizes.
         """
         units = self._units.units_of_tokens(
-            *tokens_of_row(self.dataset.index, os.fspath(file), row)
+            *tokens_of_row(self.dataset.spans, os.fspath(file), row)
         )
         epoch, route = self._state().epoch, self.run.known_route(self._begin)
         places = self.run.order(self._begin, epoch).positions(units)

@@ -53,9 +53,9 @@ class Orders:
 
     @property
     def _unit_bytes(self) -> float:
-        """Mean decoded size of a unit, in the column's own type."""
-        index = self._dataset.index
-        return index.num_values * index.value_bytes / self._units.num_units
+        """Mean decoded size of the pages for a unit, in the column's own type."""
+        spans = self._dataset.spans
+        return spans.page_values * spans.index.value_bytes / self._units.num_units
 
     @property
     def is_scattered(self) -> bool:
@@ -65,8 +65,8 @@ class Orders:
     @property
     def page_bytes(self) -> float:
         """Mean bytes of a decoded page, if its tokens fit 16 bits as most do."""
-        index = self._dataset.index
-        return 2 * index.num_values / max(1, len(index))
+        spans = self._dataset.spans
+        return 2 * spans.page_values / max(1, spans.num_pages)
 
     def window(self, num_lanes: int) -> int:
         """Return the longest delay of a unit in its lane, in units."""

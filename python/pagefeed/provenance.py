@@ -11,6 +11,7 @@ import numpy as np
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 from pagefeed.sequences import Segments, Units
+from pagefeed.spans import Spans
 
 __all__ = ["Source", "sources_of_unit", "tokens_of_row"]
 
@@ -48,15 +49,16 @@ def sources_of_unit(index: PageIndex, units: Units, unit: int) -> list[Source]:
     ]
 
 
-def tokens_of_row(index: PageIndex, file: str, row: int) -> tuple[int, int]:
+def tokens_of_row(spans: Spans, file: str, row: int) -> tuple[int, int]:
     """Return the first token of a row of a file and one past its last.
 
-    Tokens are numbered through the dataset. Reads the row's page.
+    Tokens are numbered through the spans; a row that is in none has no tokens. Reads
+    the row's page.
 
     Raises:
-        InvalidArgumentError: If the dataset has no such file or row.
+        InvalidArgumentError: If there is no such file or row.
     """
-    path = os.path.abspath(file)
+    path, index = os.path.abspath(file), spans.index
     if path not in index.files:
         raise InvalidArgumentError(
             f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
@@ -68,10 +70,15 @@ def tokens_of_row(index: PageIndex, file: str, row: int) -> tuple[int, int]:
         raise InvalidArgumentError(
             f"row {row} is out of range: {file} has {end - first} rows"
         )
-    page = int(index.pages_of_rows([first + row])[0])
-    offsets = index.row_offsets(page) + index.first_values([page])[0]
-    place = first + row - int(index.first_rows([page])[0])
-    return int(offsets[place]), int(offsets[place + 1])
+    page = index.pages_of_rows([first + row])
+    place = first + row - index.first_rows(page)
+    span = spans.spans_at(page, place)
+    if span[0] < 0:
+        return 0, 0
+    begin = int(spans.places(span)[1][0])
+    offsets = index.row_offsets(int(page[0]))
+    offsets += spans.first_values(span) - offsets[begin]
+    return int(offsets[place[0]]), int(offsets[place[0] + 1])
 
 
 def _rows(index: PageIndex, segments: Segments) -> Iterator[Source]:

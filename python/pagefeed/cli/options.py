@@ -16,6 +16,9 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of a run."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
     parser.add_argument("--column", required=True, help="the token column")
+    parser.add_argument(
+        "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
+    )
     parser.add_argument("--length", type=int, required=True, help="sequence length")
     parser.add_argument("--batch-size", type=int, default=8, help="per rank (8)")
     parser.add_argument("--world-size", type=int, default=1, help="ranks (1)")
@@ -38,8 +41,11 @@ def make_loader(options: argparse.Namespace) -> Loader:
     """Make the loader of rank 0 of the run."""
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
+    dataset = parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    if options.where is not None:
+        dataset = dataset.where(options.where)
     loader = Loader(
-        parquet(options.paths, column=options.column, cache_dir=options.cache_dir),
+        dataset,
         sequences=Windows(options.length, tail=options.tail),
         batch_size=options.batch_size,
         seed=options.seed,
