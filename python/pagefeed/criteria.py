@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.pieces import Piece
 from pagefeed.query import Query
 from pagefeed.scanning import open_fragment, scan
@@ -65,7 +66,12 @@ class Scan:
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
         fragment = open_fragment(piece)
-        expression = self.query.bind(fragment.physical_schema)
+        try:
+            expression = self.query.bind(fragment.physical_schema)
+        except (ColumnNotFoundError, InvalidArgumentError) as error:
+            error.args = (f"{error}, in {piece.path}",)
+            error.file = piece.path
+            raise
         part = np.full(piece.num_rows, NO_PART, dtype=np.uint8)
         if self.query.prunes(fragment.physical_schema):
             fragment = fragment.subset(filter=expression)

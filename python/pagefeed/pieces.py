@@ -50,12 +50,18 @@ class Piece:
         """Rows of the row groups, those that are not looked at included."""
         return int(self.first_rows[-1]) - self.begin
 
+    def held_groups(self) -> list[int]:
+        """Return the numbers of the row groups with rows that are looked at."""
+        num_spans = np.diff(self.spans.spans_before(self.first_rows))
+        pairs = zip(self.row_groups, num_spans.tolist(), strict=True)
+        return [group for group, count in pairs if count]
+
     def span_rows(self) -> tuple[Int64Array, Int64Array]:
         """Return the first row of each span in the piece, and the number of rows.
 
         Rows are counted from the begin of the piece; int64 [spans] each.
         """
-        spans = np.arange(*self.spans.spans_between(self.begin, self.first_rows[-1]))
+        spans = np.arange(*self.spans.spans_before(self.first_rows[[0, -1]]))
         page, row = self.spans.places(spans)
         rows = self.spans.first_rows(np.append(spans, spans[-1:] + 1))
         first = self.index.first_rows(page) + row - self.begin
@@ -86,7 +92,7 @@ def pieces_of(spans: Spans) -> Iterator[Piece]:
         last = int(np.searchsorted(files, files[begin], side="right"))
         large = int(np.searchsorted(rows, rows[begin] + PIECE_ROWS, side="left"))
         end = min(last, max(begin + 1, large))
-        first, stop = spans.spans_between(int(rows[begin]), int(rows[end]))
+        first, stop = spans.spans_before(rows[[begin, end]]).tolist()
         if first < stop and rows[begin] < rows[end]:
             yield Piece(
                 spans=spans,

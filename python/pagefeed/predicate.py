@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NoReturn
 
 from pagefeed.errors import InvalidArgumentError
 
@@ -58,18 +57,15 @@ class Predicate:
         self.columns = tuple(dict.fromkeys(name for name in names if name is not None))
         """Names of the columns, dotted, in the order of their first use."""
         if not self.columns:
-            self.refuse(self.tree, "no column is named")
+            raise self.refuse(self.tree, "no column is named")
 
-    def refuse(self, node: ast.expr, problem: str) -> NoReturn:
-        """Raise the error that marks a part of the text.
-
-        Raises:
-            InvalidArgumentError: Always.
-        """
+    def refuse(self, node: ast.expr, problem: str) -> InvalidArgumentError:
+        """Return the error that marks a part of the text."""
         before = self.source.encode()[: node.col_offset].decode()
         end = node.end_col_offset or node.col_offset + 1
         marked = self.source.encode()[node.col_offset : end].decode()
-        raise InvalidArgumentError(self._marked(problem, len(before), len(marked)))
+        message = self._marked(problem, len(before), len(marked))
+        return InvalidArgumentError(message)
 
     def _marked(self, problem: str, start: int, length: int = 1) -> str:
         mark = " " * start + "^" * max(1, length)
@@ -99,7 +95,7 @@ class Predicate:
         elif isinstance(node, ast.Compare):
             self._check_comparison(node)
         elif column_of(node) is None:
-            self.refuse(node, "this is neither a comparison nor a column")
+            raise self.refuse(node, "this is neither a comparison nor a column")
 
     def _check_comparison(self, node: ast.Compare) -> None:
         self._check_value(node.left)
@@ -107,24 +103,30 @@ class Predicate:
         for operator, right in zip(node.ops, node.comparators, strict=True):
             joins_on = isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot)
             if joins_on and right is not last:
-                self.refuse(right, "nothing can be compared with in [...] or is null")
+                raise self.refuse(
+                    right, "nothing can be compared with in [...] or is null"
+                )
             if isinstance(operator, ast.In | ast.NotIn):
                 if not isinstance(right, ast.List | ast.Tuple | ast.Set):
-                    self.refuse(right, "in is followed by a list of values, [...]")
+                    raise self.refuse(
+                        right, "in is followed by a list of values, [...]"
+                    )
                 for item in right.elts:
                     if literal_of(item) is None:
-                        self.refuse(item, "this is not a number or string")
+                        raise self.refuse(item, "this is not a number or string")
             elif isinstance(operator, ast.Is | ast.IsNot):
                 if not is_null(right):
-                    self.refuse(right, "is must be followed by null or not null")
+                    raise self.refuse(right, "is must be followed by null or not null")
             else:
                 self._check_value(right)
 
     def _check_value(self, node: ast.expr) -> None:
         if is_null(node):
-            self.refuse(node, "nothing equals null: write is null, or is not null")
+            raise self.refuse(
+                node, "nothing equals null: write is null, or is not null"
+            )
         if literal_of(node) is None and column_of(node) is None:
-            self.refuse(node, "this is not a column, number or string")
+            raise self.refuse(node, "this is not a column, number or string")
 
 
 def column_of(node: ast.expr) -> str | None:

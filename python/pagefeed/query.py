@@ -12,6 +12,7 @@ import hashlib
 import operator
 import pickle
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
@@ -113,7 +114,7 @@ class WhereQuery(Query):
         name = column_of(node) or ""
         field, kind = field_of(schema, name)
         if not arrow("pyarrow.types").is_boolean(kind):
-            self._predicate.refuse(
+            raise self._predicate.refuse(
                 node, f"column {name!r} has type {kind}: compare it with something"
             )
         return field
@@ -139,7 +140,7 @@ class WhereQuery(Query):
         """The two sides of a comparison; a literal in the type of the column."""
         values = literal_of(left), literal_of(right)
         if values[0] is not None and values[1] is not None:
-            self._predicate.refuse(left, "no column is compared here")
+            raise self._predicate.refuse(left, "no column is compared here")
         if values[0] is not None:
             field, kind = self._column(right, schema)
             return self._scalar(values[0], kind, left, right), field
@@ -171,7 +172,7 @@ class WhereQuery(Query):
     def _column(self, node: ast.expr, schema: Schema) -> tuple[Expression, Any]:
         name = column_of(node)
         if name is None:
-            self._predicate.refuse(node, "here a column is expected")
+            raise self._predicate.refuse(node, "here a column is expected")
         return field_of(schema, name)
 
     def _scalar(
@@ -183,20 +184,21 @@ class WhereQuery(Query):
     ) -> Expression:
         """A literal that can be compared with values of a type."""
         pa, types = arrow(), arrow("pyarrow.types")
-        if types.is_boolean(kind):
-            fits = isinstance(value, bool)
-        elif types.is_integer(kind) or types.is_floating(kind):
+        numeric = types.is_integer(kind) or types.is_floating(kind)
+        if numeric or types.is_decimal(kind):
             fits = isinstance(value, int | float) and not isinstance(value, bool)
         else:
-            fits = types.is_decimal(kind) != isinstance(value, str)
+            fits = isinstance(value, bool if types.is_boolean(kind) else str)
         try:
             if fits and isinstance(value, str) and types.is_temporal(kind):
                 return pa.scalar(value).cast(kind)
+            if fits and types.is_decimal(kind):
+                return pa.scalar(Decimal(repr(value)))
             if fits:
                 return pa.scalar(value)
         except (pa.ArrowException, OverflowError):
             pass
-        self._predicate.refuse(
+        raise self._predicate.refuse(
             node,
             f"{value!r} cannot be compared with column {column_of(column)!r} of type "
             f"{kind}",

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
+from pagefeed.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingDependencyError,
+    PagefeedError,
+)
 from pagefeed.index import PageIndex
 from pagefeed.pieces import Piece, pieces_of
 from pagefeed.query import Expression, Schema, arrow, field_of
 from pagefeed.spans import Spans
 
-__all__ = ["first_schema", "open_fragment", "quantiles_of", "scan", "summary_of"]
+__all__ = [
+    "first_schema",
+    "list_size",
+    "open_fragment",
+    "quantiles_of",
+    "scan",
+    "summary_of",
+]
 
 Fragment: TypeAlias = Any
 """A ``pyarrow.dataset.ParquetFileFragment``."""
@@ -26,13 +39,31 @@ COMMON_VALUES = 5
 
 
 def open_fragment(piece: Piece) -> Fragment:
-    """Open the row groups of a piece."""
-    return _open(piece.path, piece.row_groups)
+    """Open the row groups of a piece that hold rows which are looked at."""
+    return _open(piece.path, piece.held_groups())
 
 
 def first_schema(index: PageIndex) -> Schema | None:
     """Return the schema of the first file; None if there are no files."""
     return _open(index.files[0]).physical_schema if index.files else None
+
+
+@lru_cache(maxsize=1024)
+def list_size(path: str, column: str, fingerprint: str) -> int:  # noqa: ARG001
+    """Return the tokens of every row, if the column is of fixed-size lists; else 0.
+
+    Kept for as long as the fingerprint, which covers the type, is the same. Without
+    pyarrow nothing is known, and nothing is lost but time.
+    """
+    try:
+        schema = _open(path).physical_schema
+    except MissingDependencyError:
+        return 0
+    if column not in schema.names:
+        return 0
+    kind = schema.field(column).type
+    fixed = arrow("pyarrow.types").is_fixed_size_list(kind)
+    return int(kind.list_size) if fixed else 0
 
 
 def scan(
@@ -42,7 +73,7 @@ def scan(
 
     Args:
         piece: Where the fragment lies.
-        fragment: All row groups of the piece, or some.
+        fragment: Some of its row groups.
         expression: Truth values, of which null is false; or numbers.
 
     Yields:

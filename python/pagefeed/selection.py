@@ -17,6 +17,7 @@ from pagefeed.errors import StaleFileError
 from pagefeed.index import BlockKind, PageIndex
 from pagefeed.parallel import in_order
 from pagefeed.pieces import Piece, pieces_of
+from pagefeed.scanning import list_size
 from pagefeed.spans import Spans
 from pagefeed.stored import ArrayFolder, ArrayWriter, stored_arrays
 
@@ -265,10 +266,9 @@ class SelectedSpans:
         inside = (spans >= 0) & (row < self._row[spans] + length)
         return np.where(inside, spans, -1)
 
-    def spans_between(self, first: int, end: int) -> tuple[int, int]:
-        """Return the spans of the rows ``first .. end`` of the index: first and end."""
-        spans = np.searchsorted(self._row, [first, end], side="left")
-        return int(spans[0]), int(spans[1])
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index."""
+        return np.searchsorted(self._row, rows, side="left")
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one."""
@@ -330,18 +330,37 @@ class SelectedSpans:
         pages, first = held
         index = self.index
         spans = np.arange(first[0], first[-1])
-        num_values = np.zeros(len(spans), dtype=np.int64)
         row = self._row[spans]
-        num_rows = np.diff(self.first_rows(np.arange(first[0], first[-1] + 1)))
+        num_rows = np.diff(self.first_rows(np.append(spans, first[-1])))
         first = first - first[0]
         page_row = index.first_rows(np.stack([pages, pages + 1]))
         page_value = index.first_values(np.stack([pages, pages + 1]))
-        page_num_values = page_value[1] - page_value[0]
-        whole = num_rows[first[:-1]] == page_row[1] - page_row[0]
-        num_values[first[:-1][whole]] = page_num_values[whole]
-        for number in np.flatnonzero(~whole & (page_num_values > 0)).tolist():
+        page_rows, page_values = (
+            np.diff(page_row, axis=0)[0],
+            np.diff(page_value, axis=0)[0],
+        )
+        # Rows of equal length, if that is what the values of the page come to.
+        length = self._promised_length(pages)
+        length[length * page_rows != page_values] = 0
+        num_values: Int64Array = num_rows * np.repeat(length, np.diff(first))
+        whole = num_rows[first[:-1]] == page_rows
+        num_values[first[:-1][whole]] = page_values[whole]
+        known = whole | (length > 0) | (page_values == 0)
+        for number in np.flatnonzero(~known).tolist():
             here = slice(first[number], first[number + 1])
             begin = row[here] - page_row[0, number]
             offsets = index.row_offsets(int(pages[number]))
             num_values[here] = offsets[begin + num_rows[here]] - offsets[begin]
         return num_values
+
+    def _promised_length(self, pages: Int64Array) -> Int64Array:
+        """Tokens of every row, where the type of the column says so; else 0."""
+        index = self.index
+        file = np.searchsorted(index.file_first_page, pages, side="right") - 1
+        files, which = np.unique(file, return_inverse=True)
+        paths = index.files
+        lengths = [
+            list_size(paths[number], index.column, index.fingerprint)
+            for number in files.tolist()
+        ]
+        return np.array(lengths, dtype=np.int64)[which]

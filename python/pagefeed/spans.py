@@ -73,10 +73,10 @@ class Spans(Protocol):
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
         """Return the span that holds each row of a page; -1 if none does."""
 
-    def spans_between(self, first: int, end: int) -> tuple[int, int]:
-        """Return the spans of the rows ``first .. end`` of the index: first and end.
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index.
 
-        Both must be borders of row groups.
+        These must be borders of row groups.
         """
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
@@ -160,13 +160,13 @@ class PageSpans:
         """Return the span that holds each row of a page."""
         return np.broadcast_arrays(np.asarray(pages, dtype=np.int64), rows)[0]
 
-    def spans_between(self, first: int, end: int) -> tuple[int, int]:
-        """Return the spans of the rows ``first .. end`` of the index: first and end."""
-        borders = np.array([first, end])
-        pages = np.full(2, len(self.index))
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index."""
+        borders = np.asarray(rows, dtype=np.int64)
+        pages = np.full(borders.shape, len(self.index))
         inside = borders < self.index.num_rows
         pages[inside] = self.index.pages_of_rows(borders[inside])
-        return int(pages[0]), int(pages[1])
+        return pages
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one."""

@@ -57,12 +57,14 @@ class ArrayWriter:
     Args:
         path: Where it will be.
         key: What it holds.
+        durable: Have it on disk before others can see it.
     """
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, *, durable: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._key = key
+        self._durable = durable
         self._draft = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
         self._files: dict[str, BinaryIO] = {}
         self._sizes: dict[str, int] = {}
@@ -92,7 +94,8 @@ class ArrayWriter:
         try:
             for file in self._files.values():
                 file.flush()
-                os.fsync(file.fileno())
+                if self._durable:
+                    os.fsync(file.fileno())
                 file.close()
             if kind is None:
                 self._publish()
@@ -129,13 +132,13 @@ def stored_arrays(
         path = Path(folder) / name
         found = _opened(path, key)
         if found is None:
-            with ArrayWriter(path, key) as writer:
+            with ArrayWriter(path, key, durable=True) as writer:
                 write(writer)
             found = ArrayFolder(path, key)
         return found
     with tempfile.TemporaryDirectory(prefix="pagefeed-") as place:
         path = Path(place) / "arrays"
-        with ArrayWriter(path, key) as writer:
+        with ArrayWriter(path, key, durable=False) as writer:
             write(writer)
         # The maps outlive the names of the files.
         return ArrayFolder(path, key)
