@@ -174,6 +174,23 @@ def test_text_and_expressions_select_what_pyarrow_selects(files, text, expressio
         assert np.array_equal(found[found >= 0], tokens)
 
 
+def test_statistics_that_know_no_nan_lose_no_row(tmp_path):
+    quality = np.where(np.arange(ROWS) < 1000, 0.25, 0.75)
+    quality[::10] = np.nan
+    path = write(tmp_path / "a.parquet", table_of(quality=quality))
+    dataset = dataset_of(path)
+    missing = ROWS // 10
+    for text, expression, count in (
+        ("not quality < 1", ~(pc.field("quality") < 1), missing),
+        ("quality != 0.25", pc.field("quality") != 0.25, 2700 + missing),
+        ("quality not in [0.25, 0.75]", None, missing),
+        ("quality < 1", pc.field("quality") < 1, ROWS - missing),
+    ):
+        assert len(dataset.where(text)) == count
+        if expression is not None:
+            assert len(dataset.where(expression)) == count
+
+
 def test_one_after_the_other_is_both(files):
     dataset = dataset_of(files)
     chained = dataset.where("quality > 0.5").where("lang == 'en'")
