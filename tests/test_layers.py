@@ -13,8 +13,9 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
-    {"_core", "arguments", "arrays", "errors", "extras", "sizes"},
-    {"dataset", "index", "paths", "spans", "tokens"},
+    {"_core", "arguments", "arrays", "errors", "extras", "parallel", "sizes", "stored"},
+    {"dataset", "index", "paths", "spans", "tokens"}
+    | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"},
     {"sequences", "blocks", "documents", "joined", "lines", "packed"},
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}

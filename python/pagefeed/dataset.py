@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from pagefeed import divide
+from pagefeed.divide import Selection
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 from pagefeed.paths import PathLike, Paths, expand_paths
+from pagefeed.predicate import Literal
+from pagefeed.query import Expression
 from pagefeed.spans import PageSpans, Spans
 
 __all__ = ["ParquetDataset", "parquet"]
@@ -31,10 +35,14 @@ class ParquetDataset:
     """Use the files' own offset indexes."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
+    selection: Selection | None = None
+    """The rows, if these are not all rows of the files."""
 
     @cached_property
     def index(self) -> PageIndex:
         """The page index of the column, built or opened on first use."""
+        if self.selection is not None:
+            return self.selection.spans.index
         return PageIndex.build(
             self.files,
             self.column,
@@ -64,19 +72,150 @@ class ParquetDataset:
     @cached_property
     def spans(self) -> Spans:
         """The rows of the dataset, as sequences are cut from them."""
+        if self.selection is not None:
+            return self.selection.spans
         return PageSpans(self.index)
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the contents, see :attr:`PageIndex.fingerprint`."""
+        """What identifies the contents, see :attr:`PageIndex.fingerprint`.
+
+        Of selected rows it says which they are, not how they were selected.
+        """
+        if self.selection is not None:
+            return self.selection.spans.fingerprint
         return self.index.fingerprint
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return self.index.num_rows
+        return self.spans.num_rows
 
     def __repr__(self) -> str:
-        return f"ParquetDataset({len(self.files)} files, column={self.column!r})"
+        names = self.selection.names if self.selection is not None else ()
+        chosen = "".join(f", {name!r}" for name in names)
+        return (
+            f"ParquetDataset({len(self.files)} files, column={self.column!r}{chosen})"
+        )
+
+    def where(self, predicate: str | Expression) -> ParquetDataset:
+        """Select the rows for which a predicate over other columns is true.
+
+        Only these columns are read, once; with a cache folder the result is kept
+        beside the index. A comparison with null is neither true nor false, as in SQL.
+
+        Args:
+            predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
+                ``pyarrow.compute.Expression``. Columns are named as they are, nested
+                ones by their dotted path, any other by ``column('any name')``.
+
+        Returns:
+            A dataset of these rows. Of two predicates one after the other, both hold.
+
+        Raises:
+            InvalidArgumentError: If it is not a predicate over such columns.
+            ColumnNotFoundError: If there is no such column; lists those there are.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
+            >>> len(good)  # doctest: +SKIP
+        """
+        return self._of(divide.where(self.spans, self.selection, predicate))
+
+    def tiers(
+        self,
+        column: str,
+        *,
+        edges: Sequence[Literal] | None = None,
+        quantiles: int | None = None,
+    ) -> dict[str, ParquetDataset]:
+        """Divide the rows by the value of a column.
+
+        Args:
+            column: A column with one value per row, by its dotted path.
+            edges: Rising values: rows below the first one, from the first one on, ...
+            quantiles: Instead, the number of tiers with equally many rows.
+
+        Returns:
+            Datasets by name, from the lowest values to the highest; each row is in
+            one. Rows without a value (null or NaN) are the last one, ``"quality is
+            null"``, which is left out if there are none.
+
+        Raises:
+            InvalidArgumentError: If edges do not rise, or equal values would have to
+                be divided.
+            ColumnNotFoundError: If there is no such column; lists those there are.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> list(web.tiers("quality", edges=[0.3, 0.8]))  # doctest: +SKIP
+            ['quality < 0.3', '0.3 <= quality < 0.8', 'quality >= 0.8']
+        """
+        return self._parts(
+            divide.by_tiers(self.spans, self.selection, column, edges, quantiles)
+        )
+
+    def by_length(
+        self, edges: Sequence[int], *, column: str | None = None
+    ) -> dict[str, ParquetDataset]:
+        """Divide the rows by their number of tokens.
+
+        Args:
+            edges: Rising numbers of tokens.
+            column: A column that has the number. Without one the pages of all rows
+                are read, once.
+
+        Returns:
+            Datasets by name, from short rows to long ones; each row is in one.
+
+        Raises:
+            InvalidArgumentError: If edges are not rising numbers.
+
+        Example:
+            >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
+            ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
+        """
+        if column is not None:
+            return self.tiers(column, edges=edges)
+        return self._parts(divide.by_length(self.spans, self.selection, edges))
+
+    def split(self, *, seed: int = 0, **weights: float) -> dict[str, ParquetDataset]:
+        """Divide the rows at random, in proportion to weights.
+
+        Where a row goes depends on the seed, the footer of its file and its number in
+        the file alone: it stays there when files are added, removed, renamed or put
+        in another order.
+
+        Args:
+            seed: Another seed divides otherwise.
+            weights: Share of the rows of each part. If they sum to 1, every row is in
+                exactly one part; else the remaining rows are in none.
+
+        Returns:
+            Datasets by the names given.
+
+        Raises:
+            InvalidArgumentError: If shares are not above 0 or exceed 1 together.
+
+        Example:
+            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
+        """
+        return self._parts(divide.by_weights(self.spans, self.selection, weights, seed))
+
+    def check_not_empty(self) -> None:
+        """Raise if rows were selected and there are none.
+
+        Raises:
+            EmptySelectionError: Saying what the columns of the predicate hold.
+        """
+        if self.selection is not None:
+            self.selection.check_not_empty()
+
+    def _of(self, selection: Selection) -> ParquetDataset:
+        return replace(self, selection=selection)
+
+    def _parts(self, selections: dict[str, Selection]) -> dict[str, ParquetDataset]:
+        return {name: self._of(selection) for name, selection in selections.items()}
 
 
 def parquet(

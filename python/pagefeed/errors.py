@@ -5,6 +5,7 @@ builtin that fits, so that existing ``except`` clauses keep working::
 
     PagefeedError
     +-- InvalidArgumentError        ValueError   an argument cannot be right
+    |   +-- EmptySelectionError     no row is selected
     +-- MissingDependencyError      ImportError  an extra is not installed
     +-- FileAccessError             OSError      the system refused to read a file
     |   +-- MissingFileError        FileNotFoundError
@@ -33,6 +34,7 @@ __all__ = [
     "ColumnNotFoundError",
     "CorruptFileError",
     "DataError",
+    "EmptySelectionError",
     "EncryptedError",
     "FileAccessError",
     "InternalError",
@@ -77,6 +79,10 @@ class PagefeedError(Exception):
 
 class InvalidArgumentError(PagefeedError, ValueError):
     """An argument cannot be right; the message says what is accepted."""
+
+
+class EmptySelectionError(InvalidArgumentError):
+    """No row is selected; the message says what there would be."""
 
 
 class MissingDependencyError(PagefeedError, ImportError):

@@ -85,7 +85,7 @@ def forecast(loader: Loader) -> Forecast:
     """
     run, begin = loader.run, loader.run.beginning(loader.epoch)
     supply = _one_dataset(loader)
-    index, units = supply.dataset.index, supply.cut
+    spans, units = supply.dataset.spans, supply.cut
     whole = run.route(begin)
     route = replace(whole, end=whole.start + units.num_units)
     planner = run.planner(begin, route)
@@ -95,10 +95,10 @@ def forecast(loader: Loader) -> Forecast:
     samples = _sampled_batches(planner)
     files = units.file_first_unit
     return Forecast(
-        files=len(index.files),
-        pages=len(index),
-        rows=index.num_rows,
-        tokens=index.num_values,
+        files=len(spans.index.files),
+        pages=spans.num_pages,
+        rows=spans.num_rows,
+        tokens=spans.num_values,
         units=units.num_units,
         length=units.length,
         padding_tokens=units.num_padding_tokens,
@@ -185,7 +185,8 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     Of a part of the epoch the first half only brings the pages into memory; reads are
     counted in the second.
     """
-    route, index = planner.route, _one_dataset(loader).dataset.index
+    route, spans = planner.route, _one_dataset(loader).dataset.spans
+    index = spans.index
     num_steps = route.num_steps or 0
     begin = loader.run.beginning(loader.epoch)
     horizon = loader.run.horizon_units(begin, loader.memory)
@@ -203,6 +204,6 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     counted = slice(0 if count == num_steps else len(loads) // 2, None)
     loads_per_unit = loads[counted].sum() / len(np.unique(segments.unit[counted]))
     is_packed = cut.layout.packing is not None
-    num_pages = len(cut.blocks("page")) if is_packed else len(index)
+    num_pages = len(cut.blocks("page")) if is_packed else spans.num_pages
     per_page = loads_per_unit * loader.num_units / max(1, num_pages)
     return needed_bytes(segments.page, sizes), float(per_page)

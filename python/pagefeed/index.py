@@ -151,6 +151,11 @@ class PageIndex:
         return self._recipe.column
 
     @property
+    def cache_dir(self) -> str | None:
+        """Folder of the index, and of what is derived from it; None if in memory."""
+        return self._recipe.cache_dir
+
+    @property
     def num_rows(self) -> int:
         """Number of rows in all files."""
         return self.core.num_rows

@@ -399,7 +399,7 @@ class Loader:
 
         Returns:
             Step, rank and row of every sequence with tokens of the document, by step;
-            none for those that are skipped or dropped.
+            none for those that are skipped or dropped, or if it is not selected.
 
         Raises:
             InvalidArgumentError: If there is no such document, or some of it was seen

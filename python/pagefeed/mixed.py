@@ -240,12 +240,13 @@ class MixtureSupply:
         found = [np.empty(0, dtype=np.int64)]
         holding = [n for n, data in enumerate(self.datasets) if _holds(data, file)]
         if not holding:
-            number_of_row(self.datasets[0].index, file, row)  # Says what there is.
+            number_of_row(self.datasets[0].spans, file, row)  # Says what there is.
         for ours in holding:
             number = schedule.names.index(self.names[ours])
-            units = self.units_of[ours].units_of_row(
-                number_of_row(self.datasets[ours].index, file, row)
-            )
+            place = number_of_row(self.datasets[ours].spans, file, row)
+            if place is None:
+                continue
+            units = self.units_of[ours].units_of_row(place)
             num_units = self.units_of[ours].num_units
             for epoch in range(int(counts[number]) // num_units + 2):
                 order = self.orders(begin.epoch)[ours].of(epoch, begin.num_lanes)

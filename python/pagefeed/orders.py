@@ -57,11 +57,18 @@ class Orders:
 
     @property
     def _unit_bytes(self) -> float:
-        """Mean decoded size of a unit, in the column's own type."""
-        index = self._dataset.index
+        """Mean decoded size of the pages for a unit, in the column's own type."""
+        return self._all_bytes / self._units.num_units
+
+    @property
+    def _all_bytes(self) -> float:
+        """Decoded size of all pages, in the column's own type."""
+        spans = self._dataset.spans
+        index = spans.index
         if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
-            return index.num_rows * index.mean_row_bytes / self._units.num_units
-        return index.num_values * index.value_bytes / self._units.num_units
+            rows_per_page = index.num_rows / max(1, len(index))
+            return spans.num_pages * rows_per_page * index.mean_row_bytes
+        return spans.page_values * index.value_bytes
 
     @property
     def is_scattered(self) -> bool:
@@ -71,10 +78,10 @@ class Orders:
     @property
     def page_bytes(self) -> float:
         """Mean bytes of a decoded page, if its tokens fit 16 bits as most do."""
-        index = self._dataset.index
-        if index.value_bytes == 0:
-            return index.num_rows * index.mean_row_bytes / max(1, len(index))
-        return 2 * index.num_values / max(1, len(index))
+        spans = self._dataset.spans
+        if spans.index.value_bytes == 0:
+            return self._all_bytes / max(1, spans.num_pages)
+        return 2 * spans.page_values / max(1, spans.num_pages)
 
     def window(self, num_lanes: int) -> int:
         """Return the longest delay of a unit in its lane, in units."""

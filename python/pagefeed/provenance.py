@@ -9,6 +9,7 @@ from pagefeed.documents import DocumentUnits
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 from pagefeed.sequences import Units
+from pagefeed.spans import Spans
 
 __all__ = ["Source", "number_of_row", "sources_of_unit"]
 
@@ -64,13 +65,16 @@ def sources_of_unit(index: PageIndex, units: Units, unit: int) -> list[Source]:
     return sources
 
 
-def number_of_row(index: PageIndex, file: str, row: int) -> int:
-    """Return the number of a row of a file, counted through the dataset.
+def number_of_row(spans: Spans, file: str, row: int) -> int | None:
+    """Return the number of a row of a file among those of the spans.
+
+    Returns:
+        The number; None if the row is not among them.
 
     Raises:
-        InvalidArgumentError: If the dataset has no such file or row.
+        InvalidArgumentError: If there is no such file or row.
     """
-    path = os.path.abspath(file)
+    path, index = os.path.abspath(file), spans.index
     if path not in index.files:
         raise InvalidArgumentError(
             f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
@@ -82,4 +86,10 @@ def number_of_row(index: PageIndex, file: str, row: int) -> int:
         raise InvalidArgumentError(
             f"row {row} is out of range: {file} has {end - first} rows"
         )
-    return int(first) + row
+    page = index.pages_of_rows([first + row])
+    place = first + row - index.first_rows(page)
+    span = spans.spans_at(page, place)
+    if span[0] < 0:
+        return None
+    _, begin = spans.places(span)
+    return int((spans.first_rows(span) + place - begin)[0])

@@ -36,6 +36,14 @@ class Spans(Protocol):
         """Values of these rows: tokens of a token column."""
 
     @property
+    def num_pages(self) -> int:
+        """Pages that hold these rows."""
+
+    @property
+    def page_values(self) -> int:
+        """Values of all rows of these pages: what is decoded to have the spans'."""
+
+    @property
     def file_first_span(self) -> Int64Array:
         """First span of each file, and the number of spans: int64 [files + 1]."""
 
@@ -61,6 +69,15 @@ class Spans(Protocol):
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
         """Return the page of the index, and the row in that page, of their starts."""
+
+    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each row of a page; -1 if none does."""
+
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index.
+
+        These must be borders of row groups.
+        """
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one.
@@ -91,6 +108,16 @@ class PageSpans:
     @property
     def num_values(self) -> int:
         """Values of these rows: tokens of a token column."""
+        return self.index.num_values
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that hold these rows."""
+        return len(self.index)
+
+    @property
+    def page_values(self) -> int:
+        """Values of all rows of these pages."""
         return self.index.num_values
 
     @property
@@ -128,6 +155,18 @@ class PageSpans:
         """Return the page of the index, and the row in that page, of their starts."""
         pages = np.asarray(spans, dtype=np.int64)
         return pages, np.zeros_like(pages)
+
+    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each row of a page."""
+        return np.broadcast_arrays(np.asarray(pages, dtype=np.int64), rows)[0]
+
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index."""
+        borders = np.asarray(rows, dtype=np.int64)
+        pages = np.full(borders.shape, len(self.index))
+        inside = borders < self.index.num_rows
+        pages[inside] = self.index.pages_of_rows(borders[inside])
+        return pages
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one."""

@@ -231,8 +231,10 @@ class EpochSupply:
         row: int,
     ) -> Int64Array:
         """Return the positions in the epoch of ``now`` with tokens of a document."""
-        index, epoch = self.dataset.index, now.epoch
-        units = self.cut.units_of_row(number_of_row(index, file, row))
+        number, epoch = number_of_row(self.dataset.spans, file, row), now.epoch
+        if number is None:
+            return np.empty(0, dtype=np.int64)
+        units = self.cut.units_of_row(number)
         order = self.orders.of(epoch, self.num_lanes(begin, epoch))
         return epoch * self.num_units + order.positions(units)
 
@@ -284,6 +286,7 @@ def bind_checked(sequences: Sequences, dataset: ParquetDataset, name: str) -> Un
     """
     units = sequences.bind(dataset.spans)
     if units.num_units == 0:
+        dataset.check_not_empty()
         raise InvalidArgumentError(
             f"{name} holds no sequence of {sequences!r}: it has "
             f"{dataset.spans.num_values} tokens in {dataset.spans.num_rows} rows"

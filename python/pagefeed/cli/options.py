@@ -20,6 +20,9 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of a run."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
     parser.add_argument("--column", required=True, help="the token column")
+    parser.add_argument(
+        "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
+    )
     parser.add_argument("--length", type=int, required=True, help="sequence length")
     parser.add_argument("--batch-size", type=int, default=8, help="per rank (8)")
     parser.add_argument("--world-size", type=int, default=1, help="ranks (1)")
@@ -76,5 +79,8 @@ def _dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
             "give paths, or --mix with paths of its own: exactly one of them"
         )
     if options.mix:
+        if options.where is not None:
+            raise InvalidArgumentError("--where is for paths, not for a --mix")
         return make_mixture(options)
-    return parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    dataset = parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    return dataset if options.where is None else dataset.where(options.where)

@@ -1,0 +1,44 @@
+"""Work on threads whose results are taken in order, few at a time."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["in_order"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in their order, by a thread per CPU.
+
+    At most twice as many results as threads wait to be taken, so that memory is
+    bounded however many items there are.
+
+    Args:
+        function: What spends its time outside the GIL: reading, decoding, NumPy.
+        items: What it is called with.
+
+    Example:
+        >>> list(in_order(len, ["a", "bb"]))
+        [1, 2]
+    """
+    num_threads = len(os.sched_getaffinity(0))
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pagefeed")
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * num_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
