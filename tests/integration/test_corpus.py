@@ -10,13 +10,13 @@ import pagefeed as pf
 from pagefeed.forecast import forecast
 from shared_data import shared
 
-EVERY = 12
+EVERY = 20
 EOS = 0
 
 
 @pytest.fixture(scope="module")
 def tokenized(tmp_path_factory):
-    """Every twelfth document of the longer half of the corpus, tokenized."""
+    """Every twentieth document of the longer half of the corpus, tokenized."""
     tokenizer = Tokenizer.from_file(str(shared("data", "corpus", "tokenizer.json")))
     table = pq.read_table(
         shared("data", "corpus", "slice-01.parquet"), columns=["text"]
@@ -46,7 +46,7 @@ def test_padding_and_splits_are_few(tokenized, length):
     assert not isinstance(loader.dataset, pf.Mixture)
     units = pf.Packed(length, eos=EOS).bind(loader.dataset.spans)
     num_blocks = len(units)
-    assert num_blocks >= 2_000_000 // (128 * 8192)
+    assert num_blocks >= 1
     delivered = np.concatenate([batch["input_ids"][0] for batch in loader])
     stats = loader.stats()
     assert len(delivered) == stats["tokens"]

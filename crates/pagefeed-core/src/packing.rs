@@ -3,9 +3,9 @@
 //! With a fixed yield `T` tokens make `ceil(T / length)` sequences, whatever the lengths
 //! are: documents are placed whole as long as one has room for them, and what is left
 //! is split over the room that remains, which suffices. Best-fit decreasing (Johnson,
-//! "Near-optimal bin packing algorithms", 1973) seldom leaves anything. If it does, one
-//! document is kept back, the others are packed again, and it is poured into the gaps:
-//! then usually that one is split and no other.
+//! "Near-optimal bin packing algorithms", 1973) seldom leaves anything. If it does, some
+//! documents are kept back, the others are packed again, and they are poured into the
+//! gaps: first rests of documents that are longer than a sequence and split anyway.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -115,29 +115,46 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
         items.sort_unstable_by_key(|item| (Reverse(item.num_tokens), item.row));
     }
     let limit = num_units - full.len();
-    let mut best = Attempt::new(&items, None, length, limit, rule.method);
-    let mut placed = full.len() + best.placed.len();
-    if best.num_split(length) > 0 && rule.method == Method::BestFit {
-        let is_rest = |item: &Item| item.first_token > 0;
-        let reserved = [items.iter().position(is_rest), Some(0)];
-        for reserved in reserved.into_iter().flatten() {
-            let other = Attempt::new(&items, Some(reserved), length, limit, rule.method);
-            if other.num_split(length) < best.num_split(length) {
-                best = other;
-            }
-        }
-    }
-    best.split(length);
-    placed = placed.max(full.len() + best.placed.len());
-    let mut all = Vec::with_capacity(placed);
-    all.extend((0u32..).zip(full.iter().copied()));
+    let placed = match rule.method {
+        Method::BestFit => fewest_splits(&items, length, limit),
+        method => Attempt::new(&items, &[], length, limit, method).placed,
+    };
     let before = full.len() as u32;
-    all.extend(
-        best.placed
-            .iter()
-            .map(|(unit, item)| (unit + before, *item)),
-    );
+    let mut all = Vec::with_capacity(full.len() + placed.len());
+    all.extend((0u32..).zip(full));
+    all.extend(placed.into_iter().map(|(unit, item)| (unit + before, item)));
     Ok(collect(all))
+}
+
+/// Keeps back nothing, or one, two, four and so on, until no document is split that
+/// was short enough, or that does not help further.
+fn fewest_splits(items: &[Item], length: u32, limit: usize) -> Vec<(u32, Item)> {
+    let mut best = Attempt::new(items, &[], length, limit, Method::BestFit);
+    if best.num_split == 0 {
+        return best.placed;
+    }
+    let (rests, short): (Vec<usize>, Vec<usize>) =
+        (0..items.len()).partition(|&number| items[number].first_token > 0);
+    let candidates: Vec<usize> = rests.iter().chain(&short).copied().collect();
+    let mut count = 1;
+    loop {
+        let count_here = count.min(candidates.len());
+        let kept = &candidates[..count_here];
+        let attempt = Attempt::new(items, kept, length, limit, Method::BestFit);
+        if attempt.num_split < best.num_split {
+            best = attempt;
+        }
+        // With all rests kept back, what is kept back further is split itself.
+        let num_short = count_here.saturating_sub(rests.len());
+        if best.num_split <= num_short || count_here == candidates.len() {
+            return best.placed;
+        }
+        count = if count < rests.len() {
+            (count * 2).min(rests.len())
+        } else {
+            rests.len() + (2 * num_short).max(1)
+        };
+    }
 }
 
 /// Puts what was placed into order.
@@ -167,65 +184,55 @@ fn collect(mut placed: Vec<(u32, Item)>) -> Packing {
     packing
 }
 
-/// Items placed whole in at most `limit` sequences, and those left.
+/// Items in at most `limit` sequences.
 struct Attempt {
     placed: Vec<(u32, Item)>,
-    left: Vec<Item>,
-    /// Room in each sequence.
-    free: Vec<u32>,
+    /// Documents no longer than a sequence that are split.
+    num_split: usize,
 }
 
 impl Attempt {
-    fn new(
-        items: &[Item],
-        reserved: Option<usize>,
-        length: u32,
-        limit: usize,
-        method: Method,
-    ) -> Self {
-        let mut attempt = Self {
-            placed: Vec::with_capacity(items.len()),
-            left: Vec::new(),
-            free: vec![length; limit],
-        };
+    /// Places items whole, those `kept` back last, and splits what has no room.
+    fn new(items: &[Item], kept: &[usize], length: u32, limit: usize, method: Method) -> Self {
+        let mut is_kept = vec![false; items.len()];
+        kept.iter().for_each(|&number| is_kept[number] = true);
+        let mut placed = Vec::with_capacity(items.len());
+        let mut free = vec![length; limit];
+        let mut left = Vec::new();
         let mut rooms = Rooms::new(method, length, limit);
-        for (number, item) in items.iter().enumerate() {
-            let unit = match reserved {
-                Some(reserved) if reserved == number => None,
-                _ => rooms.take(item.num_tokens),
+        for (item, is_kept) in items.iter().zip(is_kept) {
+            let unit = if is_kept {
+                None
+            } else {
+                rooms.take(item.num_tokens)
             };
             match unit {
                 Some(unit) => {
-                    attempt.free[unit as usize] -= item.num_tokens;
-                    attempt.placed.push((unit, *item));
+                    free[unit as usize] -= item.num_tokens;
+                    placed.push((unit, *item));
                 }
-                None => attempt.left.push(*item),
+                None => left.push(*item),
             }
         }
+        // Those that it would be a loss to split choose first.
+        left.sort_by_key(|item| item.first_token > 0);
+        let mut attempt = Self {
+            placed,
+            num_split: 0,
+        };
+        attempt.split(left, &free);
         attempt
     }
 
-    /// Documents no longer than a sequence that would be split; the rest of a longer
-    /// one is no loss.
-    fn num_split(&self, length: u32) -> usize {
-        let room = self.free.iter().max().copied().unwrap_or(0);
-        let is_split = |item: &&Item| item.first_token == 0 && item.num_tokens > room.min(length);
-        match self.left.as_slice() {
-            [only] => usize::from(is_split(&only)),
-            left => left.iter().filter(|item| item.first_token == 0).count(),
-        }
-    }
-
-    /// Splits what is left over the largest rooms: they are enough, since the room of
-    /// all sequences is that of all tokens at least.
-    fn split(&mut self, length: u32) {
-        let is_open = |&(free, _): &(u32, Reverse<u32>)| free > 0 && free <= length;
+    /// Splits items over the largest rooms: they are enough, since the room of all
+    /// sequences is that of all tokens at least.
+    fn split(&mut self, left: Vec<Item>, free: &[u32]) {
         let mut rooms: BinaryHeap<_> = (0u32..)
-            .zip(&self.free)
+            .zip(free)
+            .filter(|&(_, &free)| free > 0)
             .map(|(unit, &free)| (free, Reverse(unit)))
-            .filter(is_open)
             .collect();
-        for item in std::mem::take(&mut self.left) {
+        for item in left {
             let mut taken = Vec::new();
             let mut rest = item.num_tokens;
             while rest > 0 {
@@ -239,6 +246,7 @@ impl Attempt {
                     rooms.push((free - count, unit));
                 }
             }
+            self.num_split += usize::from(item.first_token == 0 && taken.len() > 1);
             // Its tokens stay in order from sequence to sequence.
             taken.sort_unstable();
             let mut first_token = item.first_token;
