@@ -18,7 +18,7 @@ from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
 
 CACHED_UNITS = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 13  # units of one lane
-AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more: a millisecond
+AT_ONCE = 1 << 13  # units resolved in a step, if one lane's are not more
 
 
 class Held(NamedTuple):

@@ -10,7 +10,7 @@ use super::schedule::State;
 use super::{EngineConfig, PageSource, TokenType};
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result, catch_panic};
-use crate::gather::{BatchToken, Misfit, copy_segment};
+use crate::gather::{BatchToken, Misfit, copy_segment, prefetch_segment};
 use crate::page::PageOpener;
 
 /// What the workers and the consumer share.
@@ -171,7 +171,13 @@ fn gather_as<T: BatchToken>(shared: &Shared, job: &mut GatherJob) -> Result<()> 
         }
         batch[end..].fill(padding);
     }
+    let mut upcoming = segments().skip(SEGMENTS_AHEAD);
     for segment in segments() {
+        if let Some(next) = upcoming.next()
+            && let Some(page) = &job.pages[next.page_use]
+        {
+            prefetch_segment(page, next.row, next.first_token);
+        }
         if let Some(page) = &job.pages[segment.page_use] {
             let target = &mut batch[segment.start..segment.end];
             copy_segment(page, segment.row, segment.first_token, target).map_err(|misfit| {
@@ -183,6 +189,9 @@ fn gather_as<T: BatchToken>(shared: &Shared, job: &mut GatherJob) -> Result<()> 
     }
     Ok(())
 }
+
+/// Segments between the one that is copied and the one that is fetched for it.
+const SEGMENTS_AHEAD: usize = 2;
 
 fn describe<T: BatchToken>(misfit: Misfit, segment: &Segment) -> Error {
     let Segment { page, row, .. } = segment;
