@@ -12,7 +12,7 @@ from pagefeed.planner import Planner
 
 __all__ = ["Iteration"]
 
-CHUNK_UNITS = 8192
+CHUNK_UNITS = 1 << 14
 """Units ordered at a time: enough for the overhead of NumPy's calls to vanish."""
 
 

@@ -170,6 +170,27 @@ pub fn copy_line<T: BatchToken>(
     T::copy(&page.tokens, from, own).map_err(Misfit::Token)
 }
 
+/// Fetches the first tokens of a segment into the cache: segments of a batch lie all
+/// over the memory. The processor sees by itself that the rest follows.
+pub fn prefetch_segment(page: &TokenPage, row: u32, first_token: u32) {
+    const LINES: usize = 8;
+    #[cfg(target_arch = "x86_64")]
+    if let Some(&offset) = page.row_offsets.get(row as usize) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = offset as usize + first_token as usize;
+        let first: *const i8 = match &page.tokens {
+            Tokens::U16(all) => all.as_ptr().wrapping_add(start).cast(),
+            Tokens::I32(all) => all.as_ptr().wrapping_add(start).cast(),
+            Tokens::U32(all) => all.as_ptr().wrapping_add(start).cast(),
+            Tokens::I64(all) => all.as_ptr().wrapping_add(start).cast(),
+        };
+        for line in 0..LINES {
+            // SAFETY: any address may be fetched; one that is not mapped is not.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(64 * line)) };
+        }
+    }
+}
+
 /// Converts value by value; false if the OR of all `excess` is not zero, that is,
 /// if some value does not fit.
 #[inline(always)]
@@ -386,6 +407,38 @@ mod tests {
             assert_eq!(b.map(i64::from).to_vec(), expected);
             assert_eq!(c.map(i64::from).to_vec(), expected);
         }
+    }
+
+    #[test]
+    fn any_part_of_a_page_is_widened_to_any_part_of_a_batch() {
+        let values: Vec<u16> = (0..200).map(|i| (i * 331) as u16).collect();
+        let page = page(Tokens::U16(values.clone()));
+        let mut target = [-1i64; 120];
+        for start in 0..6 {
+            for length in 0..40 {
+                for at in 0..9 {
+                    prefetch_segment(&page, 0, start);
+                    target.fill(-1);
+                    copy_segment(&page, 0, start, &mut target[at..at + length]).unwrap();
+                    let copied = &values[start as usize..start as usize + length];
+                    assert!(
+                        target[at..at + length].iter().eq(copied
+                            .iter()
+                            .map(|&v| v as i64)
+                            .collect::<Vec<_>>()
+                            .iter())
+                    );
+                    assert!(
+                        target[..at]
+                            .iter()
+                            .chain(&target[at + length..])
+                            .all(|&v| v == -1)
+                    );
+                }
+            }
+        }
+        prefetch_segment(&page, 3, u32::MAX);
+        prefetch_segment(&page, u32::MAX, u32::MAX);
     }
 
     #[test]

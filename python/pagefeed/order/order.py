@@ -207,11 +207,12 @@ class Order:
         num_lanes = self.lanes.num_lanes
         num_turns = num_lanes // math.gcd(positions.step, num_lanes)
         stride = num_turns * positions.step // num_lanes
+        rounds, rest = divmod(len(positions), num_turns)
         turns = []
-        for turn in range(min(num_turns, len(positions))):
-            place, lane = divmod(positions[turn], num_lanes)
-            count = len(range(turn, len(positions), num_turns))
-            turns.append((lane, range(place, place + count * stride, stride)))
+        for turn, position in enumerate(positions[:num_turns]):
+            place, lane = divmod(position, num_lanes)
+            end = place + (rounds + (turn < rest)) * stride
+            turns.append((lane, range(place, end, stride)))
         return turns
 
     def _progression(self, positions: range) -> Int64Array:

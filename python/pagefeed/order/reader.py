@@ -18,7 +18,7 @@ from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
 
 CACHED_UNITS = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 13  # units of one lane
-AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more: a millisecond
+AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more
 
 
 class Held(NamedTuple):
@@ -112,13 +112,14 @@ class LaneReader:
         out of the blue costs as little as it can. A stretch of more than the delay
         reaches beyond the place at which it begins.
         """
-        delay, held = self._window.delay, self._held.get(lane)
-        first, last = places[0], min(places[-1], places[0] + self.read_ahead)
+        held = self._held.get(lane)
+        first, last = places[0], places[-1]
+        if held is not None and held.first_place <= first and last < held.end_place:
+            return None
+        delay, last = self._window.delay, min(last, first + self.read_ahead)
         if held is None or not held.first_place <= first <= held.end_place:
             end = max(first + min(MIN_STRETCH, self.read_ahead), last + 1) + delay
             return _Missing(lane, first, end, np.empty(0, dtype=np.int64))
-        if last < held.end_place:
-            return None
         ahead = min(2 * len(held.units), self.read_ahead)
         end = max(held.end_time + ahead, last + delay + 1)
         kept = held.units[first - held.first_place :]

@@ -10,7 +10,7 @@ use super::{EngineConfig, EngineStats, PageSource, TokenType};
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
 use crate::gather::{
-    BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
+    BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts, prefetch_segment,
 };
 use crate::page::PageOpener;
 
@@ -90,7 +90,13 @@ fn gather_as<T: BatchToken>(
         }
         tokens[end..].fill(writer.padding);
     }
+    let mut upcoming = batch.segments().skip(SEGMENTS_AHEAD);
     for segment in batch.segments() {
+        if let Some(next) = upcoming.next()
+            && let Some(page) = &batch.pages[next.page_use]
+        {
+            prefetch_segment(page, next.row, next.first_token);
+        }
         let Some(page) = &batch.pages[segment.page_use] else {
             continue;
         };
@@ -112,6 +118,9 @@ fn gather_as<T: BatchToken>(
     buffer.written = written;
     Ok(())
 }
+
+/// Segments between the one that is copied and the one that is fetched for it.
+const SEGMENTS_AHEAD: usize = 2;
 
 /// Writes segments of one batch.
 struct Writer<'a, T> {
