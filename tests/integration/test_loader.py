@@ -17,6 +17,7 @@ from pagefeed.errors import (
     TokenRangeError,
 )
 from pagefeed.order.starts import SampledStarts
+from pagefeed.supply import EpochSupply
 
 LENGTH = 64
 
@@ -272,10 +273,12 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
     monkeypatch.setattr("pagefeed.iteration.CHUNK_UNITS", 16)
     loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
-    num_lanes = loader.run.orders.num_lanes
+    supply = loader.run.supply
+    assert isinstance(supply, EpochSupply)
+    orders = supply.orders
     steps_made = []
     for step, _ in enumerate(loader):
-        starts = loader.run.orders.of(1, num_lanes)._sequence._starts
+        starts = orders.of(1, orders.num_lanes)._sequence._starts
         if isinstance(starts, SampledStarts) and starts._made is not None:
             steps_made.append(step)
     assert len(loader) > 100
