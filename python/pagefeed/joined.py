@@ -82,7 +82,7 @@ class JoinedUnits:
         """Return the token ranges of ``units``, in their order."""
         dataset = self.dataset_of(units)
         found = []
-        for number in np.unique(dataset).tolist():
+        for number in np.flatnonzero(np.bincount(dataset)).tolist():
             which = np.flatnonzero(dataset == number)
             local = self.parts[number].segments(units[which] - self.first_unit[number])
             page = local.page + self.first_page[number]

@@ -186,6 +186,8 @@ class MixtureSupply:
         """Return the units of one dataset at its local positions: int64 [local]."""
         orders = self.orders(begin.epoch)[number]
         epoch, place = np.divmod(local, self.units_of[number].num_units)
+        if len(epoch) and epoch.min() == epoch.max():
+            return orders.of(int(epoch[0]), begin.num_lanes).units(place)
         units = np.empty(len(local), dtype=np.int64)
         for each in np.unique(epoch).tolist():
             now = epoch == each

@@ -91,7 +91,7 @@ def test_every_prefix_is_within_a_unit_per_lane_of_the_weights(weights, lanes, s
 @settings(max_examples=40)
 def test_errors_do_not_add_up_over_stages(plan, lanes):
     error = error_in_lanes(Course(plan, num_lanes=lanes, seed=1), 3000)
-    assert error < (1.5 if lanes >= FEW_LANES else 2)
+    assert error < (1 if lanes > FEW_LANES else 2)
 
 
 def test_many_stages_add_no_errors():

@@ -1,5 +1,7 @@
 """From what is asked for to weights of units by position."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,7 @@ def mixture(weights: dict[str, float], *stages: Stage, **options: str) -> Mixtur
 
 ANCHOR = Anchor(step_units=8)
 PARTS = [part("code"), part("web")]
+MANY = [part("code"), part("math", 50), part("web")]
 
 
 def test_weights_by_tokens_hold_where_lengths_differ_by_a_hundred():
@@ -180,3 +183,13 @@ def test_stages_begin_one_after_another():
     stages = [Stage(start_step=step, weights={"web": 1}) for step in (9, 9, 5)]
     with pytest.raises(InvalidArgumentError, match="stage 1 begins at position 72"):
         resolve(mixture({"code": 1, "web": 1}, *stages), PARTS, ANCHOR)
+
+
+def test_the_course_is_what_it_was_in_earlier_releases():
+    plan = resolve(mixture({"code": 1, "math": 0.01, "web": 3}), MANY, ANCHOR)
+    plan = plan.changed(1000, 300, [1, 1, 1]).changed(3000, 0, [0, 1, 1])
+    dataset, local = Course(plan, num_lanes=8, seed=7).at(np.arange(5000))
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (dataset, local):
+        digest.update(part.astype("<i8").tobytes())
+    assert digest.hexdigest() == "32e87c897e606859"

@@ -1,0 +1,145 @@
+"""A curriculum in two stages: general text, then a cooldown on one good source.
+
+    python examples/curriculum.py CORPUS --folder run [--steps 120]
+
+CORPUS is a folder of Parquet files with the columns ``source`` and ``text``, and a
+``tokenizer.json``. The documents are tokenized into two datasets, a small language
+model is trained on a mixture of them, stopped in the middle of the cooldown, and goes
+on there with other weights. ``run/mixture.svg`` shows what was mixed when.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from tokenizers import Tokenizer
+from torch.nn import functional
+
+import pagefeed as pf
+from pagefeed.forecast_mixture import forecast_mixture, plot_mixture
+
+LENGTH = 32
+BATCH_SIZE = 8
+
+
+def documents(corpus: Path, source: str, *, wanted: bool) -> Iterator[str]:
+    """Yield the texts of one source, or those of all others."""
+    for path in sorted(corpus.glob("*.parquet")):
+        table = pq.read_table(path, columns=["source", "text"])
+        for row in table.to_pylist():
+            if (row["source"] == source) == wanted:
+                yield row["text"]
+
+
+def tokenize(
+    texts: Iterator[str], tokenizer: Tokenizer, path: Path, limit: int
+) -> None:
+    """Write about ``limit`` tokens of documents, some from everywhere, as Parquet."""
+    chosen = [text for number, text in enumerate(texts) if number % 7 == 0]
+    rows, count = [], 0
+    for text in chosen:
+        ids = tokenizer.encode(text[:4000]).ids
+        rows.append([*ids, 0])
+        count += len(rows[-1])
+        if count >= limit:
+            break
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tokens = pa.array(rows, pa.list_(pa.int32()))
+    pq.write_table(pa.table({"input_ids": tokens}), path, row_group_size=200)
+
+
+class Model(torch.nn.Module):
+    """A language model that trains in seconds."""
+
+    def __init__(self, vocabulary: int, width: int = 32) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(vocabulary, width)
+        self.recurrent = torch.nn.GRU(width, width, batch_first=True)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the loss of predicting each token from those before it."""
+        hidden, _ = self.recurrent(self.embedding(ids[:, :-1]))
+        logits = hidden @ self.embedding.weight.T
+        return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def make_loader(folder: Path, steps: int, cooldown: dict[str, float]) -> pf.Loader:
+    """The curriculum: for two thirds mostly general text, then the cooldown."""
+    general = pf.parquet(folder / "general", column="input_ids")
+    good = pf.parquet(folder / "good", column="input_ids")
+    mixture = pf.mix(
+        {"general": (general, 0.9), "good": (good, 0.1)},
+        stages=[pf.Stage(start_step=2 * steps // 3, weights=cooldown, anneal=5)],
+        max_steps=steps,
+    )
+    return pf.Loader(
+        mixture,
+        sequences=pf.Windows(LENGTH, tail="drop"),
+        batch_size=BATCH_SIZE,
+        seed=1,
+        format="torch",
+    )
+
+
+def train(
+    model: Model, optimizer: torch.optim.Optimizer, loader: pf.Loader, stop: int
+) -> dict[str, object]:
+    """Train up to a step and return the state there."""
+    state = loader.state_dict()
+    for batch in loader:
+        loss = model(batch["input_ids"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        state = loader.state_dict()
+        if state["step"] % 20 == 0:
+            print(f"step {state['step']:4}: loss {loss.item():.3f}")
+        if state["step"] == stop:
+            break
+    return state
+
+
+def main() -> None:
+    """Tokenize, train, stop, and go on with other weights."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--folder", type=Path, required=True, help="where to write")
+    parser.add_argument("--source", default="python/peps", help="the good one")
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--tokens", type=int, default=200_000, help="of each dataset")
+    options = parser.parse_args()
+    folder, steps = options.folder, options.steps
+    torch.manual_seed(1)
+
+    tokenizer = Tokenizer.from_file(str(options.corpus / "tokenizer.json"))
+    for name, wanted in (("general", False), ("good", True)):
+        texts = documents(options.corpus, options.source, wanted=wanted)
+        tokenize(texts, tokenizer, folder / name / "a.parquet", options.tokens)
+
+    model = Model(tokenizer.get_vocab_size())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    loader = make_loader(folder, steps, {"general": 0.3, "good": 0.7})
+    state = train(model, optimizer, loader, stop=5 * steps // 6)
+    (folder / "state.json").write_text(json.dumps(state))
+    print(f"stopped at step {state['step']}, with {len(json.dumps(state))} bytes")
+
+    # In the middle of the cooldown: nothing but the good source from here on.
+    loader = make_loader(folder, steps, {"good": 1})
+    loader.load_state_dict(json.loads((folder / "state.json").read_text()))
+    plan = forecast_mixture(loader)
+    plot_mixture(loader, folder / "mixture.svg")
+    train(model, optimizer, loader, stop=steps)
+    for stage in plan.stages:
+        shares = ", ".join(f"{name} {part:.1%}" for name, part in stage.shares.items())
+        print(f"from step {stage.first_step:4} on: {shares}")
+    print(f"see {folder / 'mixture.svg'}")
+
+
+if __name__ == "__main__":
+    main()

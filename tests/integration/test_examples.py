@@ -1,0 +1,25 @@
+"""The examples run, on real text."""
+
+import subprocess
+import sys
+
+import pytest
+
+from shared_data import ROOT, shared
+
+
+def test_the_curriculum(tmp_path):
+    for module in ("torch", "tokenizers", "matplotlib"):
+        pytest.importorskip(module)
+    command = [sys.executable, "examples/curriculum.py", str(shared("data", "corpus"))]
+    command += ["--folder", str(tmp_path), "--steps", "36", "--tokens", "20000"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stopped at step 30" in done.stdout
+    stages = [line for line in done.stdout.splitlines() if line.startswith("from step")]
+    assert len(stages) == 3
+    assert stages[2].startswith("from step   30 on")
+    assert "good 100.0%" in stages[2]
+    assert (tmp_path / "mixture.svg").stat().st_size > 10_000
