@@ -18,6 +18,8 @@ def joined_ranges(starts: Int64Array, stops: Int64Array) -> Int64Array:
         >>> joined_ranges(np.array([5, 0]), np.array([7, 3])).tolist()
         [5, 6, 0, 1, 2]
     """
+    if len(starts) == 1:
+        return np.arange(starts[0], stops[0])
     counts = stops - starts
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(counts.sum())

@@ -283,3 +283,18 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
             steps_made.append(step)
     assert len(loader) > 100
     assert steps_made[0] < len(loader) // 4
+
+
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
+    monkeypatch.setattr("pagefeed.planner.PIECE_UNITS", 40)
+    loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
+    planner = loader.planner(loader.run.route(loader.run.beginning(0)))
+    whole = planner.plan(3, len(loader) - 3)
+    pieces = [part for part in planner.pieces(3, len(loader) - 3) if part is not None]
+    assert len(pieces) > 10
+    for name in whole._fields[1:]:
+        parts = [getattr(piece, name) for piece in pieces]
+        assert np.array_equal(np.concatenate(parts), getattr(whole, name))
+    counts = [np.diff(piece.batch_offsets) for piece in pieces]
+    assert np.array_equal(np.concatenate(counts), np.diff(whole.batch_offsets))

@@ -80,16 +80,19 @@ class DelayWindow:
         """
         low = np.maximum(0, begins - self.delay)  # what is before has left before
         high = np.maximum(low, np.minimum(ends, self.lanes.lengths(lanes)))
-        place = np.arange((high - low).max())
+        sizes = high - low
+        place = np.arange(sizes.max())
         start = self.lanes.starts(lanes) + low
         packed = self._packed(place, place + start[:, np.newaxis])
-        packed[place >= (high - low)[:, np.newaxis]] = NEVER
+        if sizes.min() < len(place):
+            packed[place >= sizes[:, np.newaxis]] = NEVER
         packed.sort(axis=1)
         shift = self._time_bits + self._place_bits
-        begin = (begins - low).astype(np.uint64) << shift
-        end = (ends - low).astype(np.uint64) << shift
-        first = np.count_nonzero(packed < begin[:, np.newaxis], axis=1)
-        last = np.count_nonzero(packed < end[:, np.newaxis], axis=1)
+        edges = np.stack([begins - low, ends - low], axis=1).astype(np.uint64) << shift
+        found = [
+            np.searchsorted(row, edge) for row, edge in zip(packed, edges, strict=True)
+        ]
+        first, last = np.array(found).T
         packed &= (np.uint64(1) << self._place_bits) - np.uint64(1)
         return Stretches(low, high, first, last, packed)
 
