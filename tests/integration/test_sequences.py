@@ -126,6 +126,8 @@ def test_packed_never_splits_when_told_so(written):
 @pytest.mark.parametrize(
     "sequences",
     [
+        pf.Windows(50),
+        pf.Windows(50, overlap=20),
         pf.Windows(50, bos=BOS, eos=EOS),
         pf.Windows(50, eos=EOS, overlap=20),
         pf.Packed(50, bos=BOS, eos=EOS),
@@ -159,11 +161,12 @@ def test_documents_are_found_both_ways(written, sequences):
                 found += part
                 seen.setdefault((source.file, source.row), set()).add((step, row))
             assert found == expected
-    for (file, row), places in islice(seen.items(), 40):
+    for (file, row), places in islice(seen.items(), 60):
         slots = {(slot.step, slot.row) for slot in loader.steps_of(file, row)}
         assert places <= slots
         every_seventh = {slot for slot in slots if slot[0] % 7 == 0}
-        if not isinstance(sequences, pf.Windows):
+        # A window may hold a separator of a document and nothing else of it.
+        if not (isinstance(sequences, pf.Windows) and sequences.eos):
             assert every_seventh == places
 
 
