@@ -185,10 +185,15 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         target: &mut [T],
     ) -> Result<(), Misfit> {
         let per_row = self.separators.per_row();
+        let too_short = || Misfit::PageTooShort {
+            num_rows: page.row_offsets.len().saturating_sub(1),
+            num_tokens: page.tokens.len(),
+            needed: None,
+        };
         let pieces = bundle
             .packing()
             .and_then(|packing| packing.unit(segment.row as usize))
-            .unwrap_or_default();
+            .ok_or_else(too_short)?;
         let mut offset = 0;
         for piece in pieces {
             let count = piece.num_tokens as usize;
@@ -196,11 +201,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             for part in parts {
                 let end = offset + part.num_tokens;
                 let Some(place) = target.get_mut(offset..end) else {
-                    return Err(Misfit::PageTooShort {
-                        num_rows: page.row_offsets.len().saturating_sub(1),
-                        num_tokens: page.tokens.len(),
-                        needed: None,
-                    });
+                    return Err(too_short());
                 };
                 copy_line(page, part, &self.separators, place)?;
                 let row_tokens = self.note(page, Some(bundle), segment, part, offset);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::*;
 use crate::decode::Tokens;
 
+mod bundles;
 mod failures;
 
 const LONG: Duration = Duration::from_secs(20);

@@ -1,0 +1,191 @@
+//! Bundles, separators and documents, against packing and joining by hand.
+
+use super::*;
+use crate::packing::{Method, Rule, pack};
+
+const KEY: u64 = 1 << 62;
+const EOS: i64 = 60_000;
+
+/// Pages of each bundle.
+fn pages(bundle: u64) -> [u64; 3] {
+    [3 * bundle, 3 * bundle + 1, 3 * bundle + 2]
+}
+
+/// Rows of a page of `Formula`, with what is written behind each.
+fn lines(page: u64, eos: Option<i64>) -> Vec<Vec<i64>> {
+    let offsets = [0, 20, 20, num_tokens(page)];
+    let row = |pair: &[u64]| {
+        let tokens = (pair[0]..pair[1]).map(|place| i64::from(token(page, place)));
+        tokens.chain(eos).collect()
+    };
+    offsets.windows(2).map(row).collect()
+}
+
+fn layout(eos: Option<i64>) -> Layout {
+    Layout {
+        eos,
+        packing: Some(Rule {
+            method: Method::BestFit,
+            never_split: false,
+        }),
+        documents: true,
+        ..Layout::default()
+    }
+}
+
+/// The sequences of a bundle, and the (page, row) of their pieces.
+#[expect(clippy::type_complexity, reason = "two lists beside each other")]
+fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<(u64, u32)>)> {
+    let rows: Vec<(u64, u32, Vec<i64>)> = pages(bundle)
+        .into_iter()
+        .flat_map(|page| {
+            let lines = lines(page, eos).into_iter();
+            (0u32..)
+                .zip(lines)
+                .map(move |(row, line)| (page, row, line))
+        })
+        .collect();
+    let lengths: Vec<u32> = rows.iter().map(|(_, _, line)| line.len() as u32).collect();
+    let packing = pack(&lengths, LENGTH as u32, layout(eos).packing.unwrap()).unwrap();
+    let sequence = |unit: usize| {
+        let (mut tokens, mut places) = (Vec::new(), Vec::new());
+        for piece in packing.unit(unit).unwrap() {
+            let (page, row, line) = &rows[piece.row as usize];
+            let first = piece.first_token as usize;
+            tokens.extend(&line[first..first + piece.num_tokens as usize]);
+            places.push((*page, *row));
+        }
+        tokens.resize(LENGTH, 65535);
+        (tokens, places)
+    };
+    (0..packing.num_units()).map(sequence).collect()
+}
+
+/// A plan of sequences (bundle, unit), one batch for every `ROWS` of them.
+fn plan_of(units: &[(u64, usize)], eos: Option<i64>) -> Plan {
+    let mut plan = Plan::default();
+    for (place, (bundle, unit)) in units.iter().enumerate() {
+        if place % ROWS == 0 {
+            plan.batch_offsets.push(place as u32);
+        }
+        plan.page.push(KEY + bundle);
+        plan.row.push(*unit as u32);
+        plan.destination_row.push((place % ROWS) as u32);
+    }
+    plan.batch_offsets.push(units.len() as u32);
+    plan.first_token = vec![0; units.len()];
+    plan.num_tokens = vec![LENGTH as u32; units.len()];
+    plan.destination_offset = vec![0; units.len()];
+    let used: std::collections::BTreeSet<u64> = units.iter().map(|unit| unit.0).collect();
+    plan.bundles.part_offsets.push(0);
+    for bundle in used {
+        plan.bundles.key.push(KEY + bundle);
+        let num_units = sequences(bundle, eos).len() as u32;
+        plan.bundles.num_units.push(num_units);
+        plan.bundles.part_page.extend(pages(bundle));
+        plan.bundles.part_row.extend([0; 3]);
+        plan.bundles.part_rows.extend([3; 3]);
+        let end = plan.bundles.part_page.len() as u32;
+        plan.bundles.part_offsets.push(end);
+    }
+    plan
+}
+
+#[test]
+fn packed_bundles_are_what_packing_says_at_any_budget() {
+    for (seed, budget) in [(1, 1 << 20), (2, 20_000), (3, 4_000)] {
+        let mut random = Random(seed);
+        let eos = (seed % 2 == 0).then_some(EOS);
+        let mut units: Vec<(u64, usize)> = (0..12)
+            .flat_map(|bundle| (0..sequences(bundle, eos).len()).map(move |unit| (bundle, unit)))
+            .collect();
+        for place in (1..units.len()).rev() {
+            units.swap(place, random.below(place as u64 + 1) as usize);
+        }
+        let config = EngineConfig {
+            layout: layout(eos),
+            ..config(3, budget, TokenType::I64)
+        };
+        let engine = Engine::new(Arc::new(Formula::default()), config).unwrap();
+        let (first, second) = units.split_at(units.len() / 2 / ROWS * ROWS);
+        for part in [first, second] {
+            engine.submit(plan_of(part, eos)).unwrap();
+        }
+        let mut num_padding = 0;
+        for chunk in first.chunks(ROWS).chain(second.chunks(ROWS)) {
+            let batch = next(&engine).unwrap();
+            let found = values(&batch, TokenType::I64);
+            let mut places = Vec::new();
+            for (row, (bundle, unit)) in chunk.iter().enumerate() {
+                let (tokens, pieces) = sequences(*bundle, eos).swap_remove(*unit);
+                assert_eq!(found[row * LENGTH..(row + 1) * LENGTH], tokens);
+                places.extend(pieces.into_iter().map(|place| (row as u32, place)));
+            }
+            num_padding += found.iter().filter(|&&token| token == 65535).count();
+            let told = batch.documents().iter();
+            let told: Vec<_> = told
+                .map(|document| (document.batch_row, (document.page, document.row)))
+                .collect();
+            assert_eq!(told, places);
+        }
+        let stats = engine.stats().unwrap();
+        assert_eq!(stats.padding_tokens, num_padding as u64);
+        assert_eq!(stats.held_bytes, 0);
+        assert_eq!(stats.pages_reloaded > 0, budget < 1 << 20);
+    }
+}
+
+#[test]
+fn bundles_that_are_not_as_promised_are_refused() {
+    let start = || {
+        let config = EngineConfig {
+            layout: layout(None),
+            ..config(2, 1 << 20, TokenType::I64)
+        };
+        Engine::new(Arc::new(Formula::default()), config).unwrap()
+    };
+    let mut more = plan_of(&[(0, 0)], None);
+    more.bundles.num_units[0] += 1;
+    let mut rows = plan_of(&[(0, 0)], None);
+    rows.bundles.part_rows[1] = 4;
+    for plan in [more, rows] {
+        let engine = start();
+        engine.submit(plan).unwrap();
+        assert_eq!(next(&engine).err().unwrap().kind(), Kind::Corrupt);
+    }
+    let mut uneven = plan_of(&[(0, 0)], None);
+    uneven.bundles.part_row.pop();
+    let mut falling = plan_of(&[(0, 0)], None);
+    falling.bundles.part_offsets[1] = 9;
+    for plan in [uneven, falling] {
+        assert_eq!(start().submit(plan).err().unwrap().kind(), Kind::Invalid);
+    }
+    let engine = start();
+    let beyond = plan_of(&[(0, 1000)], None);
+    engine.submit(beyond).unwrap();
+    assert_eq!(next(&engine).err().unwrap().kind(), Kind::Corrupt);
+}
+
+#[test]
+fn pages_have_separators_and_tell_their_documents() {
+    let config = EngineConfig {
+        layout: Layout {
+            eos: Some(EOS),
+            documents: true,
+            ..Layout::default()
+        },
+        ..config(2, 1 << 20, TokenType::U16)
+    };
+    let engine = Engine::new(Arc::new(Formula::default()), config).unwrap();
+    let mut plan = first_tokens(&[7, 9]);
+    (plan.first_token, plan.num_tokens) = (vec![15, 0], vec![12, 5]);
+    engine.submit(plan).unwrap();
+    let batch = next(&engine).unwrap();
+    let line: Vec<i64> = lines(7, Some(EOS)).concat();
+    assert_eq!(values(&batch, TokenType::U16)[..12], line[15..27]);
+    let told = batch.documents().iter();
+    let told: Vec<_> = told
+        .map(|document| (document.row, document.first_token, document.num_tokens))
+        .collect();
+    assert_eq!(told, [(0, 15, 6), (1, 0, 1), (2, 0, 5), (0, 0, 5)]);
+}
