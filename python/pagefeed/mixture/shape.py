@@ -1,4 +1,4 @@
-"""Which tree deals turns out most evenly.
+"""Shapes of trees, and which deals turns out most evenly.
 
 At each inner node a count is rounded, by half a unit per lane at most, where the mean
 of the lanes' phases is a half. A dataset is off by its parent's rounding in full; of
@@ -24,7 +24,7 @@ import numpy as np
 
 from pagefeed.arrays import Int64Array
 
-__all__ = ["LARGEST_SUM", "Shape", "best_shape", "largest_sum"]
+__all__ = ["LARGEST_SUM", "Shape", "best_shape", "huffman_shape", "largest_sum"]
 
 Shape: TypeAlias = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 (it is recursive)
 """A dataset, or the shapes of a node's two sides."""
@@ -53,7 +53,7 @@ def best_shape(weights: Sequence[float], members: Sequence[int]) -> Shape:
         (1, (0, 2))
     """
     by_weight = sorted(members, key=lambda member: (-weights[member], member))
-    rows = [by_weight, _huffman_leaves(weights, by_weight)]
+    rows = [by_weight, _leaves(huffman_shape(weights, members))]
 
     def search(steps: int) -> tuple[float, Int64Array, list[int]]:
         found = [
@@ -63,9 +63,24 @@ def best_shape(weights: Sequence[float], members: Sequence[int]) -> Shape:
         return max(found, key=lambda one: one[0])
 
     most = math.ceil(LARGEST_SUM * STEPS)
-    least = bisect_left(range(most), 0, key=lambda steps: search(steps)[0])
+    least = bisect_left(range(most), 1, key=lambda steps: int(search(steps)[0] >= 0))
     _, cuts, row = search(least)
     return _cut(row, cuts, 0, len(row))
+
+
+def huffman_shape(weights: Sequence[float], members: Sequence[int]) -> Shape:
+    """Return the shape in which the two lightest are joined until all are one.
+
+    The heavier is on the left; ties go by number.
+    """
+    heap: list[tuple[float, int, Shape]]
+    heap = [(weights[member], member, member) for member in members]
+    heapq.heapify(heap)
+    for number in range(len(weights), len(weights) + len(members) - 1):
+        light, _, right = heapq.heappop(heap)
+        heavy, _, left = heapq.heappop(heap)
+        heapq.heappush(heap, (light + heavy, number, (left, right)))
+    return heap[0][2]
 
 
 def largest_sum(shape: Shape, weights: Sequence[float]) -> float:
@@ -128,14 +143,7 @@ def _cut(row: Sequence[int], cuts: Int64Array, first: int, length: int) -> Shape
     )
 
 
-def _huffman_leaves(weights: Sequence[float], members: Sequence[int]) -> list[int]:
-    """Join the two lightest until all are one, the heavier to the left."""
-    heap = [
-        (weights[member], number, [member]) for number, member in enumerate(members)
-    ]
-    heapq.heapify(heap)
-    for number in range(len(members), 2 * len(members) - 1):
-        light, _, right = heapq.heappop(heap)
-        heavy, _, left = heapq.heappop(heap)
-        heapq.heappush(heap, (light + heavy, number, left + right))
-    return heap[0][2]
+def _leaves(shape: Shape) -> list[int]:
+    if isinstance(shape, int):
+        return [shape]
+    return _leaves(shape[0]) + _leaves(shape[1])

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pagefeed.arrays import Int64Array
-from pagefeed.mixture.shape import Shape, best_shape, largest_sum
+from pagefeed.mixture.shape import Shape, best_shape, huffman_shape, largest_sum
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
 
@@ -52,11 +52,11 @@ class Node:
 class Tree:
     """Deals turns to datasets.
 
-    The shape of the tree is the one under which the fewest roundings add up.
-
     Args:
         weights: Weight of each dataset, all above 0 for ``members``.
         members: The datasets that take part.
+        best: Take the shape under which the fewest roundings add up, or else Huffman's,
+            which changes little when weights do.
 
     Example:
         >>> tree = Tree([0.5, 0.25, 0.25], [0, 1, 2])
@@ -65,7 +65,9 @@ class Tree:
         [0, 1, 0, 2]
     """
 
-    def __init__(self, weights: Sequence[float], members: Sequence[int]) -> None:
+    def __init__(
+        self, weights: Sequence[float], members: Sequence[int], *, best: bool = True
+    ) -> None:
         total = math.fsum(weights[member] for member in members)
         self.shares = np.zeros(len(weights), dtype=np.int64)
         """Share of each dataset in units of 2**-40: int64 [datasets]."""
@@ -73,10 +75,10 @@ class Tree:
             self.shares[member] = round(weights[member] / total * ONE)
         # What is lighter is never given a turn.
         weights = [max(weight, total * SMALLEST) for weight in weights]
-        shape = best_shape(weights, members)
+        shape = (best_shape if best else huffman_shape)(weights, members)
         self.bound = (1 + largest_sum(shape, weights)) / 2
-        """Units that a dataset's count can be off its weight, in the mean of lanes whose
-        phases are a half in the mean; at most 1.68, see ``pagefeed.mixture.shape``."""
+        """Units per lane that a count can be off its weight at most, if at each node
+        the lanes' phases are a half in the mean (see ``pagefeed.mixture.shape``)."""
         self.root, self.nodes = _build(shape, weights)
         """The inner nodes are by number."""
 
