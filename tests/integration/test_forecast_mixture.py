@@ -56,9 +56,10 @@ def test_a_forecast_is_what_comes(folder):
         assert plan.stages[-1].epochs[name] == plan.datasets[name].epochs
     assert [stage.first_step for stage in plan.stages] == [0, 50]
     assert plan.stages[1].anneal_steps == 20
-    assert abs(plan.stages[0].shares["web"] - 0.7) < 0.02
+    # A stage of 200 units, one of 160; a few units are what the lanes may be off.
+    assert abs(plan.stages[0].shares["web"] - 0.7) < 0.03
     # Half of the first twenty steps' way, and all of the other twenty's.
-    assert abs(plan.stages[1].shares["web"] - (0.6 * 20 + 0.5 * 20) / 40) < 0.03
+    assert abs(plan.stages[1].shares["web"] - (0.6 * 20 + 0.5 * 20) / 40) < 0.04
     assert 0 < plan.needed_bytes < 1 << 20
 
 

@@ -79,12 +79,44 @@ def error_in_lanes(course: Course, num_positions: int) -> float:
 
 
 @given(weight_lists, lanes, st.integers(0, 5))
-@settings(max_examples=40)
+@settings(max_examples=60)
 def test_every_prefix_is_within_a_unit_per_lane_of_the_weights(weights, lanes, seed):
     course = Course(schedule(weights), num_lanes=lanes, seed=seed)
+    bound = Tree(course.schedule.spans[0].weights, range(len(weights))).bound
     error = error_in_lanes(course, 3000)
-    # With very few lanes the roundings of a deep tree have none to be evened out by.
-    assert error < (1 if lanes >= FEW_LANES else 1.5)
+    assert error < bound + 1e-6
+    # One lane has no others to even out what a deep tree rounds.
+    assert error < 1 or (lanes == 1 and bound > 1)
+
+
+@given(weight_lists)
+def test_the_bound_is_1_for_up_to_four_and_for_equal_weights(weights):
+    bound = Tree(weights, range(len(weights))).bound
+    huffman = Tree(weights, range(len(weights)), best=False).bound
+    assert bound <= huffman + 1 / 32
+    assert bound < 1.3
+    if len(weights) <= 4 or len(set(weights)) == 1:
+        assert bound <= 1
+
+
+def test_a_single_lane_stays_below_a_bound_above_1():
+    weights = [1, 0.9148, 0.2403, 0.1924, 0.1153, 0.06986]
+    weights += [1.637e-3, 7.989e-4, 1.458e-5, 2.044e-6]
+    bound = Tree(weights, range(10)).bound
+    error = error_in_lanes(Course(schedule(weights), num_lanes=1, seed=0), 100_000)
+    assert 1 < error < bound < 1.2
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=6))
+def test_the_bound_is_the_sum_over_the_nodes_above(weights):
+    tree = Tree(weights, range(len(weights)))
+    sums = [0.0] * len(weights)
+    for node in tree.nodes:
+        if node is not tree.root:
+            for member in node.members:
+                total = sum(weights[other] for other in node.members)
+                sums[member] += weights[member] / total
+    assert tree.bound == pytest.approx((1 + max(sums)) / 2)
 
 
 @given(staged(3000), lanes)

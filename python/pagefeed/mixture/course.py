@@ -38,6 +38,10 @@ class Course:
     most one at a node and a rare dataset arrives spread over time and lanes. What a
     dataset lacks at the end of a row moves its phase in the next: errors do not add up.
 
+    Phases of all lanes are a half in the mean, so in the first row no count is further
+    off its weight than ``Tree.bound`` units per lane. That is at most 1 for up to four
+    datasets. In later rows phases may end at 0 or 1, and no bound is known.
+
     Args:
         schedule: Datasets and weights.
         num_lanes: V.
@@ -62,7 +66,7 @@ class Course:
         self.num_lanes = num_lanes
         self._seed = seed
         self._trees: list[Tree] = []
-        self._tree_numbers: dict[tuple[tuple[float, ...], Members], int] = {}
+        self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
         self._staggers: dict[tuple[Members, Members], Int64Array] = {}
         self._limits = np.stack([self._lane_limits(p) for p in range(self._num_parts)])
         self._rows = _Rows(num_lanes, self._num_parts)
@@ -216,7 +220,8 @@ class Course:
         lacking: Int64Array,
     ) -> None:
         """Add one row of some lanes, to the end or until a dataset runs out."""
-        number = self._tree_number(weights, members)
+        # A row that follows another lacks least if it has much the same nodes.
+        number = self._tree_number(weights, members, best=not turn[lanes].any())
         tree = self._trees[number]
         phases = self._phases(tree, lacking[lanes], lanes)
         length = end[lanes] - turn[lanes]
@@ -234,11 +239,13 @@ class Course:
         # Wraps around 2**64, as it may: what is lacking is small.
         lacking[lanes] += tree.shares * length[:, None] - (dealt << BITS)
 
-    def _tree_number(self, weights: tuple[float, ...], members: Members) -> int:
-        key = weights, members
+    def _tree_number(
+        self, weights: tuple[float, ...], members: Members, *, best: bool
+    ) -> int:
+        key = weights, members, best
         if key not in self._tree_numbers:
             self._tree_numbers[key] = len(self._trees)
-            self._trees.append(Tree(weights, members))
+            self._trees.append(Tree(weights, members, best=best))
         return self._tree_numbers[key]
 
     def _phases(self, tree: Tree, lacking: Int64Array, lanes: Int64Array) -> Int64Array:

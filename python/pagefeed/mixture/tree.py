@@ -10,7 +10,6 @@ of 80 bits are made of halves.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pagefeed.arrays import Int64Array
+from pagefeed.mixture.shape import Shape, best_shape, huffman_shape, largest_sum
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
 
@@ -27,6 +27,8 @@ ONE = 1 << BITS
 HALF_BITS = BITS // 2
 MAX_TURN = 1 << 40
 """Turns of a lane at most; what lies there is never reached."""
+SMALLEST = 2.0**-60
+"""Share below which weights are not told apart."""
 SHORT_TURN = 1 << 22
 """Below, a product with a ratio fits 63 bits."""
 
@@ -50,12 +52,11 @@ class Node:
 class Tree:
     """Deals turns to datasets.
 
-    Heavy datasets stand near the root (Huffman, "A method for the construction of
-    minimum-redundancy codes", 1952), so that few roundings add up for them.
-
     Args:
         weights: Weight of each dataset, all above 0 for ``members``.
         members: The datasets that take part.
+        best: Take the shape under which the fewest roundings add up, or else Huffman's,
+            which changes little when weights do.
 
     Example:
         >>> tree = Tree([0.5, 0.25, 0.25], [0, 1, 2])
@@ -64,15 +65,22 @@ class Tree:
         [0, 1, 0, 2]
     """
 
-    def __init__(self, weights: Sequence[float], members: Sequence[int]) -> None:
+    def __init__(
+        self, weights: Sequence[float], members: Sequence[int], *, best: bool = True
+    ) -> None:
         total = math.fsum(weights[member] for member in members)
         self.shares = np.zeros(len(weights), dtype=np.int64)
         """Share of each dataset in units of 2**-40: int64 [datasets]."""
         for member in members:
             self.shares[member] = round(weights[member] / total * ONE)
-        self.root = _huffman(weights, members)
-        self.nodes = list(_inner(self.root))
-        """The inner nodes, by number."""
+        # What is lighter is never given a turn.
+        weights = [max(weight, total * SMALLEST) for weight in weights]
+        shape = (best_shape if best else huffman_shape)(weights, members)
+        self.bound = (1 + largest_sum(shape, weights)) / 2
+        """Units per lane that a count can be off its weight at most, if at each node
+        the lanes' phases are a half in the mean (see ``pagefeed.mixture.shape``)."""
+        self.root, self.nodes = _build(shape, weights)
+        """The inner nodes are by number."""
 
     def deal(self, turns: Int64Array, phases: Int64Array) -> tuple[Int64Array, ...]:
         """Return the dataset of each turn, and its number among that dataset's turns.
@@ -176,27 +184,23 @@ def _turn_before(counts: Int64Array, ratio: int, phases: Int64Array) -> Int64Arr
     return np.where(never | (counts > MAX_TURN), MAX_TURN, found - 1)
 
 
-def _huffman(weights: Sequence[float], members: Sequence[int]) -> Node:
-    """Join the two lightest until all are one; ties go by number."""
-    heap = [(weights[member], member, Node(members=(member,))) for member in members]
-    heapq.heapify(heap)
-    for number in range(len(members) - 1):
-        light, _, right = heapq.heappop(heap)
-        heavy, _, left = heapq.heappop(heap)
-        ratio = round(heavy / (heavy + light) * ONE)
+def _build(shape: Shape, weights: Sequence[float]) -> tuple[Node, list[Node]]:
+    """Return the node of a shape, and all inner nodes from there down, by number."""
+    inner: list[Node] = []
+
+    def build(shape: Shape) -> tuple[Node, float]:
+        if isinstance(shape, int):
+            return Node(members=(shape,)), weights[shape]
+        (left, left_weight), (right, right_weight) = map(build, shape)
+        weight = left_weight + right_weight
         node = Node(
             members=tuple(sorted(left.members + right.members)),
-            number=number,
-            ratio=min(max(ratio, 1), ONE - 1),
+            number=len(inner),
+            ratio=min(max(round(left_weight / weight * ONE), 1), ONE - 1),
             left=left,
             right=right,
         )
-        heapq.heappush(heap, (heavy + light, len(weights) + number, node))
-    return heap[0][2]
+        inner.append(node)
+        return node, weight
 
-
-def _inner(node: Node) -> list[Node]:
-    if node.left is None or node.right is None:
-        return []
-    found = [*_inner(node.left), *_inner(node.right), node]
-    return sorted(found, key=lambda inner: inner.number)
+    return build(shape)[0], inner
