@@ -97,7 +97,9 @@ class DocumentUnits:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all rows."""
+        """Tokens of all rows; rows, where the column has no tokens."""
+        if self.spans.index.value_bytes == 0:
+            return self.spans.num_rows
         return self.spans.num_values
 
     @property

@@ -1,0 +1,153 @@
+"""Documents on real files: every row once, with any columns, resumed anywhere."""
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+
+NUM_ROWS = 700
+COLUMNS = ["number", "text", "tags", "input_ids"]
+
+
+def make_table() -> pa.Table:
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(0, 40, NUM_ROWS)
+    numbers = range(NUM_ROWS)
+    texts = [None if n % 11 == 0 else f"text {n} " * (n % 30) for n in numbers]
+    tags = [None if n % 7 == 0 else {"name": f"t{n}", "at": [n, None]} for n in numbers]
+    tokens = [list(range(n, n + length)) for n, length in enumerate(lengths.tolist())]
+    return pa.table(
+        {
+            "number": pa.array(numbers, pa.int64()),
+            "text": texts,
+            "tags": tags,
+            "input_ids": pa.array(tokens, pa.list_(pa.int32())),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("documents")
+    table = make_table()
+    for number, part in enumerate([table.slice(0, 450), table.slice(450)]):
+        pq.write_table(
+            part,
+            path / f"part-{number}.parquet",
+            row_group_size=200,
+            data_page_size=400,
+            write_batch_size=8,
+        )
+    return path
+
+
+def make_loader(folder, documents, *, column="text", **options):
+    settings: dict[str, Any] = {
+        "batch_size": 8,
+        "seed": 4,
+        "memory": "16MiB",
+        "num_threads": 2,
+        "rank": 0,
+        "world_size": 1,
+    }
+    dataset = pf.parquet(folder, column=column)
+    return pf.Loader(dataset, sequences=documents, **settings | options)
+
+
+def numbers_of(batches):
+    return [n for batch in batches for n in pa.array(batch["number"]).to_pylist()]
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
+def test_every_row_arrives_once_and_whole(folder, shuffle):
+    loader = make_loader(
+        folder, pf.Documents(columns=COLUMNS), shuffle=shuffle, drop_last=False
+    )
+    batches = [
+        pa.table({name: pa.array(batch[name]) for name in COLUMNS}) for batch in loader
+    ]
+    whole = pa.concat_tables(batches)
+    delivered = whole.filter(whole["number"].is_valid()).sort_by("number")
+    assert delivered.equals(make_table().cast(delivered.schema))
+    assert len(whole) == -(-NUM_ROWS // 8) * 8
+
+
+def test_tokens_are_cut_and_padded(folder):
+    documents = pf.Documents(columns=["number"], max_length=20, pad="max_length")
+    fields = ("input_ids", "attention_mask", "position_ids")
+    loader = make_loader(
+        folder, documents, column="input_ids", padding=9, fields=fields
+    )
+    expected = make_table()["input_ids"].to_pylist()
+    seen = 0
+    for batch in loader:
+        assert batch["input_ids"].shape == (8, 20)
+        numbers = pa.array(batch["number"]).to_pylist()
+        for row, number in enumerate(numbers):
+            tokens = expected[number][:20]
+            assert batch["lengths"][row] == len(tokens)
+            assert batch["input_ids"][row].tolist() == tokens + [9] * (20 - len(tokens))
+            assert batch["attention_mask"][row].sum() == len(tokens)
+            seen += 1
+    assert seen == NUM_ROWS // 8 * 8
+
+
+def test_the_longest_document_sets_the_length(folder):
+    loader = make_loader(folder, pf.Documents(max_length=64), column="input_ids")
+    for batch in loader:
+        assert batch["input_ids"].shape[1] == max(1, batch["lengths"].max())
+
+
+def test_resumes_at_another_world_size(folder):
+    documents = pf.Documents(columns=["number"])
+    whole = numbers_of(make_loader(folder, documents))
+    ranks = [make_loader(folder, documents, rank=r, world_size=2) for r in range(2)]
+    heads = [numbers_of(islice(iter(loader), 10)) for loader in ranks]
+    head = [n for pair in zip(*heads, strict=True) for n in pair]
+    states = [loader.state_dict() for loader in ranks]
+    assert states[0] == states[1]
+    resumed = make_loader(folder, documents, memory="32MiB")
+    resumed.load_state_dict(states[0])
+    assert head + numbers_of(resumed) == whole
+
+
+def test_a_document_is_located(folder):
+    loader = make_loader(folder, pf.Documents(columns=["number"]))
+    batch = next(iter(loader))
+    numbers = pa.array(batch["number"]).to_pylist()
+    (source,) = loader.locate(step=0, row=3)
+    first = 0 if source.file.endswith("part-0.parquet") else 450
+    assert first + source.row == numbers[3]
+    assert (0, 0, 3) in loader.steps_of(source.file, source.row)
+
+
+def test_mixtures_of_documents(folder):
+    dataset = pf.parquet(folder, column="text")
+    some = dataset.where("number < 300")
+    loader = pf.Loader(
+        pf.mix({"all": (dataset, 0.5), "some": (some, 0.5)}, stop="first_exhausted"),
+        sequences=pf.Documents(columns=["number"]),
+        batch_size=4,
+        rank=0,
+        world_size=1,
+    )
+    numbers = np.array(numbers_of(loader))
+    assert len(numbers) >= 500
+    assert np.mean(numbers < 300) > 0.6
+
+
+def test_wrong_settings_are_refused(folder):
+    with pytest.raises(ColumnNotFoundError, match="nothing"):
+        make_loader(folder, pf.Documents(columns=["nothing"]))
+    with pytest.raises(InvalidArgumentError, match="max_length"):
+        make_loader(folder, pf.Documents(columns=["text"]), fields=("labels",))
+    with pytest.raises(InvalidArgumentError, match="list"):
+        pf.Documents(columns="text")
+    with pytest.raises(InvalidArgumentError, match="SequenceView"):
+        pf.SequenceView(pf.parquet(folder, column="text"), pf.Documents())
