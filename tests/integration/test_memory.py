@@ -12,6 +12,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import ReloadWarning
+from shared_data import shared
 
 MEMORY = 8 << 20
 SLACK = 64 << 20
@@ -69,6 +70,42 @@ def test_private_memory_stays_within_the_budget(large_file, run_python, shuffle)
     assert steps == NUM_TOKENS // ROW // 16
     assert peak_bytes <= MEMORY + PAGE
     assert grown <= MEMORY + SLACK, f"{grown >> 20} MiB"
+
+
+DOCUMENTS_PROGRAM = """
+import json, re, sys, warnings
+from itertools import islice
+import pagefeed as pf
+from pagefeed.errors import ReloadWarning
+
+warnings.simplefilter("ignore", ReloadWarning)
+
+def private():
+    status = open("/proc/self/status").read()
+    return int(re.search(r"RssAnon:\\s+(\\d+)", status)[1]) * 1024
+
+before = private()
+loader = pf.Loader(
+    pf.parquet(sys.argv[1:], column="text"),
+    sequences=pf.Documents(columns=["id", "text"]), batch_size=16, num_threads=2,
+    memory={memory}, rank=0, world_size=1,
+)
+peak = before
+for batch in islice(loader, 30):
+    peak = max(peak, private())
+print(json.dumps([peak - before, loader.stats()["pages_loaded"]]))
+"""
+
+
+def test_private_memory_of_documents(run_python):
+    """Pages of 10 MB, whose dictionaries are as large: each read needs many buffers."""
+    paths = sorted(map(str, shared("data", "corpus").glob("*.parquet")))
+    memory = 64 << 20
+    program = DOCUMENTS_PROGRAM.format(memory=memory)
+    program = f"import sys; sys.argv[1:] = {paths!r}\n" + program
+    grown, loads = json.loads(run_python(program))
+    assert loads > 200  # Far more than there are: they do not fit.
+    assert grown <= memory + SLACK, f"{grown >> 20} MiB"
 
 
 def take(large_file, num_steps, memory, shuffle):

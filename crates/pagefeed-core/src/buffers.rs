@@ -6,18 +6,21 @@
 //! here and return when the last user drops them, be it an array in another library
 //! and on another thread.
 //!
-//! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process.
+//! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process. What is
+//! dropped beyond goes back to the system at once: the allocator would keep such memory,
+//! and in pieces that the next, slightly larger page does not fit.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
 
 /// Buffers smaller than this are left to the allocator, which keeps them itself.
 pub const MIN_KEPT_BYTES: usize = 256 << 10;
 /// Most memory in buffers that nobody uses.
-pub const MAX_KEPT_BYTES: usize = 64 << 20;
+pub const MAX_KEPT_BYTES: usize = 32 << 20;
 
 static FREE: Mutex<Free> = Mutex::new(Free {
     buffers: Vec::new(),
@@ -27,30 +30,42 @@ static FREE: Mutex<Free> = Mutex::new(Free {
 /// Bytes that others can use again once they are dropped.
 #[derive(Debug, Default)]
 pub struct RecycledBuffer {
-    memory: Vec<u8>,
+    memory: Memory,
     /// Of the memory, as many bytes are in use.
     size: usize,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Small(Vec<u8>),
+    /// Pages of its own from the system, zeros at first.
+    Large(MmapMut),
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::Small(Vec::new())
+    }
 }
 
 impl RecycledBuffer {
     /// `size` bytes, of which nobody knows what they hold.
     pub fn new(size: usize) -> Result<Self> {
         let memory = if size < MIN_KEPT_BYTES {
-            zeroed(size)
+            Memory::Small(vec![0; size])
         } else {
-            // Sizes are rounded, so that pages of nearly one size share buffers.
-            let step = size.next_power_of_two() / 8;
             let recycled = free().and_then(|mut free| free.take(size));
-            recycled.or_else(|| zeroed(size.next_multiple_of(step)))
+            Memory::Large(recycled.map_or_else(|| map(size), Ok)?)
         };
-        let memory = memory
-            .ok_or_else(|| Error::limit(format!("no memory for a buffer of {size} bytes")))?;
         Ok(Self { memory, size })
     }
 
     /// Bytes of memory that are held.
     pub fn capacity(&self) -> usize {
-        self.memory.len()
+        match &self.memory {
+            Memory::Small(memory) => memory.len(),
+            Memory::Large(memory) => memory.len(),
+        }
     }
 
     /// Leaves out the bytes behind the first `size`.
@@ -63,13 +78,21 @@ impl Deref for RecycledBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[..self.size]
+        let memory = match &self.memory {
+            Memory::Small(memory) => memory.as_slice(),
+            Memory::Large(memory) => memory,
+        };
+        &memory[..self.size]
     }
 }
 
 impl DerefMut for RecycledBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.size]
+        let memory = match &mut self.memory {
+            Memory::Small(memory) => memory.as_mut_slice(),
+            Memory::Large(memory) => memory,
+        };
+        &mut memory[..self.size]
     }
 }
 
@@ -81,18 +104,18 @@ impl AsRef<[u8]> for RecycledBuffer {
 
 impl Drop for RecycledBuffer {
     fn drop(&mut self) {
-        let size = self.memory.len();
-        if (MIN_KEPT_BYTES..=MAX_KEPT_BYTES).contains(&size)
+        if let Memory::Large(memory) = std::mem::take(&mut self.memory)
+            && memory.len() <= MAX_KEPT_BYTES
             && let Some(mut free) = free()
         {
-            free.keep(std::mem::take(&mut self.memory));
+            free.keep(memory);
         }
     }
 }
 
 /// Buffers without a user, the one that waited longest first.
 struct Free {
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<MmapMut>,
     num_bytes: usize,
 }
 
@@ -108,7 +131,7 @@ fn free() -> Option<MutexGuard<'static, Free>> {
 
 impl Free {
     /// The smallest buffer of at least `size` bytes, if not even that is far too large.
-    fn take(&mut self, size: usize) -> Option<Vec<u8>> {
+    fn take(&mut self, size: usize) -> Option<MmapMut> {
         let fitting = self.buffers.iter().enumerate();
         let fitting =
             fitting.filter(|(_, buffer)| (size..=size + size / 2).contains(&buffer.len()));
@@ -118,7 +141,7 @@ impl Free {
         Some(buffer)
     }
 
-    fn keep(&mut self, buffer: Vec<u8>) {
+    fn keep(&mut self, buffer: MmapMut) {
         self.num_bytes += buffer.len();
         self.buffers.push(buffer);
         let mut num_dropped = 0;
@@ -130,20 +153,16 @@ impl Free {
     }
 }
 
-/// `size` zeros, as the system gives them: pages that are never written to cost
-/// nothing. `None` if there is no memory.
-fn zeroed(size: usize) -> Option<Vec<u8>> {
-    let layout = Layout::array::<u8>(size).ok()?;
-    if size == 0 {
-        return Some(Vec::new());
-    }
-    // SAFETY: the layout has a size; the vector takes over exactly what was allocated.
-    let memory = unsafe {
-        let start = alloc_zeroed(layout);
-        (!start.is_null()).then(|| Vec::from_raw_parts(start, size, size))
-    }?;
+/// Memory for at least `size` bytes. Sizes are rounded, so that pages of nearly one size
+/// share buffers.
+fn map(size: usize) -> Result<MmapMut> {
+    let step = size.next_power_of_two() / 8;
+    let rounded = size.checked_next_multiple_of(step.max(1));
+    let memory = rounded.and_then(|size| MmapMut::map_anon(size).ok());
+    let memory =
+        memory.ok_or_else(|| Error::limit(format!("no memory for a buffer of {size} bytes")))?;
     ask_for_huge_pages(&memory);
-    Some(memory)
+    Ok(memory)
 }
 
 /// Tells the system that large memory will be written as a whole: otherwise it is
@@ -178,7 +197,7 @@ mod tests {
     fn the_smallest_buffer_that_fits_is_taken() {
         let mut free = empty();
         for size in [4000, 1000, 1500] {
-            free.keep(vec![0; size]);
+            free.keep(MmapMut::map_anon(size).unwrap());
         }
         assert_eq!(free.take(1001).map(|buffer| buffer.len()), Some(1500));
         assert!(free.take(1001).is_none()); // 4000 would be too much.
@@ -192,9 +211,9 @@ mod tests {
     fn what_waited_longest_is_dropped_first() {
         let mut free = empty();
         for part in [2, 4, 3, 4] {
-            free.keep(vec![0; MAX_KEPT_BYTES / part]);
+            free.keep(MmapMut::map_anon(MAX_KEPT_BYTES / part).unwrap());
         }
-        let sizes = free.buffers.iter().map(Vec::len);
+        let sizes = free.buffers.iter().map(|buffer| buffer.len());
         let expected = [4, 3, 4].map(|part| MAX_KEPT_BYTES / part);
         assert_eq!(sizes.collect::<Vec<_>>(), expected);
         assert_eq!(free.num_bytes, expected.iter().sum::<usize>());

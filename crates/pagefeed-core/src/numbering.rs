@@ -13,6 +13,8 @@ pub struct Part {
     pub index: Arc<Index>,
     /// Where its files are read.
     pub store: Arc<Store>,
+    /// Its number among them.
+    pub number: usize,
     /// Number of its first page.
     first_page: u64,
 }
@@ -27,16 +29,17 @@ impl NumberedPages {
     /// Numbers the pages of `indexes`.
     pub fn new(indexes: Vec<(Arc<Index>, Arc<Store>)>) -> Self {
         let mut num_pages = 0;
-        let part = |(index, store): (Arc<Index>, Arc<Store>)| {
+        let part = |(number, (index, store)): (usize, (Arc<Index>, Arc<Store>))| {
             let first_page = num_pages;
             num_pages += index.num_pages();
             Part {
                 index,
                 store,
+                number,
                 first_page,
             }
         };
-        let parts = indexes.into_iter().map(part).collect();
+        let parts = indexes.into_iter().enumerate().map(part).collect();
         Self { parts, num_pages }
     }
 

@@ -9,10 +9,9 @@ use crate::header::{PageHeader, PageKind};
 use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
 use crate::schema::Leaf;
 
-/// A scratch buffer larger than this is given back when pages have been much smaller
-/// for a while: a chunk's dictionary page may be giant and its data pages tiny.
-const KEEP_BYTES: usize = 8 << 20;
-const KEEP_PAGES: u32 = 16;
+/// Scratch buffers larger than this are given back after each page: every thread has
+/// some, which together would be more than the pages they were for.
+const KEEP_BYTES: usize = 2 << 20;
 
 /// Decompresses pages into a buffer that is kept between pages; one per thread.
 #[derive(Default)]
@@ -114,6 +113,13 @@ impl PageOpener {
             num_values,
             scratch,
         })
+    }
+
+    /// Gives back what large pages took, for any thread's next one: call it when a page
+    /// is done.
+    pub fn release_large(&mut self) {
+        self.scratch.release_large();
+        self.dictionary.release_large();
     }
 
     pub(crate) fn keep_dictionary(&mut self, dictionary: Dictionary) {
@@ -303,21 +309,15 @@ struct Scratch {
     memory: RecycledBuffer,
     /// Bytes of it that the last page takes.
     size: usize,
-    /// Pages in a row for which much less would have done.
-    num_small: u32,
 }
 
 impl Scratch {
     /// Makes room for a page of `size` bytes.
     fn reserve(&mut self, size: usize) -> Result<()> {
-        let capacity = self.memory.len();
-        let is_small = capacity > KEEP_BYTES && size <= capacity / 4;
-        self.num_small = if is_small { self.num_small + 1 } else { 0 };
-        if capacity < size || self.num_small > KEEP_PAGES {
+        if self.memory.len() < size {
             // Nothing of the old contents is needed.
             self.memory = RecycledBuffer::default();
             self.memory = RecycledBuffer::new(size)?;
-            self.num_small = 0;
         }
         self.size = size;
         Ok(())
@@ -326,6 +326,12 @@ impl Scratch {
     /// Of the page nobody knows yet what it holds.
     fn page(&mut self) -> &mut [u8] {
         &mut self.memory[..self.size]
+    }
+
+    fn release_large(&mut self) {
+        if self.memory.capacity() > KEEP_BYTES {
+            self.memory = RecycledBuffer::default();
+        }
     }
 
     /// Whether the memory may be handed on with the page: not if most of it would be

@@ -1,6 +1,9 @@
 //! Pages of any columns, as the engine loads them for batches of rows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::Array;
 
 use crate::engine::{PageSource, RowPage};
 use crate::error::{Error, Result};
@@ -10,19 +13,24 @@ use crate::page::PageOpener;
 use crate::reader::read_array;
 use crate::store::Store;
 
-/// How much larger than stored a page of strings is taken to be before it is loaded:
-/// what text compresses to. The engine learns the true size when the page is there.
+/// How much larger than stored a page of strings is taken to be at least, before it is
+/// loaded: what text compresses to.
 const EXPANSION: u64 = 4;
+/// And at most, lest one page of repeated strings make all look giant.
+const MAX_EXPANSION: u64 = 16;
 
 /// Pages of several columns, numbered through in the order of the columns.
 pub struct RowSource {
     pages: NumberedPages,
+    /// By column, how much larger than stored a page was at most so far.
+    expansions: Vec<AtomicU64>,
 }
 
 impl RowSource {
     /// Numbers the pages of `columns`.
     pub fn new(columns: Vec<(Arc<Index>, Arc<Store>)>) -> Self {
         Self {
+            expansions: columns.iter().map(|_| AtomicU64::new(EXPANSION)).collect(),
             pages: NumberedPages::new(columns),
         }
     }
@@ -35,32 +43,46 @@ pub fn mean_row_bytes(index: &Index) -> Result<u64> {
     let (mut bytes, mut rows) = (0u64, 0u64);
     for page in (0..index.num_pages()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let record = index.page(page)?;
-        bytes = bytes.saturating_add(decoded_size(&record));
+        bytes = bytes.saturating_add(decoded_size(&record, EXPANSION));
         rows += record.num_rows;
     }
     Ok(bytes / rows.max(1))
 }
 
 /// Estimate of a decoded page's bytes.
-fn decoded_size(record: &PageRecord) -> u64 {
+fn decoded_size(record: &PageRecord, expansion: u64) -> u64 {
     const BYTES_PER_VALUE: u64 = 8;
-    let dictionary = record.dictionary.as_ref();
-    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
-    let stored = record.compressed_size.saturating_add(dictionary);
     let values = record.num_values.saturating_add(record.num_rows);
     let numbers = values.saturating_mul(BYTES_PER_VALUE);
-    stored.saturating_mul(EXPANSION).saturating_add(numbers)
+    let strings = stored_size(record).saturating_mul(expansion);
+    strings.saturating_add(numbers)
+}
+
+/// Bytes that are read for a page: its dictionary is read with each page.
+fn stored_size(record: &PageRecord) -> u64 {
+    let dictionary = record.dictionary.as_ref();
+    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
+    record.compressed_size.saturating_add(dictionary)
 }
 
 impl PageSource<RowPage> for RowSource {
     fn load(&self, opener: &mut PageOpener, page: u64, _: Option<RowPage>) -> Result<RowPage> {
         let (part, page) = self.pages.find(page)?;
-        read_array(&part.index, &part.store, opener, page).map(RowPage)
+        let array = read_array(&part.index, &part.store, opener, page)?;
+        let stored = stored_size(&part.index.page(page)?);
+        let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
+        let expansion = expansion.min(MAX_EXPANSION);
+        self.expansions[part.number].fetch_max(expansion, Ordering::Relaxed);
+        Ok(RowPage(array))
     }
 
     fn decoded_size(&self, page: u64) -> usize {
-        let record = self.pages.record(page);
-        let bytes = record.map_or(0, |record| decoded_size(&record));
+        let Ok((part, page)) = self.pages.find(page) else {
+            return 0;
+        };
+        let expansion = self.expansions[part.number].load(Ordering::Relaxed);
+        let record = part.index.page(page);
+        let bytes = record.map_or(0, |record| decoded_size(&record, expansion));
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
@@ -69,7 +91,9 @@ impl PageSource<RowPage> for RowSource {
     }
 
     fn stored_size(&self, page: u64) -> usize {
-        self.pages.stored_size(page)
+        let record = self.pages.record(page);
+        let bytes = record.map_or(0, |record| stored_size(&record));
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {

@@ -140,6 +140,7 @@ fn load<P: Content>(
             None => source.load(&mut ready, job.page, recycle),
             Some(bundle) => P::load_bundle(bundle, source, config, &mut ready, scratch, recycle),
         };
+        ready.release_large();
         *opener = Some(ready);
         result
     })
