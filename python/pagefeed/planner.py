@@ -26,7 +26,7 @@ __all__ = [
 NO_UNIT = -1
 """Stands for a row of padding."""
 
-PIECE_UNITS = 2048
+PIECE_UNITS = 8192
 """Units of a piece of a plan: few enough for a fraction of a millisecond."""
 
 
