@@ -85,7 +85,8 @@ class Lines:
         """Return a span near each token, as if rows were of one length in a file."""
         values, line = self.spans.file_first_value, self.file_first
         part = (tokens - line[file]) / (line[file + 1] - line[file])
-        value = values[file] + ((values[file + 1] - values[file]) * part).astype(int)
+        beyond = ((values[file + 1] - values[file]) * part).astype(np.int64)
+        value: Int64Array = values[file] + beyond
         if self.spans.num_values == 0:
             return value
         return self.spans.spans_of_values(np.minimum(value, self.spans.num_values - 1))

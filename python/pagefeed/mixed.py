@@ -204,13 +204,11 @@ class MixtureSupply:
             )
         return self.names.index(name)
 
-    def prepare(
-        self,
-        begin: LoaderState,  # noqa: ARG002 - read as they come
-        positions: Int64Array,  # noqa: ARG002
-    ) -> Iterator[None]:
-        """Do nothing: a dataset's share of some positions is known with the units."""
-        yield from ()
+    def deliver(
+        self, begin: LoaderState, positions: Int64Array
+    ) -> Iterator[Int64Array | None]:
+        """Yield the units at positions, at once."""
+        yield self.units(begin, positions)
 
     def begin_next_epoch(
         self,

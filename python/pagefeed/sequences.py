@@ -412,7 +412,11 @@ class WindowUnits:
         return limited
 
     def _further_segments(
-        self, unit: Int64Array, first_span: Int64Array, start: Int64Array, stop: Int64Array
+        self,
+        unit: Int64Array,
+        first_span: Int64Array,
+        start: Int64Array,
+        stop: Int64Array,
     ) -> Segments:
         """Return the segments of windows behind their first.
 
