@@ -26,8 +26,9 @@ __all__ = [
 NO_UNIT = -1
 """Stands for a row of padding."""
 
-PIECE_UNITS = 8192
-"""Units of a piece of a plan: few enough for a fraction of a millisecond."""
+PIECE_UNITS = 1 << 14
+"""Units of a piece of a plan: enough for several of most pages, so that pages are looked
+up and not units; few enough for a millisecond or two."""
 
 
 class Cut(Protocol):

@@ -245,6 +245,17 @@ def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN40
     return f"{type(settings).__name__}({', '.join(shown)})"
 
 
+class _Touched(NamedTuple):
+    """Spans that windows begin in; int64 each."""
+
+    span: Int64Array
+    file: Int64Array
+    begin: Int64Array
+    """Tokens of all rows before it."""
+    end: Int64Array
+    """Likewise, and its own."""
+
+
 class WindowUnits:
     """The windows of a dataset. Window i of a file is its tokens [i*S, i*S + L).
 
@@ -339,13 +350,13 @@ class WindowUnits:
         """Return the token ranges of ``units``: one for each span a window touches."""
         if not len(units):
             return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
-        which, span, file = self._first_spans(units)
-        page, row = self.spans.places(span)
-        begin = self.lines.first(span)
-        # All windows of a file begin where a multiple of their number says.
+        which, spans = self._first_spans(units)
+        page, row = self.spans.places(spans.span)
+        file_end = self.lines.file_first[spans.file + 1]
         first_token = units * self.stride
-        first_token += (self._file_shift[file] - begin)[which]
-        num_tokens = (self.lines.file_first[file + 1] - begin)[which] - first_token
+        first_token += (self._file_shift[spans.file] - spans.begin)[which]
+        num_tokens = (file_end - spans.begin)[which]
+        num_tokens -= first_token
         np.minimum(num_tokens, self.length, out=num_tokens)
         segments = Segments(
             unit=np.arange(len(units)),
@@ -355,59 +366,64 @@ class WindowUnits:
             num_tokens=num_tokens,
             offset=np.zeros(len(units), dtype=np.int64),
         )
-        inside = (self.lines.first(span + 1) - begin)[which]
+        inside = (spans.end - spans.begin)[which]
         inside -= first_token
         crossing = np.flatnonzero(num_tokens > inside)
         if not len(crossing):
             return segments
         which = which[crossing]
-        start = begin[which] + first_token[crossing]
+        start = spans.begin[which] + first_token[crossing]
         stop = start + num_tokens[crossing]
         num_tokens[crossing] = inside[crossing]
-        further = self._further_segments(crossing, span[which], start, stop)
+        further = self._further_segments(crossing, spans.span[which], start, stop)
         return _merged(segments, further)
 
-    def _first_spans(
-        self, units: Int64Array
-    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def _first_spans(self, units: Int64Array) -> tuple[Int64Array, _Touched]:
         """Return the span in which each window begins.
 
         A shuffled plan has several windows of most spans that it touches, which sorting
-        brings together: so that spans are looked up, rather than windows.
+        brings together: so spans are looked up, not every window.
 
         Returns:
-            For each window a place in the other two: spans, and the file of each; int64
-            each. A span may be there more than once.
+            For each window a place in the other, int64, and spans, some more than once.
         """
         if len(units) < MANY:
-            return np.arange(len(units)), *self._span_and_file(units)
+            return np.arange(len(units)), self._look_up(units)
         rising, places = sorted_with_places(units)
-        span, file = self._span_and_file(rising[::LOOK_UP_EVERY])
-        is_new = np.diff(span, prepend=-1) > 0
-        span, file = span[is_new], file[is_new]
-        # The windows that begin in these spans; the others are looked up one by one.
-        begin = np.searchsorted(rising, self.first_unit(span, file))
-        end = np.searchsorted(rising, self.first_unit(span + 1, file))
-        other = joined_ranges(np.append(0, end), np.append(begin, len(units)))
-        other_span, other_file = self._span_and_file(rising[other])
+        some = self._look_up(rising[::LOOK_UP_EVERY])
+        is_new = np.diff(some.span, prepend=-1) > 0
+        some = _Touched(*(column[is_new] for column in some))
+        begin = np.searchsorted(rising, self.window_at(some.begin, some.file))
+        end = np.searchsorted(rising, self.window_at(some.end, some.file))
+        found, heads = [some], [begin]
+        # Between the windows of these spans are a few of others, span after span.
+        head, limit = np.append(0, end), np.append(begin, len(units))
+        while np.any(is_left := head < limit):
+            head, limit = head[is_left], limit[is_left]
+            some = self._look_up(rising[head])
+            found.append(some)
+            heads.append(head)
+            head = np.searchsorted(rising, self.window_at(some.end, some.file))
+        head = np.concatenate(heads)
+        by_head = np.argsort(head)
+        counts = np.diff(head[by_head], append=len(units))
         which = np.empty(len(units), dtype=np.int64)
-        found = np.repeat(np.arange(len(span)), end - begin)
-        which[places[joined_ranges(begin, end)]] = found
-        which[places[other]] = len(span) + np.arange(len(other))
-        return which, np.append(span, other_span), np.append(file, other_file)
+        which[places] = np.repeat(by_head, counts)
+        columns = (np.concatenate(column) for column in zip(*found, strict=True))
+        return which, _Touched(*columns)
 
-    def _span_and_file(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the span in which each window begins, and its file: int64 each."""
+    def _look_up(self, units: Int64Array) -> _Touched:
+        """Return the span in which each window begins."""
         file = np.searchsorted(self.file_first_unit, units, side="right") - 1
-        return self.lines.spans_of(self._file_shift[file] + units * self.stride), file
+        span = self.lines.spans_of(self._file_shift[file] + units * self.stride)
+        return _Touched(span, file, self.lines.first(span), self.lines.first(span + 1))
 
-    def first_unit(self, spans: Int64Array, files: Int64Array) -> Int64Array:
-        """Return the first window that begins in each span of a file, or behind it.
+    def window_at(self, tokens: Int64Array, files: Int64Array) -> Int64Array:
+        """Return the first window that begins at each token of a file, or behind it.
 
-        The end of a file is the first window of the next.
+        At the end of a file that is the first window of the next.
         """
-        begin = self.lines.first(spans) - self._file_shift[files]
-        first = -(-begin // self.stride)
+        first = -((self._file_shift[files] - tokens) // self.stride)
         limited: Int64Array = np.minimum(first, self.file_first_unit[files + 1])
         return limited
 
@@ -506,7 +522,7 @@ class _RunBlocks:
         # The end of the last span belongs to the last file that has spans.
         file = np.searchsorted(first_span, spans, side="right") - 1
         file = np.minimum(file, len(first_span) - 2)
-        return self._units.first_unit(spans, file)
+        return self._units.window_at(self._units.lines.first(spans), file)
 
     def block_of(self, units: Int64Array) -> Int64Array:
         """Return the block in which each window starts."""
