@@ -27,8 +27,8 @@ NO_UNIT = -1
 """Stands for a row of padding."""
 
 PIECE_UNITS = 1 << 14
-"""Units of a piece of a plan: enough for several of most pages, so that pages are looked
-up and not units; few enough for a millisecond or two."""
+"""Units of a piece of a plan: with several of most pages, as pages are looked up rather
+than units; few enough for a millisecond or two."""
 
 
 class Cut(Protocol):

@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, joined_ranges, sorted_with_places
+from pagefeed.arrays import Int64Array, joined_ranges
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
 from pagefeed.lines import Lines
 from pagefeed.spans import Spans
+from pagefeed.window_starts import WindowStarts
 
 __all__ = [
     "Layout",
@@ -32,12 +33,6 @@ __all__ = [
 
 FIRST_BUNDLE = 1 << 62
 """Pages of segments from here on stand for bundles of pages, see :class:`Bundles`."""
-
-MANY = 1024
-"""Windows from which on sorting them saves more than it takes."""
-
-LOOK_UP_EVERY = 8
-"""Windows, in file order, of which one is looked up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,17 +240,6 @@ def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN40
     return f"{type(settings).__name__}({', '.join(shown)})"
 
 
-class _Touched(NamedTuple):
-    """Spans that windows begin in; int64 each."""
-
-    span: Int64Array
-    file: Int64Array
-    begin: Int64Array
-    """Tokens of all rows before it."""
-    end: Int64Array
-    """Likewise, and its own."""
-
-
 class WindowUnits:
     """The windows of a dataset. Window i of a file is its tokens [i*S, i*S + L).
 
@@ -280,8 +264,7 @@ class WindowUnits:
         self.num_dropped_tokens = int(np.maximum(file_tokens - covered, 0).sum())
         self.num_padding_tokens = int(np.maximum(covered - file_tokens, 0).sum())
         self.file_first_unit = np.concatenate([[0], np.cumsum(units)])
-        # Window u of a file begins at token `shift + u * stride`.
-        self._file_shift = self.lines.file_first - self.file_first_unit * stride
+        self.starts = WindowStarts(self.lines, stride, self.file_first_unit)
 
     @property
     def num_units(self) -> int:
@@ -304,8 +287,8 @@ class WindowUnits:
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
-        file = np.searchsorted(self.file_first_unit, units, side="right") - 1
-        start = self._file_shift[file] + units * self.stride
+        file = self.starts.files(units)
+        start = self.starts.shift[file] + units * self.stride
         return start, np.minimum(start + self.length, self.lines.file_first[file + 1])
 
     def units_of_row(self, row: int) -> Int64Array:
@@ -350,11 +333,11 @@ class WindowUnits:
         """Return the token ranges of ``units``: one for each span a window touches."""
         if not len(units):
             return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
-        which, spans = self._first_spans(units)
+        which, spans = self.starts.spans(units)
         page, row = self.spans.places(spans.span)
         file_end = self.lines.file_first[spans.file + 1]
         first_token = units * self.stride
-        first_token += (self._file_shift[spans.file] - spans.begin)[which]
+        first_token += (self.starts.shift[spans.file] - spans.begin)[which]
         num_tokens = (file_end - spans.begin)[which]
         num_tokens -= first_token
         np.minimum(num_tokens, self.length, out=num_tokens)
@@ -377,55 +360,6 @@ class WindowUnits:
         num_tokens[crossing] = inside[crossing]
         further = self._further_segments(crossing, spans.span[which], start, stop)
         return _merged(segments, further)
-
-    def _first_spans(self, units: Int64Array) -> tuple[Int64Array, _Touched]:
-        """Return the span in which each window begins.
-
-        A shuffled plan has several windows of most spans that it touches, which sorting
-        brings together: so spans are looked up, not every window.
-
-        Returns:
-            For each window a place in the other, int64, and spans, some more than once.
-        """
-        if len(units) < MANY:
-            return np.arange(len(units)), self._look_up(units)
-        rising, places = sorted_with_places(units)
-        some = self._look_up(rising[::LOOK_UP_EVERY])
-        is_new = np.diff(some.span, prepend=-1) > 0
-        some = _Touched(*(column[is_new] for column in some))
-        begin = np.searchsorted(rising, self.window_at(some.begin, some.file))
-        end = np.searchsorted(rising, self.window_at(some.end, some.file))
-        found, heads = [some], [begin]
-        # Between the windows of these spans are a few of others, span after span.
-        head, limit = np.append(0, end), np.append(begin, len(units))
-        while np.any(is_left := head < limit):
-            head, limit = head[is_left], limit[is_left]
-            some = self._look_up(rising[head])
-            found.append(some)
-            heads.append(head)
-            head = np.searchsorted(rising, self.window_at(some.end, some.file))
-        head = np.concatenate(heads)
-        by_head = np.argsort(head)
-        counts = np.diff(head[by_head], append=len(units))
-        which = np.empty(len(units), dtype=np.int64)
-        which[places] = np.repeat(by_head, counts)
-        columns = (np.concatenate(column) for column in zip(*found, strict=True))
-        return which, _Touched(*columns)
-
-    def _look_up(self, units: Int64Array) -> _Touched:
-        """Return the span in which each window begins."""
-        file = np.searchsorted(self.file_first_unit, units, side="right") - 1
-        span = self.lines.spans_of(self._file_shift[file] + units * self.stride)
-        return _Touched(span, file, self.lines.first(span), self.lines.first(span + 1))
-
-    def window_at(self, tokens: Int64Array, files: Int64Array) -> Int64Array:
-        """Return the first window that begins at each token of a file, or behind it.
-
-        At the end of a file that is the first window of the next.
-        """
-        first = -((self._file_shift[files] - tokens) // self.stride)
-        limited: Int64Array = np.minimum(first, self.file_first_unit[files + 1])
-        return limited
 
     def _further_segments(
         self,
@@ -517,12 +451,12 @@ class _RunBlocks:
 
     def first_unit(self, blocks: Int64Array) -> Int64Array:
         """Return the windows that start before each block."""
-        first_span = self._units.spans.file_first_span
+        units, first_span = self._units, self._units.spans.file_first_span
         spans = self._first_spans(blocks)
         # The end of the last span belongs to the last file that has spans.
         file = np.searchsorted(first_span, spans, side="right") - 1
         file = np.minimum(file, len(first_span) - 2)
-        return self._units.window_at(self._units.lines.first(spans), file)
+        return units.starts.first_window(units.lines.first(spans), file)
 
     def block_of(self, units: Int64Array) -> Int64Array:
         """Return the block in which each window starts."""
