@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, sorted_with_places
+from pagefeed.arrays import Int64Array, joined_ranges, sorted_with_places
 from pagefeed.lines import Lines
 
 __all__ = ["StartSpans", "WindowStarts"]
@@ -81,10 +81,14 @@ class WindowStarts:
         begin = np.searchsorted(rising, self.first_window(some.begin, some.file))
         end = np.searchsorted(rising, self.first_window(some.end, some.file))
         found, heads = [some], [begin]
-        # Between the windows of these spans are a few of others, span after span.
+        # Between the windows of these spans are a few of others. Of each few the first
+        # span is found by its first window, the rest window by window.
         head, limit = np.append(0, end), np.append(begin, len(units))
-        while np.any(is_left := head < limit):
+        for is_rest in (False, True):
+            is_left = head < limit
             head, limit = head[is_left], limit[is_left]
+            if is_rest:
+                head = joined_ranges(head, limit)
             some = self._look_up(rising[head])
             found.append(some)
             heads.append(head)
