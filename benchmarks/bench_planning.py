@@ -4,8 +4,9 @@
 
 Pages of 64 KiB with about 16 rows of 2048 tokens, as they are and linked so many times
 over, so that the index is much larger than the processor's caches. Rows are cut as they
-are, or joined with a separator. Of 1 and of 8 ranks, one plans, batch after batch as an
-iteration does; what the engine makes of the plans is left out.
+are, or joined with a separator. Of 1 and of 8 ranks, one plans as an iteration does,
+through several epochs; what the engine makes of the plans is left out. Times are CPU
+times of this thread, so that a busy machine distorts them little.
 """
 
 import argparse
@@ -13,11 +14,13 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import data
+import numpy as np
 
 import pagefeed as pf
-from pagefeed.iteration import CHUNK_UNITS
+from pagefeed.iteration import Iteration
 from pagefeed.order import Shuffle
 
 LENGTH = 2048
@@ -25,34 +28,47 @@ BATCH_SIZE = 64
 ROUNDS = 5
 
 
-def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], float]:
-    """Microseconds of a unit in each of some rounds, milliseconds of the longest step.
+class NoEngine:
+    """Takes plans and does nothing."""
 
-    The first round begins an epoch and is not counted.
+    def submit(self, *plan: Any) -> None:  # noqa: ANN401
+        """Forget a plan."""
+
+    def next_batch(self) -> None:
+        """Return no batch."""
+
+    def clear(self) -> None:
+        """Forget nothing."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return no counters."""
+        return {}
+
+
+def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]]:
+    """Microseconds of a unit in each of some rounds; milliseconds of each step's plan.
+
+    The first step, which plans the horizon, is not counted.
     """
     begin = loader.run.beginning(0)
-    planner = loader.run.planner(begin, loader.run.route(begin))
-    chunk, first, longest, taken = CHUNK_UNITS // BATCH_SIZE, 0, 0.0, []
-    for _ in range(ROUNDS + 1):
-        start = last = time.thread_time()
-        planned = 0
-        while planned < num_units // ROUNDS:
-            for piece in planner.pieces(first, chunk):
-                now = time.thread_time()
-                longest, last = max(longest, now - last), now
-                planned += 0 if piece is None else piece[0] * BATCH_SIZE
-            for _ in planner.begin_next_epoch(first):
-                pass
-            first += chunk
-        taken.append((time.thread_time() - start) / planned * 1e6)
-    return taken[1:], longest * 1e3
-
-
-def bench(name: str, paths: list[Path], cache_dir: str, num_units: int) -> None:
-    """Plan the files in several ways."""
-    dataset = pf.parquet(
-        [str(path) for path in paths], column="input_ids", cache_dir=cache_dir
+    iteration = Iteration(
+        engine=NoEngine(),
+        planner=loader.run.planner(begin, loader.run.route(begin)),
+        horizon_units=loader.run.horizon_units(begin, loader.memory),
     )
+    next(iteration)
+    num_steps = num_units // (ROUNDS * BATCH_SIZE)
+    times = [time.thread_time()]
+    for _ in range(ROUNDS * num_steps):
+        next(iteration)
+        times.append(time.thread_time())
+    rounds = np.diff(times[::num_steps]) / (num_steps * BATCH_SIZE) * 1e6
+    return rounds.tolist(), sorted(np.diff(times) * 1e3)
+
+
+def bench(name: str, paths: list[Path], num_units: int) -> None:
+    """Plan the files in several ways."""
+    dataset = pf.parquet([str(path) for path in paths], column="input_ids")
     cases = [
         ("windows", pf.Windows(LENGTH), Shuffle()),
         ("windows, eos", pf.Windows(LENGTH, eos=0), Shuffle()),
@@ -69,11 +85,12 @@ def bench(name: str, paths: list[Path], cache_dir: str, num_units: int) -> None:
                 rank=0,
                 world_size=world_size,
             )
-            taken, longest = plan_on(loader, num_units)
+            taken, steps = plan_on(loader, num_units)
             print(
-                f"{name:12} {kind:16} {world_size} ranks: "
-                f"{statistics.median(taken):.3f} us a unit ({min(taken):.3f} to "
-                f"{max(taken):.3f}); longest step {longest:.1f} ms"
+                f"{name:9} {kind:16} {world_size} ranks: "
+                f"{statistics.mean(taken):.3f} us a unit ({min(taken):.3f} to "
+                f"{max(taken):.3f}); steps: p99 {steps[len(steps) * 99 // 100]:.2f}, "
+                f"longest {steps[-1]:.2f} ms"
             )
 
 
@@ -85,14 +102,14 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=64)
     options = parser.parse_args()
     made = data.make(num_tokens=options.tokens)
+    bench("once", made.parquet, options.units)
     with tempfile.TemporaryDirectory() as folder:
-        bench("once", made.parquet, folder, options.units)
         links = []
         for copy in range(options.copies):
             for path in made.parquet:
                 links.append(Path(folder) / f"{copy}-{path.name}")
                 links[-1].symlink_to(path.resolve())
-        bench(f"{options.copies} times", links, folder, options.units)
+        bench(f"{options.copies} times", links, options.units)
 
 
 if __name__ == "__main__":

@@ -139,5 +139,6 @@ class Iteration(Iterator[Out]):
             if self._num_steps is not None:
                 steps = min(steps, self._num_steps - first)
             yield from self._planner.pieces(first, steps)
-            self._next_epoch = self._planner.begin_next_epoch(first)
             first += steps
+            # After that of the last step: these steps may have begun several epochs.
+            self._next_epoch = self._planner.begin_next_epoch(first - 1)
