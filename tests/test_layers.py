@@ -16,7 +16,7 @@ LAYERS = (
     {"_core", "arguments", "arrays", "errors", "extras", "parallel", "sizes", "stored"},
     {"dataset", "index", "paths", "spans", "tokens"}
     | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"},
-    {"sequences", "blocks", "documents", "joined", "lines", "packed"},
+    {"sequences", "blocks", "documents", "joined", "lines", "packed", "window_starts"},
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
     | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"},

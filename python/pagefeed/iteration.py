@@ -12,8 +12,11 @@ from pagefeed.planner import Planner
 
 __all__ = ["Iteration"]
 
-CHUNK_UNITS = 1 << 14
+CHUNK_UNITS = 1 << 15
 """Units ordered at a time: enough for the overhead of NumPy's calls to vanish."""
+
+FIRST_SHARE = 8
+"""The first chunk is that much smaller, so that the engine begins soon."""
 
 
 class Iteration(Iterator[Out]):
@@ -129,10 +132,13 @@ class Iteration(Iterator[Out]):
     def _all_plans(self) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
         """The pieces of all plans of the route, from what is planned on."""
         first = self._num_planned
+        chunk = max(1, self._chunk_steps // FIRST_SHARE)
         while self._num_steps is None or first < self._num_steps:
-            steps = self._chunk_steps
+            steps = chunk
+            chunk = min(2 * chunk, self._chunk_steps)
             if self._num_steps is not None:
                 steps = min(steps, self._num_steps - first)
             yield from self._planner.pieces(first, steps)
-            self._next_epoch = self._planner.begin_next_epoch(first)
             first += steps
+            # After that of the last step: these steps may have begun several epochs.
+            self._next_epoch = self._planner.begin_next_epoch(first - 1)

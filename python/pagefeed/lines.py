@@ -51,16 +51,20 @@ class Lines:
         found = low.copy()
         open_ = np.flatnonzero(high - low > 1)
         turn = 0
-        # Pages of a file are of about one size: guessing by proportion takes a few
-        # turns, and halving in between bounds them.
+        # Guessing by values finds most; pages of a file are of about one size, so that
+        # proportion finds the others in a few turns; halving in between bounds them.
         while len(open_):
             wanted = tokens[open_]
             below, above = low[open_], high[open_]
-            width = (above - below).astype(np.float64)
-            part = (wanted - low_token[open_]) / (high_token[open_] - low_token[open_])
-            if turn % 3 == 2:
-                part = np.full(len(open_), 0.5)
-            guess = np.clip(below + (width * part).astype(np.int64), below, above - 1)
+            if turn == 0:
+                guess = self._guess(wanted, file[open_])
+            elif turn % 3 == 2:
+                guess = (below + above) // 2
+            else:
+                before, after = low_token[open_], high_token[open_]
+                part = (wanted - before) / (after - before)
+                guess = below + ((above - below) * part).astype(np.int64)
+            guess = np.clip(guess, below, above - 1)
             start, end = self.first(guess), self.first(guess + 1)
             left, right = wanted < start, wanted >= end
             high[open_] = np.where(left, guess, np.where(right, above, guess + 1))
@@ -76,3 +80,13 @@ class Lines:
             open_ = open_[high[open_] - low[open_] > 1]
             turn += 1
         return found
+
+    def _guess(self, tokens: Int64Array, file: Int64Array) -> Int64Array:
+        """Return a span near each token, as if rows were of one length in a file."""
+        values, line = self.spans.file_first_value, self.file_first
+        part = (tokens - line[file]) / (line[file + 1] - line[file])
+        beyond = ((values[file + 1] - values[file]) * part).astype(np.int64)
+        value: Int64Array = values[file] + beyond
+        if self.spans.num_values == 0:
+            return value
+        return self.spans.spans_of_values(np.minimum(value, self.spans.num_values - 1))

@@ -39,6 +39,8 @@ MAX_STATE_BYTES = 16 << 10
 """A state with more of datasets and stages is refused."""
 FINGERPRINT_DIGITS = 12
 """Of each dataset, in a state."""
+AT_ONCE = 1 << 14
+"""Positions looked at in a step."""
 RARE = 0.05
 """Pages of a dataset with a smaller share may be read again: plans end somewhere."""
 
@@ -204,13 +206,12 @@ class MixtureSupply:
             )
         return self.names.index(name)
 
-    def prepare(
-        self,
-        begin: LoaderState,  # noqa: ARG002 - read as they come
-        positions: Int64Array,  # noqa: ARG002
-    ) -> Iterator[None]:
-        """Do nothing: a dataset's share of some positions is known with the units."""
-        yield from ()
+    def deliver(
+        self, begin: LoaderState, positions: Int64Array
+    ) -> Iterator[Int64Array | None]:
+        """Yield the units at positions, some at a time."""
+        for first in range(0, len(positions), AT_ONCE):
+            yield self.units(begin, positions[first : first + AT_ONCE])
 
     def begin_next_epoch(
         self,

@@ -26,8 +26,9 @@ __all__ = [
 NO_UNIT = -1
 """Stands for a row of padding."""
 
-PIECE_UNITS = 2048
-"""Units of a piece of a plan: few enough for a fraction of a millisecond."""
+PIECE_UNITS = 1 << 14
+"""Units of a piece of a plan: with several of most pages, as pages are looked up rather
+than units; few enough for a millisecond or two."""
 
 
 class Cut(Protocol):
@@ -80,8 +81,11 @@ class Delivery(Protocol):
     def units(self, positions: Int64Array) -> Int64Array:
         """Return the units at rising positions: int64 [positions]."""
 
-    def prepare(self, positions: Int64Array) -> Iterator[None]:
-        """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
+    def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
+        """Yield the units at rising positions, in parts, and None after other work.
+
+        No step takes much more than a millisecond.
+        """
 
     def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
         """Prepare the epoch after that of a position, unless the end comes first."""
@@ -134,10 +138,13 @@ class Planner:
         Yields:
             The next few steps: how many, and their plan; None after other work.
         """
-        for _ in self._delivery.prepare(self._positions(first, count)):
+        units = np.full(count * self.route.batch_size, NO_UNIT)
+        done = 0
+        for part in self._delivery.deliver(self._positions(first, count)):
+            if part is not None:
+                units[done : done + len(part)] = part
+                done += len(part)
             yield None
-        units = self.units(first, count)
-        yield None
         batch_size = self.route.batch_size
         at_once = max(1, PIECE_UNITS // batch_size)
         for begin in range(0, count, at_once):

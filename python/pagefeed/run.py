@@ -26,9 +26,9 @@ class _Delivery:
         """Return the units at rising positions: int64 [positions]."""
         return self.supply.units(self.begin, positions)
 
-    def prepare(self, positions: Int64Array) -> Iterator[None]:
-        """Do most of the work of :meth:`units` ahead of it."""
-        return self.supply.prepare(self.begin, positions)
+    def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
+        """Yield the units at rising positions, in parts, and None after other work."""
+        return self.supply.deliver(self.begin, positions)
 
     def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
         """Prepare the epoch after that of a position, unless the end comes first."""

@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, joined_ranges
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
 from pagefeed.lines import Lines
 from pagefeed.spans import Spans
+from pagefeed.window_starts import WindowStarts
 
 __all__ = [
     "Layout",
@@ -263,6 +264,7 @@ class WindowUnits:
         self.num_dropped_tokens = int(np.maximum(file_tokens - covered, 0).sum())
         self.num_padding_tokens = int(np.maximum(covered - file_tokens, 0).sum())
         self.file_first_unit = np.concatenate([[0], np.cumsum(units)])
+        self.starts = WindowStarts(self.lines, stride, self.file_first_unit)
 
     @property
     def num_units(self) -> int:
@@ -285,11 +287,9 @@ class WindowUnits:
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
-        first_token = self.lines.file_first
-        file = np.searchsorted(self.file_first_unit, units, side="right") - 1
-        number = units - self.file_first_unit[file]
-        start = first_token[file] + number * self.stride
-        return start, np.minimum(start + self.length, first_token[file + 1])
+        file = self.starts.files(units)
+        start = self.starts.shift[file] + units * self.stride
+        return start, np.minimum(start + self.length, self.lines.file_first[file + 1])
 
     def units_of_row(self, row: int) -> Int64Array:
         """Return the windows with tokens of a row of the spans; reads its page."""
@@ -331,38 +331,84 @@ class WindowUnits:
 
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``: one for each span a window touches."""
-        start, end = self.token_ranges(units)
-        first_span = self.lines.spans_of(start)
-        span_start = self.lines.first(first_span)
-        if np.all(end <= self.lines.first(first_span + 1)):
-            page, row = self.spans.places(first_span)
-            return Segments(
-                unit=np.arange(len(units)),
-                page=page,
-                row=row,
-                first_token=start - span_start,
-                num_tokens=end - start,
-                offset=np.zeros(len(units), dtype=np.int64),
-            )
-        last_span = self.lines.spans_of(end - 1)
-        num_spans = last_span - first_span + 1
-        unit = np.repeat(np.arange(len(units)), num_spans)
-        before = np.cumsum(num_spans) - num_spans
-        span = first_span[unit] + np.arange(len(unit)) - before[unit]
-        span_start = self.lines.first(span)
-        span_end = self.lines.first(span + 1)
-        segment_start = np.maximum(start[unit], span_start)
-        segment_end = np.minimum(end[unit], span_end)
-        page, row = self.spans.places(span)
+        if not len(units):
+            return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
+        which, spans = self.starts.spans(units)
+        page, row = self.spans.places(spans.span)
+        file_end = self.lines.file_first[spans.file + 1]
+        first_token = units * self.stride
+        first_token += (self.starts.shift[spans.file] - spans.begin)[which]
+        num_tokens = (file_end - spans.begin)[which]
+        num_tokens -= first_token
+        np.minimum(num_tokens, self.length, out=num_tokens)
         segments = Segments(
-            unit=unit,
+            unit=np.arange(len(units)),
+            page=page[which],
+            row=row[which],
+            first_token=first_token,
+            num_tokens=num_tokens,
+            offset=np.zeros(len(units), dtype=np.int64),
+        )
+        inside = (spans.end - spans.begin)[which]
+        inside -= first_token
+        crossing = np.flatnonzero(num_tokens > inside)
+        if not len(crossing):
+            return segments
+        which = which[crossing]
+        start = spans.begin[which] + first_token[crossing]
+        stop = start + num_tokens[crossing]
+        num_tokens[crossing] = inside[crossing]
+        further = self._further_segments(crossing, spans.span[which], start, stop)
+        return _merged(segments, further)
+
+    def _further_segments(
+        self,
+        unit: Int64Array,
+        first_span: Int64Array,
+        start: Int64Array,
+        stop: Int64Array,
+    ) -> Segments:
+        """Return the segments of windows behind their first.
+
+        Args:
+            unit: The windows, each an index into those asked for.
+            first_span: The span in which each begins.
+            start: Where each begins among all tokens.
+            stop: Where each ends, beyond that span.
+        """
+        last_span = first_span + 1  # Of nearly all.
+        far = np.flatnonzero(stop > self.lines.first(last_span + 1))
+        last_span[far] = self.lines.spans_of(stop[far] - 1)
+        span = joined_ranges(first_span + 1, last_span + 1)
+        which = np.repeat(np.arange(len(unit)), last_span - first_span)
+        page, row = self.spans.places(span)
+        begin = self.lines.first(span)
+        end = np.minimum(self.lines.first(span + 1), stop[which])
+        segments = Segments(
+            unit=unit[which],
             page=page,
             row=row,
-            first_token=segment_start - span_start,
-            num_tokens=segment_end - segment_start,
-            offset=segment_start - start[unit],
+            first_token=np.zeros(len(span), dtype=np.int64),
+            num_tokens=end - begin,
+            offset=begin - start[which],
         )
         return _without_empty(segments)
+
+
+def _merged(first: Segments, further: Segments) -> Segments:
+    """Put segments behind the first segments of their units, which are all there."""
+    counts = np.bincount(further.unit, minlength=len(first.unit))
+    at = np.cumsum(counts) - counts + first.unit
+    is_further = np.ones(len(first.unit) + len(further.unit), dtype=bool)
+    is_further[at] = False
+    further_at = np.flatnonzero(is_further)
+    merged = []
+    for column, further_column in zip(first, further, strict=True):
+        joined = np.empty(len(is_further), dtype=np.int64)
+        joined[at] = column
+        joined[further_at] = further_column
+        merged.append(joined)
+    return Segments(*merged)
 
 
 def values_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
@@ -405,15 +451,12 @@ class _RunBlocks:
 
     def first_unit(self, blocks: Int64Array) -> Int64Array:
         """Return the windows that start before each block."""
-        units, whole = self._units, self._units.spans
+        units, first_span = self._units, self._units.spans.file_first_span
         spans = self._first_spans(blocks)
         # The end of the last span belongs to the last file that has spans.
-        file = np.searchsorted(whole.file_first_span, spans, side="right") - 1
-        file = np.minimum(file, len(whole.file_first_span) - 2)
-        tokens = units.lines.first(spans) - units.lines.file_first[file]
-        first = units.file_first_unit[file] - (-tokens // units.stride)
-        limited: Int64Array = np.minimum(first, units.file_first_unit[file + 1])
-        return limited
+        file = np.searchsorted(first_span, spans, side="right") - 1
+        file = np.minimum(file, len(first_span) - 2)
+        return units.starts.first_window(units.lines.first(spans), file)
 
     def block_of(self, units: Int64Array) -> Int64Array:
         """Return the block in which each window starts."""

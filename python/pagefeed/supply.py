@@ -57,8 +57,13 @@ class Supply(Protocol):
     def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
         """Return the units at rising positions below the end: int64 [positions]."""
 
-    def prepare(self, begin: LoaderState, positions: Int64Array) -> Iterator[None]:
-        """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
+    def deliver(
+        self, begin: LoaderState, positions: Int64Array
+    ) -> Iterator[Int64Array | None]:
+        """Yield the units at rising positions, in parts, and None after other work.
+
+        No step takes much more than a millisecond.
+        """
 
     def begin_next_epoch(
         self, begin: LoaderState, position: int, end: int | None
@@ -187,10 +192,14 @@ class EpochSupply:
             done += len(places)
         return units
 
-    def prepare(self, begin: LoaderState, positions: Int64Array) -> Iterator[None]:
-        """Do most of the work of :meth:`units` ahead, in steps of a millisecond."""
+    def deliver(
+        self, begin: LoaderState, positions: Int64Array
+    ) -> Iterator[Int64Array | None]:
+        """Yield the units at rising positions, in parts, and None after other work."""
+        # Epoch after epoch: of short ones only two orders are kept.
         for order, places in self._by_epoch(begin, positions):
             yield from order.prepare(places)
+            yield order.units(places)
 
     def begin_next_epoch(
         self, begin: LoaderState, position: int, end: int | None

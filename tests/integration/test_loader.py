@@ -306,3 +306,14 @@ def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
         assert np.array_equal(joined, getattr(whole, name))
     counts = [np.diff(piece.batch_offsets) for piece in pieces]
     assert np.array_equal(np.concatenate(counts), np.diff(whole.batch_offsets))
+
+
+def test_short_epochs_are_ordered_once_each(token_files):
+    loader = make_loader(token_files, epochs=5)
+    supply = loader.run.supply
+    assert isinstance(supply, EpochSupply)
+    planner = loader.planner(loader.run.route(loader.run.beginning(0)))
+    made_before = supply.orders.of.cache_info().misses
+    for _ in planner.pieces(0, len(loader)):
+        pass
+    assert supply.orders.of.cache_info().misses == made_before + 5

@@ -94,7 +94,9 @@ class LaneReader:
             missing = self._missing(lane, places)
             if missing is None:
                 continue
-            size = missing.end - missing.begin + self._window.delay
+            # Units are looked at from the delay before up to the lane's end.
+            end = min(missing.end, self._window.lanes.length(lane))
+            size = end - max(0, missing.begin - self._window.delay)
             if group and num_units + size > AT_ONCE:
                 self._resolve(group)
                 yield
@@ -118,12 +120,20 @@ class LaneReader:
             return None
         delay, last = self._window.delay, min(last, first + self.read_ahead)
         if held is None or not held.first_place <= first <= held.end_place:
+            begin = first
             end = max(first + min(MIN_STRETCH, self.read_ahead), last + 1) + delay
-            return _Missing(lane, first, end, np.empty(0, dtype=np.int64))
-        ahead = min(2 * len(held.units), self.read_ahead)
-        end = max(held.end_time + ahead, last + delay + 1)
-        kept = held.units[first - held.first_place :]
-        return _Missing(lane, held.end_time, end, kept)
+            kept = np.empty(0, dtype=np.int64)
+        else:
+            begin = held.end_time
+            ahead = min(2 * len(held.units), self.read_ahead)
+            end = max(begin + ahead, last + delay + 1)
+            kept = held.units[first - held.first_place :]
+        # A rest of the lane that is no longer than the delay costs less now: later the
+        # units before it would have to be looked at again.
+        lane_end = self._window.lanes.length(lane) + delay
+        if end < lane_end <= end + max(delay, MIN_STRETCH):
+            end = lane_end
+        return _Missing(lane, begin, end, kept)
 
     def _resolve(self, group: list[_Missing]) -> None:
         """Put the units of a few lanes in the order they leave."""

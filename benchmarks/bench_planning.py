@@ -1,0 +1,116 @@
+"""What planning costs: CPU time of this thread for a unit, from positions to plans.
+
+    python benchmarks/bench_planning.py [--units 1000000] [--copies 64]
+
+Pages of 64 KiB with about 16 rows of 2048 tokens, as they are and linked so many times
+over, so that the index is much larger than the processor's caches. Rows are cut as they
+are, or joined with a separator. Of 1 and of 8 ranks, one plans as an iteration does,
+through several epochs; what the engine makes of the plans is left out. Times are CPU
+times of this thread, so that a busy machine distorts them little.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import data
+import numpy as np
+
+import pagefeed as pf
+from pagefeed.iteration import Iteration
+from pagefeed.order import Shuffle
+
+LENGTH = 2048
+BATCH_SIZE = 64
+ROUNDS = 5
+
+
+class NoEngine:
+    """Takes plans and does nothing."""
+
+    def submit(self, *plan: Any) -> None:  # noqa: ANN401
+        """Forget a plan."""
+
+    def next_batch(self) -> None:
+        """Return no batch."""
+
+    def clear(self) -> None:
+        """Forget nothing."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return no counters."""
+        return {}
+
+
+def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]]:
+    """Microseconds of a unit in each of some rounds; milliseconds of each step's plan.
+
+    The first step, which plans the horizon, is not counted.
+    """
+    begin = loader.run.beginning(0)
+    iteration = Iteration(
+        engine=NoEngine(),
+        planner=loader.run.planner(begin, loader.run.route(begin)),
+        horizon_units=loader.run.horizon_units(begin, loader.memory),
+    )
+    next(iteration)
+    num_steps = num_units // (ROUNDS * BATCH_SIZE)
+    times = [time.thread_time()]
+    for _ in range(ROUNDS * num_steps):
+        next(iteration)
+        times.append(time.thread_time())
+    rounds = np.diff(times[::num_steps]) / (num_steps * BATCH_SIZE) * 1e6
+    return rounds.tolist(), sorted(np.diff(times) * 1e3)
+
+
+def bench(name: str, paths: list[Path], num_units: int) -> None:
+    """Plan the files in several ways."""
+    dataset = pf.parquet([str(path) for path in paths], column="input_ids")
+    cases = [
+        ("windows", pf.Windows(LENGTH), Shuffle()),
+        ("windows, eos", pf.Windows(LENGTH, eos=0), Shuffle()),
+        ("windows, by row", pf.Windows(LENGTH), Shuffle(block="row")),
+    ]
+    for kind, windows, shuffle in cases:
+        for world_size in (1, 8):
+            loader = pf.Loader(
+                dataset,
+                sequences=windows,
+                batch_size=BATCH_SIZE,
+                shuffle=shuffle,
+                epochs=None,
+                rank=0,
+                world_size=world_size,
+            )
+            taken, steps = plan_on(loader, num_units)
+            print(
+                f"{name:9} {kind:16} {world_size} ranks: "
+                f"{statistics.mean(taken):.3f} us a unit ({min(taken):.3f} to "
+                f"{max(taken):.3f}); steps: p99 {steps[len(steps) * 99 // 100]:.2f}, "
+                f"longest {steps[-1]:.2f} ms"
+            )
+
+
+def main() -> None:
+    """Run all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--units", type=int, default=1_000_000)
+    parser.add_argument("--tokens", type=int, default=200_000_000, help="of the data")
+    parser.add_argument("--copies", type=int, default=64)
+    options = parser.parse_args()
+    made = data.make(num_tokens=options.tokens)
+    bench("once", made.parquet, options.units)
+    with tempfile.TemporaryDirectory() as folder:
+        links = []
+        for copy in range(options.copies):
+            for path in made.parquet:
+                links.append(Path(folder) / f"{copy}-{path.name}")
+                links[-1].symlink_to(path.resolve())
+        bench(f"{options.copies} times", links, options.units)
+
+
+if __name__ == "__main__":
+    main()

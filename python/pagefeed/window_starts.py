@@ -1,0 +1,108 @@
+"""Where windows begin: at which tokens, and in which spans."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed.arrays import Int64Array, joined_ranges, sorted_with_places
+from pagefeed.lines import Lines
+
+__all__ = ["StartSpans", "WindowStarts"]
+
+MANY = 1024
+"""Windows from which on sorting them costs less than it saves."""
+
+LOOK_UP_EVERY = 8
+"""Windows, in file order, of which one is looked up at first."""
+
+
+class StartSpans(NamedTuple):
+    """Spans in which windows begin; int64 [spans] each."""
+
+    span: Int64Array
+    """Number of the span."""
+    file: Int64Array
+    """Its file."""
+    begin: Int64Array
+    """Tokens of all rows before it."""
+    end: Int64Array
+    """Likewise, its own included."""
+
+
+class WindowStarts:
+    """The first tokens of windows, every so many in a file.
+
+    Args:
+        lines: The tokens of all rows.
+        stride: Tokens from one window of a file to the next.
+        file_first_unit: Windows before each file, and in all: int64 [files + 1].
+    """
+
+    def __init__(self, lines: Lines, stride: int, file_first_unit: Int64Array) -> None:
+        self._lines = lines
+        self._stride = stride
+        self._file_first_unit = file_first_unit
+        self.shift = lines.file_first - file_first_unit * stride
+        """Window u of a file begins at token ``shift + u * stride``: int64 [files + 1].
+
+        The last stands for no file.
+        """
+
+    def files(self, units: Int64Array) -> Int64Array:
+        """Return the file of each window: int64."""
+        return np.searchsorted(self._file_first_unit, units, side="right") - 1
+
+    def first_window(self, tokens: Int64Array, files: Int64Array) -> Int64Array:
+        """Return the first window that begins at each token of a file, or behind it.
+
+        If none does in the file, that is the first window of the next one.
+        """
+        unit = -((self.shift[files] - tokens) // self._stride)  # Rounded up.
+        limited: Int64Array = np.minimum(unit, self._file_first_unit[files + 1])
+        return limited
+
+    def spans(self, units: Int64Array) -> tuple[Int64Array, StartSpans]:
+        """Return the span in which each window begins.
+
+        A shuffled plan has several windows of most spans that it touches, which sorting
+        brings together: so spans are looked up, not every window.
+
+        Returns:
+            For each window a place in the other, int64; and spans, some more than once.
+        """
+        if len(units) < MANY:
+            return np.arange(len(units)), self._look_up(units)
+        rising, places = sorted_with_places(units)
+        some = self._look_up(rising[::LOOK_UP_EVERY])
+        is_new = np.diff(some.span, prepend=-1) > 0
+        some = StartSpans(*(column[is_new] for column in some))
+        begin = np.searchsorted(rising, self.first_window(some.begin, some.file))
+        end = np.searchsorted(rising, self.first_window(some.end, some.file))
+        found, heads = [some], [begin]
+        # Between the windows of these spans are a few of others. Of each few the first
+        # span is found by its first window, the rest window by window.
+        head, limit = np.append(0, end), np.append(begin, len(units))
+        for is_rest in (False, True):
+            is_left = head < limit
+            head, limit = head[is_left], limit[is_left]
+            if is_rest:
+                head = joined_ranges(head, limit)
+            some = self._look_up(rising[head])
+            found.append(some)
+            heads.append(head)
+            head = np.searchsorted(rising, self.first_window(some.end, some.file))
+        head = np.concatenate(heads)
+        by_head = np.argsort(head)
+        counts = np.diff(head[by_head], append=len(units))
+        which = np.empty(len(units), dtype=np.int64)
+        which[places] = np.repeat(by_head, counts)
+        columns = (np.concatenate(column) for column in zip(*found, strict=True))
+        return which, StartSpans(*columns)
+
+    def _look_up(self, units: Int64Array) -> StartSpans:
+        """Return the span in which each window begins."""
+        file, lines = self.files(units), self._lines
+        span = lines.spans_of(self.shift[file] + units * self._stride)
+        return StartSpans(span, file, lines.first(span), lines.first(span + 1))

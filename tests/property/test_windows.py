@@ -1,0 +1,133 @@
+"""Token ranges of windows, over spans of any sizes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pagefeed as pf
+from pagefeed.arrays import sorted_with_places
+from pagefeed.lines import Lines
+
+
+class ListedSpans:
+    """Spans of listed sizes: of each file, the rows and the values of its spans."""
+
+    index: Any = None
+
+    def __init__(self, files: list[list[tuple[int, int]]]) -> None:
+        sizes = np.array([span for file in files for span in file], dtype=np.int64)
+        rows, values = sizes.reshape(-1, 2).T
+        self._rows = np.concatenate([[0], np.cumsum(rows)])
+        self._values = np.concatenate([[0], np.cumsum(values)])
+        self.file_first_span = np.cumsum([0, *map(len, files)])
+        self.file_first_row = self._rows[self.file_first_span]
+        self.file_first_value = self._values[self.file_first_span]
+        self.num_rows, self.num_values = int(self._rows[-1]), int(self._values[-1])
+
+    def __len__(self) -> int:
+        return len(self._rows) - 1
+
+    def first_rows(self, spans):
+        return self._rows[spans]
+
+    def first_values(self, spans):
+        return self._values[spans]
+
+    def spans_of_values(self, values):
+        values = np.asarray(values)
+        assert np.all((values >= 0) & (values < self.num_values))
+        return np.searchsorted(self._values, values, side="right") - 1
+
+    def places(self, spans):
+        return spans, np.zeros_like(spans)
+
+
+# Of empty spans, of rows without values, and of one long row among short ones.
+SIZES = st.one_of(
+    st.just((0, 0)),
+    st.tuples(st.integers(1, 5), st.just(0)),
+    st.tuples(st.integers(1, 4), st.integers(0, 12)),
+    st.tuples(st.integers(1, 2), st.integers(100, 300)),
+)
+FILES = st.lists(st.lists(SIZES, max_size=12), min_size=1, max_size=4)
+WINDOWS = st.builds(
+    lambda length, overlap, tail, separators: pf.Windows(
+        length, tail, overlap=min(overlap, length - 1), **separators
+    ),
+    st.sampled_from([1, 2, 3, 8, 40, 150]),
+    st.sampled_from([0, 0, 1, 5]),
+    st.sampled_from(["pad", "drop"]),
+    st.sampled_from([{}, {"eos": 0}, {"eos": 0, "bos": 1}]),
+)
+
+
+def expected_segments(files, windows, units):
+    """Window by window and token by token: what `segments` says of them."""
+    per_row, lines, first = windows.layout.per_row, [], 0
+    for file in files:
+        lines.append(
+            [
+                (span, token)
+                for span, (rows, values) in enumerate(file, first)
+                for token in range(values + per_row * rows)
+            ]
+        )
+        first += len(file)
+    found = []
+    for place, unit in enumerate(units):
+        file = int(np.searchsorted(windows.file_first_unit, unit, side="right")) - 1
+        start = (unit - int(windows.file_first_unit[file])) * windows.stride
+        ranges: list[list[int]] = []
+        tokens = lines[file][start : start + windows.length]
+        for offset, (span, token) in enumerate(tokens):
+            if ranges and ranges[-1][1] == span:
+                ranges[-1][4] += 1
+            else:
+                ranges.append([place, span, 0, token, 1, offset])
+        found += ranges
+    return found
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+@given(files=FILES, windows=WINDOWS, seed=st.integers(0, 99), count=st.integers(0, 200))
+def test_segments_are_the_tokens_of_windows(many, files, windows, seed, count):
+    spans: Any = ListedSpans(files)
+    units = windows.bind(spans)
+    if units.num_units == 0:
+        assert len(units.segments(np.empty(0, dtype=np.int64)).unit) == 0
+        return
+    # Neighbours, in any order and some of them twice.
+    rng = np.random.default_rng(seed)
+    first = rng.integers(units.num_units)
+    asked = (first + rng.permutation(count)) % units.num_units
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pagefeed.window_starts.MANY", many)
+        segments = units.segments(asked)
+    expected = expected_segments(files, units, asked.tolist())
+    assert np.array(segments).T.tolist() == expected
+
+
+@given(files=FILES, per_row=st.integers(1, 3))
+def test_the_span_of_every_token_of_a_line_is_found(files, per_row):
+    spans: Any = ListedSpans(files)
+    lines = Lines(spans, per_row)
+    tokens = np.arange(lines.num_tokens)
+    borders = lines.first(np.arange(len(spans) + 1))
+    expected = np.searchsorted(borders, tokens, side="right") - 1
+    assert np.array_equal(lines.spans_of(tokens), expected)
+
+
+@given(
+    numbers=st.lists(
+        st.one_of(st.integers(0, 9), st.integers(-(2**62), 2**62)), max_size=20
+    ),
+)
+def test_sorting_keeps_track_of_places(numbers):
+    array = np.array(numbers, dtype=np.int64)
+    rising, places = sorted_with_places(array)
+    assert rising.tolist() == sorted(numbers)
+    assert np.array_equal(array[places], rising)
+    assert sorted(places.tolist()) == list(range(len(numbers)))
