@@ -21,6 +21,7 @@ from pagefeed.lines import Lines
 from pagefeed.spans import Spans
 
 __all__ = [
+    "Cut",
     "Layout",
     "Parts",
     "Segments",
@@ -112,8 +113,8 @@ class Parts(NamedTuple):
     """Place of the first token in the unit."""
 
 
-class Units(Protocol):
-    """A dataset, cut."""
+class Cut(Protocol):
+    """Units of one dataset or of several, as a planner needs them."""
 
     @property
     def num_units(self) -> int:
@@ -128,10 +129,6 @@ class Units(Protocol):
         """How the data plane writes them."""
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, separators included."""
-
-    @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
 
@@ -139,18 +136,26 @@ class Units(Protocol):
     def num_padding_tokens(self) -> int:
         """Padding of all units together."""
 
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these keys."""
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return the token ranges of ``units``."""
+
+
+class Units(Cut, Protocol):
+    """A dataset, cut."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+
     @property
     def file_first_unit(self) -> Int64Array:
         """Units before each file, and in all: int64 [files + 1]."""
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``."""
-
-    def segments(self, units: Int64Array) -> Segments:
-        """Return the token ranges of ``units``."""
-
-    def bundles(self, keys: Int64Array) -> Bundles:
-        """Return the bundles of these keys."""
 
     def loaded_values(self, pages: Int64Array) -> Int64Array:
         """Return the values that are decoded to have each page or bundle."""
