@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from pagefeed.arrays import Int64Array
-from pagefeed.blocks import Blocks
+from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
 from pagefeed.lines import Lines
@@ -286,7 +286,27 @@ class WindowUnits:
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``: the windows that start in one run of spans."""
-        return _RunBlocks(self, self.spans.runs(kind))
+        return RunBlocks(
+            self.spans.runs(kind),
+            num_units=self.num_units,
+            num_spans=len(self.spans),
+            first_unit=self._first_unit,
+            span_of=self._span_of,
+        )
+
+    def _first_unit(self, spans: Int64Array) -> Int64Array:
+        """Return the windows that start before each of ``spans``."""
+        # The end of the last span belongs to the last file that has spans.
+        file = np.searchsorted(self.spans.file_first_span, spans, side="right") - 1
+        file = np.minimum(file, len(self.spans.file_first_span) - 2)
+        tokens = self.lines.first(spans) - self.lines.file_first[file]
+        first = self.file_first_unit[file] - (-tokens // self.stride)
+        limited: Int64Array = np.minimum(first, self.file_first_unit[file + 1])
+        return limited
+
+    def _span_of(self, units: Int64Array) -> Int64Array:
+        """Return the span in which each window starts."""
+        return self.lines.spans_of(self.token_ranges(units)[0])
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
@@ -393,44 +413,3 @@ def _without_empty(segments: Segments) -> Segments:
     if filled.all():
         return segments
     return Segments(*(part[filled] for part in segments))
-
-
-class _RunBlocks:
-    """The windows that start in one run of spans; a span each if ``runs`` is None."""
-
-    uniform = None
-
-    def __init__(self, units: WindowUnits, runs: Int64Array | None) -> None:
-        self.num_units = units.num_units
-        self._units = units
-        self._runs = runs
-
-    def __len__(self) -> int:
-        return len(self._units.spans) if self._runs is None else len(self._runs)
-
-    def first_unit(self, blocks: Int64Array) -> Int64Array:
-        """Return the windows that start before each block."""
-        units, whole = self._units, self._units.spans
-        spans = self._first_spans(blocks)
-        # The end of the last span belongs to the last file that has spans.
-        file = np.searchsorted(whole.file_first_span, spans, side="right") - 1
-        file = np.minimum(file, len(whole.file_first_span) - 2)
-        tokens = units.lines.first(spans) - units.lines.file_first[file]
-        first = units.file_first_unit[file] - (-tokens // units.stride)
-        limited: Int64Array = np.minimum(first, units.file_first_unit[file + 1])
-        return limited
-
-    def block_of(self, units: Int64Array) -> Int64Array:
-        """Return the block in which each window starts."""
-        start, _ = self._units.token_ranges(units)
-        spans = self._units.lines.spans_of(start)
-        if self._runs is None:
-            return spans
-        return np.searchsorted(self._runs, spans, side="right") - 1
-
-    def _first_spans(self, blocks: Int64Array) -> Int64Array:
-        if self._runs is None:
-            return blocks
-        inside = np.minimum(blocks, len(self) - 1)
-        end = len(self._units.spans)
-        return np.where(blocks < len(self), self._runs[inside], end)
