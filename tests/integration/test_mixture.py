@@ -353,7 +353,7 @@ def test_a_loader_is_pickled_with_its_changes(datasets):
 
 
 def test_workers_share_the_steps_of_a_mixture(datasets):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     from pagefeed.torch import as_dataset
 
     mixed = staged(datasets, max_steps=30)
