@@ -10,7 +10,7 @@ import numpy as np
 
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, RunBlocks
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.index import BlockKind
 from pagefeed.sequences import Bundles, Layout, Parts, Segments, values_of_pages
 from pagefeed.spans import Spans
@@ -152,11 +152,12 @@ class DocumentUnits:
     def parts(self, unit: int) -> Parts:
         """Return the document; its tokens are counted if the column has some."""
         page, row = self.places(np.array([unit]))
-        index, zero = self.spans.index, np.zeros(1, dtype=np.int64)
-        tokens = zero
-        if index.value_bytes:
-            starts = index.row_offsets(int(page[0]))
+        zero = np.zeros(1, dtype=np.int64)
+        try:
+            starts = self.spans.index.row_offsets(int(page[0]))
             tokens = starts[row + 1] - starts[row]
+        except UnsupportedError:  # Text, or numbers that are no tokens.
+            tokens = zero
         return Parts(
             page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
         )
