@@ -103,6 +103,11 @@ class DocumentUnits:
         return self.spans.num_values
 
     @property
+    def num_own_tokens(self) -> int:
+        """The same: there are no separators."""
+        return self.num_tokens
+
+    @property
     def file_first_unit(self) -> Int64Array:
         """Documents before each file, and in all: int64 [files + 1]."""
         return self.spans.file_first_row

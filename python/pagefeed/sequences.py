@@ -151,6 +151,10 @@ class Units(Cut, Protocol):
         """Tokens of all rows, separators included."""
 
     @property
+    def num_own_tokens(self) -> int:
+        """Tokens of all rows without separators."""
+
+    @property
     def file_first_unit(self) -> Int64Array:
         """Units before each file, and in all: int64 [files + 1]."""
 
@@ -278,6 +282,11 @@ class WindowUnits:
     def num_tokens(self) -> int:
         """Tokens of all rows, separators included."""
         return self.lines.num_tokens
+
+    @property
+    def num_own_tokens(self) -> int:
+        """Tokens of all rows without separators."""
+        return self.spans.num_values
 
     @property
     def length(self) -> int:
