@@ -15,6 +15,7 @@ from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.joined import JoinedUnits
 from pagefeed.mixture import (
+    LEAST_LANES,
     Anchor,
     Course,
     Mixture,
@@ -91,6 +92,7 @@ class MixtureSupply:
                 seed=seed if epoch == 0 else derive_key(seed, "pass", epoch),
                 shuffle=shuffle,
                 world_size=world_size,
+                least_lanes=LEAST_LANES,
                 name=name,
             )
             for name, dataset, units in zip(
