@@ -16,7 +16,16 @@ LAYERS = (
     {"_core", "arguments", "arrays", "errors", "extras", "parallel", "sizes", "stored"},
     {"dataset", "index", "paths", "spans", "tokens"}
     | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"},
-    {"sequences", "blocks", "documents", "joined", "lines", "packed", "window_starts"},
+    {
+        "sequences",
+        "blocks",
+        "documents",
+        "joined",
+        "lines",
+        "packed",
+        "window_starts",
+        "windows",
+    },
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
     | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"},

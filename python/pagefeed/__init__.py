@@ -14,8 +14,8 @@ from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
 from pagefeed.packed import Packed
-from pagefeed.sequences import Windows
 from pagefeed.view import SequenceView
+from pagefeed.windows import Windows
 
 __all__ = [
     "Documents",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -134,6 +135,61 @@ class ExplicitBlocks:
     def block_of(self, units: Int64Array) -> Int64Array:
         """Block of each unit, int64; a block without units is nobody's."""
         return np.searchsorted(self._first_unit, units, side="right") - 1
+
+
+class RunBlocks:
+    """The units that start in one run of spans.
+
+    Args:
+        runs: First span of each run, int64; None if every span is a run.
+        num_units: Units of all spans together.
+        num_spans: Number of spans.
+        first_unit: Gives the units before each span, ``num_spans`` included.
+        span_of: Gives the span in which each unit starts.
+
+    Example:
+        >>> blocks = RunBlocks(
+        ...     np.array([0, 3]), num_units=8, num_spans=4,
+        ...     first_unit=lambda spans: 2 * spans, span_of=lambda units: units // 2)
+        >>> blocks.first_unit(np.arange(3)).tolist()
+        [0, 6, 8]
+    """
+
+    uniform: int | None = None
+
+    def __init__(
+        self,
+        runs: Int64Array | None,
+        *,
+        num_units: int,
+        num_spans: int,
+        first_unit: Callable[[Int64Array], Int64Array],
+        span_of: Callable[[Int64Array], Int64Array],
+    ) -> None:
+        self.num_units = num_units
+        self._runs = runs
+        self._num_spans = num_spans
+        self._first_unit = first_unit
+        self._span_of = span_of
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return self._num_spans if self._runs is None else len(self._runs)
+
+    def first_unit(self, blocks: Int64Array) -> Int64Array:
+        """First unit of each block, int64."""
+        if self._runs is None:
+            return self._first_unit(blocks)
+        inside = np.minimum(blocks, len(self) - 1)
+        spans = np.where(blocks < len(self), self._runs[inside], self._num_spans)
+        return self._first_unit(spans)
+
+    def block_of(self, units: Int64Array) -> Int64Array:
+        """Block of each unit, int64."""
+        spans = self._span_of(units)
+        if self._runs is None:
+            return spans
+        return np.searchsorted(self._runs, spans, side="right") - 1
 
 
 _PIECE = 1 << 18

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from pagefeed.arrays import Int64Array
-from pagefeed.blocks import Blocks
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.blocks import Blocks, RunBlocks
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.index import BlockKind
 from pagefeed.sequences import Bundles, Layout, Parts, Segments, values_of_pages
 from pagefeed.spans import Spans
@@ -103,13 +103,24 @@ class DocumentUnits:
         return self.spans.num_values
 
     @property
+    def num_own_tokens(self) -> int:
+        """The same: there are no separators."""
+        return self.num_tokens
+
+    @property
     def file_first_unit(self) -> Int64Array:
         """Documents before each file, and in all: int64 [files + 1]."""
         return self.spans.file_first_row
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``: the documents of one run of spans."""
-        return _RowBlocks(self.spans, self.spans.runs(kind))
+        return RunBlocks(
+            self.spans.runs(kind),
+            num_units=self.num_units,
+            num_spans=len(self.spans),
+            first_unit=self.spans.first_rows,
+            span_of=self.spans.spans_of_rows,
+        )
 
     def rows(self, units: Int64Array) -> Int64Array:
         """Return the row of each document among all rows of the files: int64."""
@@ -146,11 +157,12 @@ class DocumentUnits:
     def parts(self, unit: int) -> Parts:
         """Return the document; its tokens are counted if the column has some."""
         page, row = self.places(np.array([unit]))
-        index, zero = self.spans.index, np.zeros(1, dtype=np.int64)
-        tokens = zero
-        if index.value_bytes:
-            starts = index.row_offsets(int(page[0]))
+        zero = np.zeros(1, dtype=np.int64)
+        try:
+            starts = self.spans.index.row_offsets(int(page[0]))
             tokens = starts[row + 1] - starts[row]
+        except UnsupportedError:  # Text, or numbers that are no tokens.
+            tokens = zero
         return Parts(
             page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
         )
@@ -158,32 +170,3 @@ class DocumentUnits:
     def units_of_row(self, row: int) -> Int64Array:
         """Return the document that is a row of the spans."""
         return np.array([row])
-
-
-class _RowBlocks:
-    """The rows of one run of spans; a span each if ``runs`` is None."""
-
-    uniform = None
-
-    def __init__(self, spans: Spans, runs: Int64Array | None) -> None:
-        self.num_units = spans.num_rows
-        self._spans = spans
-        self._runs = runs
-
-    def __len__(self) -> int:
-        return len(self._spans) if self._runs is None else len(self._runs)
-
-    def first_unit(self, blocks: Int64Array) -> Int64Array:
-        """Return the rows before each block."""
-        if self._runs is None:
-            return self._spans.first_rows(blocks)
-        inside = np.minimum(blocks, len(self) - 1)
-        spans = np.where(blocks < len(self), self._runs[inside], len(self._spans))
-        return self._spans.first_rows(spans)
-
-    def block_of(self, units: Int64Array) -> Int64Array:
-        """Return the block of each row."""
-        spans = self._spans.spans_of_rows(units)
-        if self._runs is None:
-            return spans
-        return np.searchsorted(self._runs, spans, side="right") - 1

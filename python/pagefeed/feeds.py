@@ -12,7 +12,8 @@ from pagefeed.arrays import Int64Array
 from pagefeed.engines import ProcessEngine
 from pagefeed.fields import DOCUMENTS, Fields
 from pagefeed.formats import Batch, Converter
-from pagefeed.planner import BatchPlan, Cut, plan_batches
+from pagefeed.planner import BatchPlan, plan_batches
+from pagefeed.sequences import Cut
 
 __all__ = ["BatchEngine", "Feed", "Out", "TokenFeed"]
 

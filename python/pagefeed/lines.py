@@ -40,6 +40,16 @@ class Lines:
             return values
         return values + self.per_row * self.spans.first_rows(spans)
 
+    def row_range(self, row: int) -> tuple[int, int]:
+        """Return where a row of the spans begins and ends here; reads its page."""
+        span = self.spans.spans_of_rows([row])
+        page, page_row = (int(part[0]) for part in self.spans.places(span))
+        place = row - int(self.spans.first_rows(span)[0])
+        offsets = self.spans.index.row_offsets(page)[page_row:]
+        starts = offsets - offsets[0] + self.per_row * np.arange(len(offsets))
+        begin = int(self.first(span)[0])
+        return begin + int(starts[place]), begin + int(starts[place + 1])
+
     def spans_of(self, tokens: Int64Array) -> Int64Array:
         """Return the span that holds each of ``tokens``: int64, the last if several."""
         if self.per_row == 0:

@@ -309,9 +309,11 @@ class Loader:
         return {name: getattr(self, name) for name in OPTIONS}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the consumed position as plain JSON types, under 1 KB.
+        """Return the consumed position as plain JSON types.
 
-        The same on every rank that has taken as many steps.
+        The same on every rank that has taken as many steps. It takes less than 1 KB; of
+        a mixture, which records its datasets and their weights, about 0.5 KB and never
+        more than 16 KiB.
 
         Raises:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then

@@ -12,10 +12,10 @@ import numpy as np
 
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
-from pagefeed.documents import DocumentUnits
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.joined import JoinedUnits
 from pagefeed.mixture import (
+    LEAST_LANES,
     Anchor,
     Course,
     Mixture,
@@ -29,7 +29,7 @@ from pagefeed.mixture import (
 from pagefeed.order import Shuffle, derive_key
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
-from pagefeed.sequences import Sequences, Units
+from pagefeed.sequences import Sequences
 from pagefeed.state import LoaderState
 from pagefeed.supply import MAX_HORIZON, bind_checked
 
@@ -94,6 +94,7 @@ class MixtureSupply:
                 seed=seed if epoch == 0 else derive_key(seed, "pass", epoch),
                 shuffle=shuffle,
                 world_size=world_size,
+                least_lanes=LEAST_LANES,
                 name=name,
             )
             for name, dataset, units in zip(
@@ -123,7 +124,7 @@ class MixtureSupply:
                 name=name,
                 fingerprint=dataset.fingerprint[:FINGERPRINT_DIGITS],
                 num_units=units.num_units,
-                num_tokens=_own_tokens(dataset, units) - units.num_dropped_tokens,
+                num_tokens=units.num_own_tokens - units.num_dropped_tokens,
                 max_epochs=self.mixture.max_epochs.get(name, usual),
             )
             for name, dataset, units in zip(
@@ -337,13 +338,6 @@ class MixtureSupply:
             found[f"{part.name}/units"] = count
             found[f"{part.name}/tokens"] = round(count * part.unit_tokens)
         return found
-
-
-def _own_tokens(dataset: ParquetDataset, units: Units) -> int:
-    """Tokens of a dataset without separators; documents may have none to count."""
-    if isinstance(units, DocumentUnits):
-        return units.num_tokens
-    return dataset.spans.num_values
 
 
 def _schedule(state: LoaderState) -> Schedule:

@@ -25,6 +25,7 @@ class Orders:
         name: Name of the dataset in a mixture.
         shuffle: The settings.
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
+        least_lanes: Fewest of them, unless nothing is shuffled.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Orders:
         seed: KeyPart,
         shuffle: Shuffle,
         world_size: int,
+        least_lanes: int = 1,
         name: str = "",
     ) -> None:
         self._dataset = dataset
@@ -50,6 +52,7 @@ class Orders:
             num_blocks=len(self._blocks),
             block_bytes=self._unit_bytes * units.num_units / max(1, len(self._blocks)),
             world_size=world_size,
+            least=least_lanes,
             file_order=shuffle.block is None,
         )
         """Lanes of an epoch that such a number of ranks begins."""

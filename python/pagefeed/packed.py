@@ -173,6 +173,11 @@ class PackedUnits:
         return self.lines.num_tokens
 
     @property
+    def num_own_tokens(self) -> int:
+        """Tokens of all rows without separators."""
+        return self.spans.num_values
+
+    @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no sequence: none."""
         return 0

@@ -11,12 +11,11 @@ import numpy.typing as npt
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.route import Route
-from pagefeed.sequences import Bundles, Layout, Segments
+from pagefeed.sequences import Cut, Segments
 
 __all__ = [
     "NO_UNIT",
     "BatchPlan",
-    "Cut",
     "Delivery",
     "Planner",
     "plan_batches",
@@ -29,36 +28,6 @@ NO_UNIT = -1
 PIECE_UNITS = 1 << 14
 """Units of a piece of a plan: with several of most pages, as pages are looked up rather
 than units; few enough for a millisecond or two."""
-
-
-class Cut(Protocol):
-    """Units of one dataset or of several."""
-
-    @property
-    def num_units(self) -> int:
-        """Number of units."""
-
-    @property
-    def length(self) -> int:
-        """Tokens of a unit, padding included."""
-
-    @property
-    def layout(self) -> Layout:
-        """How the data plane writes them."""
-
-    @property
-    def num_dropped_tokens(self) -> int:
-        """Tokens that are in no unit."""
-
-    @property
-    def num_padding_tokens(self) -> int:
-        """Padding of all units together."""
-
-    def bundles(self, keys: Int64Array) -> Bundles:
-        """Return the bundles of these keys."""
-
-    def segments(self, units: Int64Array) -> Segments:
-        """Return the token ranges of ``units``."""
 
 
 class BatchPlan(NamedTuple):

@@ -46,7 +46,7 @@ def sources_of_unit(index: PageIndex, units: Units, unit: int) -> list[Source]:
     sources = []
     for page, row, first, count, offset in zip(*units.parts(unit), strict=True):
         first_own, end_own = max(int(first), has_bos), int(first + count)
-        if index.value_bytes:
+        if units.layout.eos is not None:  # Which may be the last of these.
             starts = index.row_offsets(int(page))
             end_own = min(end_own, int(starts[row + 1] - starts[row]) + has_bos)
         if first_own >= end_own and not isinstance(units, DocumentUnits):

@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import operator
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -45,7 +46,7 @@ def arrow(module: str = "pyarrow") -> Any:  # noqa: ANN401
     return require(module, extra="pyarrow", purpose="selecting rows by their columns")
 
 
-class Query:
+class Query(ABC):
     """An expression over the columns of a row."""
 
     text: str
@@ -55,6 +56,7 @@ class Query:
     columns: tuple[str, ...]
     """Columns it names, as far as that is known."""
 
+    @abstractmethod
     def bind(self, schema: Schema) -> Expression:
         """Return the expression for files of a schema.
 
@@ -62,11 +64,10 @@ class Query:
             ColumnNotFoundError: If the schema lacks a column.
             InvalidArgumentError: If its types do not fit.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def prunes(self, schema: Schema) -> bool:
         """Whether statistics may show that no row of a row group is selected."""
-        raise NotImplementedError
 
 
 class WhereQuery(Query):

@@ -17,7 +17,8 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.fields import DOCUMENTS, Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.joined import JoinedUnits
-from pagefeed.planner import NO_UNIT, Cut
+from pagefeed.planner import NO_UNIT
+from pagefeed.sequences import Cut
 
 __all__ = ["RowFeed", "RowPlan"]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed.arrays import Int64Array
-from pagefeed.planner import Cut, Planner
+from pagefeed.planner import Planner
 from pagefeed.route import Route
+from pagefeed.sequences import Cut
 from pagefeed.state import LoaderState
 from pagefeed.supply import Supply
 

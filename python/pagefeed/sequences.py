@@ -7,28 +7,24 @@ seed, no epoch and no data enter here.
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, joined_ranges
+from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
-from pagefeed.lines import Lines
 from pagefeed.spans import Spans
-from pagefeed.window_starts import WindowStarts
 
 __all__ = [
+    "Cut",
     "Layout",
     "Parts",
     "Segments",
     "Sequences",
     "Units",
-    "WindowUnits",
-    "Windows",
 ]
 
 FIRST_BUNDLE = 1 << 62
@@ -113,8 +109,8 @@ class Parts(NamedTuple):
     """Place of the first token in the unit."""
 
 
-class Units(Protocol):
-    """A dataset, cut."""
+class Cut(Protocol):
+    """Units of one dataset or of several, as a planner needs them."""
 
     @property
     def num_units(self) -> int:
@@ -129,10 +125,6 @@ class Units(Protocol):
         """How the data plane writes them."""
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, separators included."""
-
-    @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no unit."""
 
@@ -140,18 +132,30 @@ class Units(Protocol):
     def num_padding_tokens(self) -> int:
         """Padding of all units together."""
 
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these keys."""
+
+    def segments(self, units: Int64Array) -> Segments:
+        """Return the token ranges of ``units``."""
+
+
+class Units(Cut, Protocol):
+    """A dataset, cut."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+
+    @property
+    def num_own_tokens(self) -> int:
+        """Tokens of all rows without separators."""
+
     @property
     def file_first_unit(self) -> Int64Array:
         """Units before each file, and in all: int64 [files + 1]."""
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``."""
-
-    def segments(self, units: Int64Array) -> Segments:
-        """Return the token ranges of ``units``."""
-
-    def bundles(self, keys: Int64Array) -> Bundles:
-        """Return the bundles of these keys."""
 
     def loaded_values(self, pages: Int64Array) -> Int64Array:
         """Return the values that are decoded to have each page or bundle."""
@@ -168,54 +172,6 @@ class Sequences(Protocol):
 
     def bind(self, spans: Spans) -> Units:
         """Cut the rows of ``spans``."""
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Each file's tokens joined end to end and cut every ``length`` tokens.
-
-    Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
-    windows follows from the rows and values of the index and is exact.
-
-    Args:
-        length: Tokens of a window.
-        tail: What becomes of the last, shorter piece of a file: ``"pad"`` fills it up
-            with the loader's padding token, ``"drop"`` leaves it out.
-        eos: Token written behind every row.
-        bos: Token written before every row.
-        overlap: Tokens that a window repeats from the end of the one before.
-
-    Example:
-        >>> Windows(2048)
-        Windows(length=2048, tail='pad')
-        >>> Windows(2048, eos=2, overlap=256)
-        Windows(length=2048, tail='pad', eos=2, overlap=256)
-    """
-
-    length: int
-    tail: Literal["pad", "drop"] = "pad"
-    eos: int | None = field(default=None, kw_only=True)
-    bos: int | None = field(default=None, kw_only=True)
-    overlap: int = field(default=0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        check_length(self.length)
-        if self.tail not in ("pad", "drop"):
-            raise InvalidArgumentError(f"tail={self.tail!r} must be 'pad' or 'drop'")
-        if not isinstance(self.overlap, int) or not 0 <= self.overlap < self.length:
-            raise InvalidArgumentError(
-                f"overlap={self.overlap!r} must be a whole number of tokens, less than "
-                f"length={self.length}"
-            )
-        Layout(bos=self.bos, eos=self.eos)
-
-    def __repr__(self) -> str:
-        # What is not asked for stays out: states of earlier releases name the rest.
-        return short_repr(self, always=("length", "tail"))
-
-    def bind(self, spans: Spans) -> WindowUnits:
-        """Cut the rows of ``spans``."""
-        return WindowUnits(spans, self)
 
 
 def check_length(length: object) -> None:
@@ -240,235 +196,7 @@ def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN40
     return f"{type(settings).__name__}({', '.join(shown)})"
 
 
-class WindowUnits:
-    """The windows of a dataset. Window i of a file is its tokens [i*S, i*S + L).
-
-    S, the stride, is the length L but for the overlap.
-    """
-
-    def __init__(self, spans: Spans, windows: Windows) -> None:
-        self.spans = spans
-        self.windows = windows
-        self.layout = Layout(bos=windows.bos, eos=windows.eos)
-        self.lines = Lines(spans, self.layout.per_row)
-        self.stride = stride = windows.length - windows.overlap
-        file_tokens = np.diff(self.lines.file_first)
-        beyond = file_tokens - windows.length
-        if windows.tail == "pad":
-            units = np.where(
-                file_tokens > 0, 1 + -(-np.maximum(beyond, 0) // stride), 0
-            )
-        else:
-            units = np.where(beyond >= 0, 1 + beyond // stride, 0)
-        covered = np.where(units > 0, (units - 1) * stride + windows.length, 0)
-        self.num_dropped_tokens = int(np.maximum(file_tokens - covered, 0).sum())
-        self.num_padding_tokens = int(np.maximum(covered - file_tokens, 0).sum())
-        self.file_first_unit = np.concatenate([[0], np.cumsum(units)])
-        self.starts = WindowStarts(self.lines, stride, self.file_first_unit)
-
-    @property
-    def num_units(self) -> int:
-        """Number of windows."""
-        return int(self.file_first_unit[-1])
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, separators included."""
-        return self.lines.num_tokens
-
-    @property
-    def length(self) -> int:
-        """Tokens of a window."""
-        return self.windows.length
-
-    def blocks(self, kind: BlockKind) -> Blocks:
-        """Return the blocks of ``kind``: the windows that start in one run of spans."""
-        return _RunBlocks(self, self.spans.runs(kind))
-
-    def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return where each window begins and ends among all tokens: int64 each."""
-        file = self.starts.files(units)
-        start = self.starts.shift[file] + units * self.stride
-        return start, np.minimum(start + self.length, self.lines.file_first[file + 1])
-
-    def units_of_row(self, row: int) -> Int64Array:
-        """Return the windows with tokens of a row of the spans; reads its page."""
-        first, last = row_range(self.lines, row)
-        if first >= last:
-            return np.empty(0, dtype=np.int64)
-        starts = self.lines.file_first
-        file = int(np.searchsorted(starts, first, side="right")) - 1
-        begin, end = self.file_first_unit[file : file + 2].tolist()
-        # The first window that ends behind `first`, and the last that begins by `last`.
-        early = -(-(first - int(starts[file]) + 1 - self.length) // self.stride)
-        late = (last - 1 - int(starts[file])) // self.stride
-        return np.arange(begin + max(early, 0), min(begin + late + 1, end))
-
-    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
-        """Return no bundles: windows need none."""
-        none = np.empty(0, dtype=np.int64)
-        return Bundles(none, none, np.zeros(1, dtype=np.int64), none, none, none)
-
-    def loaded_values(self, pages: Int64Array) -> Int64Array:
-        """Return the values of each page."""
-        return values_of_pages(self.spans, pages)
-
-    def parts(self, unit: int) -> Parts:
-        """Return the parts of documents in a window; reads its pages."""
-        found: list[tuple[int, int, int, int, int]] = []
-        segments = self.segments(np.array([unit]))
-        for _, page, row, first, count, offset in zip(*segments, strict=True):
-            starts = self.spans.index.row_offsets(int(page))
-            starts = starts + self.layout.per_row * np.arange(len(starts))
-            begin = int(starts[row] + first)
-            borders = np.unique(np.clip(starts, begin, begin + int(count))).tolist()
-            for start, stop in itertools.pairwise(borders):
-                place = int(np.searchsorted(starts, start, side="right")) - 1
-                where = int(offset) + start - begin
-                within = start - int(starts[place])
-                found.append((int(page), place, within, stop - start, where))
-        return Parts(*np.array(found, dtype=np.int64).reshape(-1, 5).T)
-
-    def segments(self, units: Int64Array) -> Segments:
-        """Return the token ranges of ``units``: one for each span a window touches."""
-        if not len(units):
-            return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
-        which, spans = self.starts.spans(units)
-        page, row = self.spans.places(spans.span)
-        file_end = self.lines.file_first[spans.file + 1]
-        first_token = units * self.stride
-        first_token += (self.starts.shift[spans.file] - spans.begin)[which]
-        num_tokens = (file_end - spans.begin)[which]
-        num_tokens -= first_token
-        np.minimum(num_tokens, self.length, out=num_tokens)
-        segments = Segments(
-            unit=np.arange(len(units)),
-            page=page[which],
-            row=row[which],
-            first_token=first_token,
-            num_tokens=num_tokens,
-            offset=np.zeros(len(units), dtype=np.int64),
-        )
-        inside = (spans.end - spans.begin)[which]
-        inside -= first_token
-        crossing = np.flatnonzero(num_tokens > inside)
-        if not len(crossing):
-            return segments
-        which = which[crossing]
-        start = spans.begin[which] + first_token[crossing]
-        stop = start + num_tokens[crossing]
-        num_tokens[crossing] = inside[crossing]
-        further = self._further_segments(crossing, spans.span[which], start, stop)
-        return _merged(segments, further)
-
-    def _further_segments(
-        self,
-        unit: Int64Array,
-        first_span: Int64Array,
-        start: Int64Array,
-        stop: Int64Array,
-    ) -> Segments:
-        """Return the segments of windows behind their first.
-
-        Args:
-            unit: The windows, each an index into those asked for.
-            first_span: The span in which each begins.
-            start: Where each begins among all tokens.
-            stop: Where each ends, beyond that span.
-        """
-        last_span = first_span + 1  # Of nearly all.
-        far = np.flatnonzero(stop > self.lines.first(last_span + 1))
-        last_span[far] = self.lines.spans_of(stop[far] - 1)
-        span = joined_ranges(first_span + 1, last_span + 1)
-        which = np.repeat(np.arange(len(unit)), last_span - first_span)
-        page, row = self.spans.places(span)
-        begin = self.lines.first(span)
-        end = np.minimum(self.lines.first(span + 1), stop[which])
-        segments = Segments(
-            unit=unit[which],
-            page=page,
-            row=row,
-            first_token=np.zeros(len(span), dtype=np.int64),
-            num_tokens=end - begin,
-            offset=begin - start[which],
-        )
-        return _without_empty(segments)
-
-
-def _merged(first: Segments, further: Segments) -> Segments:
-    """Put segments behind the first segments of their units, which are all there."""
-    counts = np.bincount(further.unit, minlength=len(first.unit))
-    at = np.cumsum(counts) - counts + first.unit
-    is_further = np.ones(len(first.unit) + len(further.unit), dtype=bool)
-    is_further[at] = False
-    further_at = np.flatnonzero(is_further)
-    merged = []
-    for column, further_column in zip(first, further, strict=True):
-        joined = np.empty(len(is_further), dtype=np.int64)
-        joined[at] = column
-        joined[further_at] = further_column
-        merged.append(joined)
-    return Segments(*merged)
-
-
 def values_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
     """Return the values of each of ``pages`` of the index: int64."""
     first = spans.index.first_values(np.stack([pages, pages + 1], axis=-1))
     return first[..., 1] - first[..., 0]
-
-
-def row_range(lines: Lines, row: int) -> tuple[int, int]:
-    """Return where a row of the spans begins and ends in the line; reads its page."""
-    span = lines.spans.spans_of_rows([row])
-    page, page_row = (int(part[0]) for part in lines.spans.places(span))
-    place = row - int(lines.spans.first_rows(span)[0])
-    offsets = lines.spans.index.row_offsets(page)[page_row:]
-    starts = offsets - offsets[0] + lines.per_row * np.arange(len(offsets))
-    begin = int(lines.first(span)[0])
-    return begin + int(starts[place]), begin + int(starts[place + 1])
-
-
-def _without_empty(segments: Segments) -> Segments:
-    """Leave out the spans without tokens that lie between spans with tokens."""
-    filled = segments.num_tokens > 0
-    if filled.all():
-        return segments
-    return Segments(*(part[filled] for part in segments))
-
-
-class _RunBlocks:
-    """The windows that start in one run of spans; a span each if ``runs`` is None."""
-
-    uniform = None
-
-    def __init__(self, units: WindowUnits, runs: Int64Array | None) -> None:
-        self.num_units = units.num_units
-        self._units = units
-        self._runs = runs
-
-    def __len__(self) -> int:
-        return len(self._units.spans) if self._runs is None else len(self._runs)
-
-    def first_unit(self, blocks: Int64Array) -> Int64Array:
-        """Return the windows that start before each block."""
-        units, first_span = self._units, self._units.spans.file_first_span
-        spans = self._first_spans(blocks)
-        # The end of the last span belongs to the last file that has spans.
-        file = np.searchsorted(first_span, spans, side="right") - 1
-        file = np.minimum(file, len(first_span) - 2)
-        return units.starts.first_window(units.lines.first(spans), file)
-
-    def block_of(self, units: Int64Array) -> Int64Array:
-        """Return the block in which each window starts."""
-        start, _ = self._units.token_ranges(units)
-        spans = self._units.lines.spans_of(start)
-        if self._runs is None:
-            return spans
-        return np.searchsorted(self._runs, spans, side="right") - 1
-
-    def _first_spans(self, blocks: Int64Array) -> Int64Array:
-        if self._runs is None:
-            return blocks
-        inside = np.minimum(blocks, len(self) - 1)
-        end = len(self._units.spans)
-        return np.where(blocks < len(self), self._runs[inside], end)

@@ -13,9 +13,8 @@ from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
-from pagefeed.planner import Cut
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
-from pagefeed.sequences import Sequences, Units
+from pagefeed.sequences import Cut, Sequences, Units
 from pagefeed.state import LoaderState
 
 __all__ = ["EpochSupply", "Supply", "bind_checked"]

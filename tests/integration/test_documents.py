@@ -151,3 +151,25 @@ def test_wrong_settings_are_refused(folder):
         pf.Documents(columns="text")
     with pytest.raises(InvalidArgumentError, match="SequenceView"):
         pf.SequenceView(pf.parquet(folder, column="text"), pf.Documents())
+
+
+NUMBERS = {
+    "float": pa.array(np.arange(NUM_ROWS) / 3),
+    "floats": pa.array([[n / 3] * (n % 4) for n in range(NUM_ROWS)]),
+    "lists": pa.array([[[n], [n, n]] for n in range(NUM_ROWS)]),
+}
+
+
+@pytest.mark.parametrize("column", NUMBERS)
+def test_documents_of_other_numbers_are_located(tmp_path, column):
+    path = tmp_path / "part-0.parquet"
+    table = pa.table(NUMBERS)
+    pq.write_table(table, path, data_page_size=400, write_batch_size=8)
+    loader = make_loader(tmp_path, pf.Documents(columns=[column]), column=column)
+    batch = next(iter(loader))
+    rows = pa.array(batch[column])
+    for place in range(8):
+        (source,) = loader.locate(step=0, row=place)
+        assert source.num_tokens == 0
+        assert table[column][source.row] == rows[place]
+        assert (0, 0, place) in loader.steps_of(source.file, source.row)

@@ -10,7 +10,7 @@ from shared_data import ROOT, shared
 
 def test_the_curriculum(tmp_path):
     for module in ("torch", "tokenizers", "matplotlib"):
-        pytest.importorskip(module)
+        pytest.importorskip(module, reason=f"{module} is not installed")
     command = [sys.executable, "examples/curriculum.py", str(shared("data", "corpus"))]
     command += ["--folder", str(tmp_path), "--steps", "36", "--tokens", "20000"]
     done = subprocess.run(

@@ -82,7 +82,7 @@ def test_forecasts_say_which_is_meant(folder):
 
 
 def test_the_plot_is_written(folder, tmp_path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
     loader = make(folder)
     for name, magic in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
         plot_mixture(loader, tmp_path / name)

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
 import pagefeed.mixed
 from numbered import LENGTH, first_tokens, write_numbered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture import LEAST_LANES
 
 APART = 10**6
 ROWS = {"code": 200, "math": 12, "web": 300}
@@ -250,6 +253,52 @@ def test_capped_datasets_are_delivered_exactly_so_often(datasets):
         assert counts == [caps[name]] * sizes[name]
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
+    """Datasets of one page each, with fewer sequences than there are lanes."""
+    folder = tmp_path_factory.mktemp("tiny")
+    found = {}
+    for number, (name, count) in enumerate({"code": 1, "math": 3, "web": 7}.items()):
+        first = number * APART
+        rows = [list(range(first, first + count * LENGTH))]
+        tokens = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
+        pq.write_table(tokens, folder / f"{name}.parquet")
+        found[name] = pf.parquet(folder / f"{name}.parquet", column="input_ids")
+    return found
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer"])
+@pytest.mark.parametrize("world_size", [1, 3, 8])
+def test_tiny_datasets_have_enough_lanes(tiny, world_size, shuffle):
+    caps = {"code": 5, "math": 2, "web": 1}
+    mixed = mixture(tiny, max_epochs=caps)
+    loaders = [
+        make(mixed, rank=rank, world_size=world_size, batch_size=1, shuffle=shuffle)
+        for rank in range(world_size)
+    ]
+    assert loaders[0].state_dict()["num_lanes"] == LEAST_LANES
+    assert len(tiny["web"].index) == 1
+    tokens = take(loaders)
+    assert len(tokens) == 18 // world_size * world_size
+    alone = make(mixed, batch_size=1, shuffle=shuffle)
+    assert tokens == take([alone])[: len(tokens)]
+    seen = Counter(tokens)
+    if world_size == 1:
+        assert sorted(seen.values()) == [1] * 7 + [2] * 3 + [5]
+    for token, count in seen.items():
+        assert count <= list(caps.values())[token // APART]
+
+
+def test_files_stay_in_order_without_a_shuffle(datasets):
+    loader = make(mixture(datasets, max_steps=90), shuffle=None)
+    assert loader.state_dict()["num_lanes"] == 1
+    tokens = take([loader])
+    for number in (0, 2):
+        mine = [token for token in tokens if token // APART == number]
+        assert mine == sorted(mine)
+        assert len(mine) > 100
+
+
 def test_the_first_dataset_to_run_out_ends_it(datasets):
     loader = make(mixture(datasets, stop="first_exhausted"), batch_size=1)
     tokens = take([loader])
@@ -353,7 +402,7 @@ def test_a_loader_is_pickled_with_its_changes(datasets):
 
 
 def test_workers_share_the_steps_of_a_mixture(datasets):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     from pagefeed.torch import as_dataset
 
     mixed = staged(datasets, max_steps=30)

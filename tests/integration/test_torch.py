@@ -173,7 +173,9 @@ def test_a_pickled_dataset_is_another_one(folder, epochs):
 
 
 def stateful(folder, num_workers, method="fork", **options):
-    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    torchdata = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed"
+    )
     return torchdata.StatefulDataLoader(
         as_dataset(make_loader(folder)),
         batch_size=None,

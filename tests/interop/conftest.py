@@ -13,6 +13,8 @@ import uv
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "writers"
 
+REQUIRE_WRITERS = "PAGEFEED_REQUIRE_WRITERS"
+
 # Script and, for versions other than the tests' own, what to install for it.
 WRITERS = {
     "pyarrow-11": ("write_pyarrow.py", ["pyarrow==11.0.0", "numpy<2"]),
@@ -65,7 +67,10 @@ def written(pytestconfig: pytest.Config) -> Callable[[str], list[Path]]:
                 command, capture_output=True, text=True, check=False, env=_environment()
             )
             if not part.exists():  # the script's first act
-                pytest.skip(f"{name} cannot be installed here: {done.stderr}")
+                missing = f"{name} cannot be installed here: {done.stderr}"
+                if REQUIRE_WRITERS in os.environ:
+                    pytest.fail(missing)
+                pytest.skip(f"{missing}; {REQUIRE_WRITERS} makes this a failure")
             assert done.returncode == 0, done.stderr
             part.rename(folder)
         return sorted(folder.glob("*.parquet"))

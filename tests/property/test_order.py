@@ -202,19 +202,24 @@ def test_lanes_split_what_they_join(num_units, num_lanes, picks):
     num_blocks=st.integers(0, 10**6),
     block_bytes=st.floats(0, 1e10),
     world_size=st.integers(1, 2000),
+    least=st.sampled_from([1, 2, 6, 8, 48]),
 )
 def test_lanes_are_as_many_as_ranks_and_memory_want(
-    num_blocks, block_bytes, world_size
+    num_blocks, block_bytes, world_size, least
 ):
     lanes = choose_num_lanes(
-        num_blocks=num_blocks, block_bytes=block_bytes, world_size=world_size
+        num_blocks=num_blocks,
+        block_bytes=block_bytes,
+        world_size=world_size,
+        least=least,
     )
     alone = choose_num_lanes(
-        num_blocks=num_blocks, block_bytes=block_bytes, world_size=1
+        num_blocks=num_blocks, block_bytes=block_bytes, world_size=1, least=least
     )
     assert 48 % alone == 0
-    assert alone <= max(num_blocks, 1)
-    assert alone * block_bytes <= 256 << 20 or alone == 1
+    assert alone >= least
+    assert alone <= num_blocks or alone == least
+    assert alone * block_bytes <= 256 << 20 or alone == least
     shared = math.lcm(alone, world_size)
     assert lanes == (shared if shared <= num_blocks else alone)
 

@@ -205,9 +205,28 @@ def test_number_of_lanes(num_blocks, block_bytes, world_size, lanes):
     assert chosen == lanes
 
 
+@pytest.mark.parametrize(
+    ("num_blocks", "block_bytes", "world_size", "lanes"),
+    [
+        (10_000, MIB, 1, 48),
+        (10_000, 300 * MIB, 1, 12),
+        (10_000, 300 * MIB, 8, 24),
+        (20, MIB, 5, 16),
+        (3, MIB, 1, 12),
+        (3, MIB, 5, 12),
+        (0, 0.0, 4, 12),
+    ],
+)
+def test_least_number_of_lanes(num_blocks, block_bytes, world_size, lanes):
+    chosen = choose_num_lanes(
+        num_blocks=num_blocks, block_bytes=block_bytes, world_size=world_size, least=12
+    )
+    assert chosen == lanes
+
+
 def test_file_order_has_one_lane():
     lanes = choose_num_lanes(
-        num_blocks=100, block_bytes=1.0, world_size=4, file_order=True
+        num_blocks=100, block_bytes=1.0, world_size=4, least=8, file_order=True
     )
     assert lanes == 1
     order = make_order(UniformBlocks(50, 7), shuffle=Shuffle.parse(None), num_lanes=1)
@@ -220,6 +239,9 @@ def test_lanes_refuse():
         choose_num_lanes(num_blocks=5, block_bytes=1.0, world_size=0)
     with pytest.raises(InvalidArgumentError, match="found 5, nan and 1"):
         choose_num_lanes(num_blocks=5, block_bytes=float("nan"), world_size=1)
+    for least in (0, 7):
+        with pytest.raises(InvalidArgumentError, match=f"least={least}"):
+            choose_num_lanes(num_blocks=5, block_bytes=1.0, world_size=1, least=least)
     with pytest.raises(InvalidArgumentError, match="num_lanes is at least 1, found 0"):
         make_order(UniformBlocks(5, 1), num_lanes=0)
 

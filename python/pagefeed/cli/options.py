@@ -11,7 +11,8 @@ from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.packed import Packed
-from pagefeed.sequences import Sequences, Windows
+from pagefeed.sequences import Sequences
+from pagefeed.windows import Windows
 
 __all__ = ["configure_run", "make_loader"]
 

@@ -5,13 +5,14 @@
 - :class:`Course`: position -> (dataset, its local position), and back, pure.
 """
 
-from pagefeed.mixture.course import Course
+from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.mix import Mixture, Stage, check_weights, mix
 from pagefeed.mixture.resolve import Anchor, adopt, resolve, unit_weights
 from pagefeed.mixture.schedule import Interval, Part, Schedule, Span
 from pagefeed.mixture.tree import Tree
 
 __all__ = [
+    "LEAST_LANES",
     "Anchor",
     "Course",
     "Interval",

@@ -20,12 +20,19 @@ from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.tree import BITS, MAX_TURN, ONE, Members, Tree
 from pagefeed.order import Permutation, derive_key
 
-__all__ = ["Course"]
+__all__ = ["LEAST_LANES", "Course"]
+
+LEAST_LANES = 8
+"""Fewest lanes of a shuffled mixture: with fewer, their roundings may not even out."""
 
 SPAN = MAX_TURN << 1
 """Distance of the lanes in the keys of rows."""
 NEVER = 1 << 62
 """A position that is never reached."""
+SOON = 4
+"""Turns of a lane in which a dataset may make up for what it lacks in the mean."""
+MOST_KEPT = ONE // 4
+"""What it may lack longer, in turns of each lane."""
 ENDED = -1
 """Stands for the tree of a lane that has run out."""
 
@@ -34,13 +41,18 @@ class Course:
     """Where every position of a mixture leads.
 
     The turns of a lane fall into rows with constant weights. In every row a tree deals
-    them out; the lanes' phases are staggered, so that counts of two lanes differ by at
-    most one at a node and a rare dataset arrives spread over time and lanes. What a
-    dataset lacks at the end of a row moves its phase in the next: errors do not add up.
+    them out; the lanes' phases are evenly apart, so that in the first row counts of two
+    lanes differ by at most one at a node, and a rare dataset arrives spread over time
+    and lanes. When weights change, what each lane lacks decides which phase it has in
+    the next row, and what all lack moves them all: errors do not add up.
 
-    Phases of all lanes are a half in the mean, so in the first row no count is further
-    off its weight than ``Tree.bound`` units per lane. That is at most 1 for up to four
-    datasets. In later rows phases may end at 0 or 1, and no bound is known.
+    With ``LEAST_LANES`` or more no count is further off its weight than one unit per
+    lane, before any position. In the first row that is proven where ``Tree.bound`` is
+    at most 1, as for up to four datasets: phases of all lanes are a half in the mean.
+    For the rest a search against it found no more than 0.53, and 0.78 over changes of
+    weights. With fewer lanes roundings may not even out: a single one, as when nothing
+    is shuffled, came to 2.1 over changes. While datasets run out, lane by lane, up to
+    1.2 was seen against the weights that remain in each lane.
 
     Args:
         schedule: Datasets and weights.
@@ -195,24 +207,35 @@ class Course:
     ) -> None:
         """Add the rows of an interval; whenever a dataset runs out, another begins."""
         weighted = np.array(weights) > 0
-        while True:
-            going = np.flatnonzero((turn < end) & ~ended)
-            if not len(going):
-                return
-            active = weighted & (counts[going] < self._limits[:, going].T)
-            for key in np.unique(active, axis=0):
-                lanes = going[(active == key).all(axis=1)]
+        together, is_first = True, not turn.any()
+        while (going := (turn < end) & ~ended).any():
+            active = weighted & (counts < self._limits.T)
+            for key in np.unique(active[going], axis=0):
+                alike = (active == key).all(axis=1)
+                lanes = np.flatnonzero(alike & going)
                 members = tuple(np.flatnonzero(key).tolist())
                 if not members:
                     self._rows.add(lanes, turn, end, ENDED, counts, None)
                     ended[lanes] = True
                     continue
-                self._lay_row(weights, members, lanes, turn, end, counts, lacking)
+                # A row that follows another lacks least if it has much the same nodes.
+                best = is_first and together
+                number = self._tree_number(weights, members, best=best)
+                # Also those share phases that have no turn in a short interval.
+                sharing = np.flatnonzero(alike & ~ended) if together else lanes
+                tree, owed = self._trees[number], lacking
+                if together:
+                    owed = lacking - _kept(tree, lacking[sharing])
+                phases = self._phases(tree, owed, sharing, together=together)
+                self._lay_row(number, phases, lanes, turn, end, counts, lacking)
+            # Each lane is on its own when a dataset runs out in it: what others do
+            # meanwhile may be later, and weights may change before.
+            together = False
 
     def _lay_row(
         self,
-        weights: tuple[float, ...],
-        members: Members,
+        number: int,
+        phases: Int64Array,
         lanes: Int64Array,
         turn: Int64Array,
         end: Int64Array,
@@ -220,12 +243,9 @@ class Course:
         lacking: Int64Array,
     ) -> None:
         """Add one row of some lanes, to the end or until a dataset runs out."""
-        # A row that follows another lacks least if it has much the same nodes.
-        number = self._tree_number(weights, members, best=not turn[lanes].any())
-        tree = self._trees[number]
-        phases = self._phases(tree, lacking[lanes], lanes)
+        tree, phases = self._trees[number], phases[lanes]
         length = end[lanes] - turn[lanes]
-        for member in members:
+        for member in tree.root.members:
             if self.schedule.parts[member].max_epochs is None:
                 continue
             left = self._limits[member, lanes] - counts[lanes, member]
@@ -248,22 +268,31 @@ class Course:
             self._trees.append(Tree(weights, members, best=best))
         return self._tree_numbers[key]
 
-    def _phases(self, tree: Tree, lacking: Int64Array, lanes: Int64Array) -> Int64Array:
-        """Phases of a tree: int64 [lanes, nodes].
+    def _phases(
+        self, tree: Tree, lacking: Int64Array, lanes: Int64Array, *, together: bool
+    ) -> Int64Array:
+        """Phases of a tree: int64 [lanes, nodes], for some of the lanes.
 
         A node's left side is owed what its datasets lack, less its share of what all
-        below the node lack, since that is the node's own concern.
+        below the node lack, since that is the node's own concern. Lanes that begin
+        together trade their phases: the one that is owed most has the largest, and all
+        are moved by the mean. So they stay evenly apart.
         """
-        phases = np.zeros((len(lanes), max(1, self._num_parts - 1)), dtype=np.int64)
+        phases = np.zeros((self.num_lanes, max(1, self._num_parts - 1)), dtype=np.int64)
         for node in tree.nodes:
             if node.left is None or node.right is None:
                 continue
             stagger = self._stagger(node.left.members, node.right.members)[lanes]
-            left = lacking[:, node.left.members].sum(axis=1).astype(np.float64)
-            right = lacking[:, node.right.members].sum(axis=1).astype(np.float64)
-            owed = left - (left + right) * (node.ratio / ONE)
-            owed = np.clip(owed, -ONE, ONE).astype(np.int64)
-            phases[:, node.number] = np.clip(stagger + owed, 0, ONE - 1)
+            left = lacking[:, node.left.members].sum(axis=1)[lanes]
+            both = left + lacking[:, node.right.members].sum(axis=1)[lanes]
+            ratio = node.ratio / ONE
+            wanted = stagger + (left - both * ratio)
+            if together:
+                by_owed = np.argsort(wanted, kind="stable")
+                # Of whole numbers, whose sum is the same on every machine.
+                mean_owed = (int(left.sum()) - int(both.sum()) * ratio) / len(lanes)
+                wanted[by_owed] = np.sort(stagger) + int(mean_owed)
+            phases[lanes, node.number] = np.clip(wanted, 0, ONE - 1)
         return phases
 
     def _stagger(self, left: Members, right: Members) -> Int64Array:
@@ -362,6 +391,20 @@ class _Rows:
         lanes = np.repeat(np.arange(self._num_lanes), np.diff(self._borders))
         keys = lanes * SPAN + self.counts[:, dataset]
         return np.searchsorted(keys, lane * SPAN + number, side="right") - 1
+
+
+def _kept(tree: Tree, lacking: Int64Array) -> Int64Array:
+    """Return what of the lanes' mean lack a dataset keeps for now: int64 [datasets].
+
+    What it lacks, or has had too much, beyond its share of some turns to come would be
+    taken from the others at once, or given to them: a large one could bear the sum of
+    many. So it keeps that, up to a limit beyond which errors would add up.
+    """
+    mean = lacking.sum(axis=0) / len(lacking)
+    soon = SOON * tree.shares
+    kept = np.clip(mean - np.clip(mean, -soon, soon), -MOST_KEPT, MOST_KEPT)
+    whole: Int64Array = kept.astype(np.int64)
+    return whole
 
 
 def _groups(

@@ -15,23 +15,31 @@ BASE_LANES = 48  # divisible by most numbers of ranks of a node, and of small cl
 
 
 def choose_num_lanes(
-    *, num_blocks: int, block_bytes: float, world_size: int, file_order: bool = False
+    *,
+    num_blocks: int,
+    block_bytes: float,
+    world_size: int,
+    least: int = 1,
+    file_order: bool = False,
 ) -> int:
     """Choose the number of lanes V for a run.
 
     It is a multiple of the number of ranks, so that each reads its own lanes only:
     ``lcm(v, world_size)``, v the largest divisor of 48 that is not above the number of
     blocks and for which v blocks stay within 256 MiB; just v where that exceeds the
-    number of blocks. World sizes that divide 48 therefore share one order.
+    number of blocks. World sizes that divide 48 therefore share one order. With fewer
+    blocks, or larger ones, than ``least`` lanes want, v is ``least`` all the same: some
+    lanes then have less than a block, or nothing.
 
     Args:
         num_blocks: Blocks of the dataset (of a mixture: of its largest dataset).
         block_bytes: Their mean decoded size.
         world_size: Number of ranks.
+        least: Least number of lanes: a divisor of 48.
         file_order: Whether nothing is shuffled; more than one lane would break it.
 
     Returns:
-        The number of lanes, at least 1.
+        The number of lanes.
 
     Raises:
         InvalidArgumentError: An argument is out of range.
@@ -40,6 +48,8 @@ def choose_num_lanes(
         >>> choose_num_lanes(num_blocks=10_000, block_bytes=1e6, world_size=8)
         48
     """
+    if least < 1 or BASE_LANES % least != 0:
+        raise InvalidArgumentError(f"least={least} is no divisor of {BASE_LANES}")
     if num_blocks < 0 or world_size < 1 or not block_bytes >= 0:
         raise InvalidArgumentError(
             "expected num_blocks >= 0, block_bytes >= 0 and world_size >= 1, found "
@@ -49,12 +59,12 @@ def choose_num_lanes(
         return 1
     fitting = [
         lanes
-        for lanes in range(1, BASE_LANES + 1)
+        for lanes in range(least, BASE_LANES + 1)
         if BASE_LANES % lanes == 0
         and lanes <= num_blocks
         and lanes * block_bytes <= NODE_BYTES
     ]
-    base = max(fitting, default=1)
+    base = max(fitting, default=least)
     shared = math.lcm(base, world_size)
     return shared if shared <= num_blocks else base
 

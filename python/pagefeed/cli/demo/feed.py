@@ -16,8 +16,8 @@ from pagefeed.dataset import parquet
 from pagefeed.extras import require
 from pagefeed.formats import Batch
 from pagefeed.loader import Loader
-from pagefeed.sequences import Windows
 from pagefeed.sizes import format_bytes
+from pagefeed.windows import Windows
 
 __all__ = ["run_demo"]
 
