@@ -6,18 +6,28 @@
 //! here and return when the last user drops them, be it an array in another library
 //! and on another thread.
 //!
-//! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process.
+//! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process. Of smaller
+//! buffers, such as pages of tokens are read into, every thread keeps the last one,
+//! which is still in its processor's cache.
 
 use std::alloc::{Layout, alloc_zeroed};
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::error::{Error, Result};
 
-/// Buffers smaller than this are left to the allocator, which keeps them itself.
+/// Buffers of this size and more are kept for all threads.
 pub const MIN_KEPT_BYTES: usize = 256 << 10;
+/// Buffers smaller than this are left to the allocator.
+const MIN_OWN_BYTES: usize = 16 << 10;
 /// Most memory in buffers that nobody uses.
 pub const MAX_KEPT_BYTES: usize = 64 << 20;
+
+thread_local! {
+    /// The buffer that this thread dropped last, if it was a small one.
+    static OWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 static FREE: Mutex<Free> = Mutex::new(Free {
     buffers: Vec::new(),
@@ -35,12 +45,15 @@ pub struct RecycledBuffer {
 impl RecycledBuffer {
     /// `size` bytes, of which nobody knows what they hold.
     pub fn new(size: usize) -> Result<Self> {
-        let memory = if size < MIN_KEPT_BYTES {
+        let memory = if size < MIN_OWN_BYTES {
             zeroed(size)
         } else {
+            let recycled = match size < MIN_KEPT_BYTES {
+                true => take_own(size),
+                false => free().and_then(|mut free| free.take(size)),
+            };
             // Sizes are rounded, so that pages of nearly one size share buffers.
             let step = size.next_power_of_two() / 8;
-            let recycled = free().and_then(|mut free| free.take(size));
             recycled.or_else(|| zeroed(size.next_multiple_of(step)))
         };
         let memory = memory
@@ -81,13 +94,33 @@ impl AsRef<[u8]> for RecycledBuffer {
 
 impl Drop for RecycledBuffer {
     fn drop(&mut self) {
-        let size = self.memory.len();
-        if (MIN_KEPT_BYTES..=MAX_KEPT_BYTES).contains(&size)
-            && let Some(mut free) = free()
-        {
-            free.keep(std::mem::take(&mut self.memory));
+        let memory = std::mem::take(&mut self.memory);
+        match memory.len() {
+            MIN_OWN_BYTES..MIN_KEPT_BYTES => {
+                // A thread that ends keeps nothing any more.
+                let _ = OWN.try_with(|own| own.set(memory));
+            }
+            MIN_KEPT_BYTES..=MAX_KEPT_BYTES => {
+                if let Some(mut free) = free() {
+                    free.keep(memory);
+                }
+            }
+            _ => {}
         }
     }
+}
+
+/// This thread's buffer, if it has at least `size` bytes and is not far too large.
+fn take_own(size: usize) -> Option<Vec<u8>> {
+    let take = |own: &Cell<Vec<u8>>| {
+        let buffer = own.take();
+        if (size..=size * 2).contains(&buffer.len()) {
+            return Some(buffer);
+        }
+        own.set(buffer);
+        None
+    };
+    OWN.try_with(take).ok().flatten()
 }
 
 /// Buffers without a user, the one that waited longest first.
@@ -201,8 +234,33 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_uses_its_small_buffer_again() {
+        let first = RecycledBuffer::new(50_000).unwrap();
+        let address = first.as_ptr();
+        drop(first);
+        let second = RecycledBuffer::new(50_100).unwrap();
+        assert_eq!(second.as_ptr(), address);
+        assert_ne!(RecycledBuffer::new(50_100).unwrap().as_ptr(), address);
+        drop(second);
+        // Far too large.
+        let third = RecycledBuffer::new(20_000).unwrap();
+        assert_ne!(third.as_ptr(), address);
+        assert_eq!(RecycledBuffer::new(40_000).unwrap().as_ptr(), address);
+    }
+
+    #[test]
     fn buffers_have_the_size_asked_for() {
-        for size in [0, 1, 1000, MIN_KEPT_BYTES, MIN_KEPT_BYTES + 1, 5 << 20] {
+        for size in [
+            0,
+            1,
+            1000,
+            MIN_OWN_BYTES,
+            20_000,
+            40_000,
+            MIN_KEPT_BYTES,
+            MIN_KEPT_BYTES + 1,
+            5 << 20,
+        ] {
             let mut buffer = RecycledBuffer::new(size).unwrap();
             assert_eq!(buffer.len(), size);
             assert!(buffer.capacity() <= size * 2);
