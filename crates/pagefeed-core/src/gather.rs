@@ -32,7 +32,8 @@ pub trait BatchToken: Copy + Send + Sync + 'static {
     /// The value in this type, if it fits.
     fn from_i64(value: i64) -> Option<Self>;
     /// Copies `tokens[start..start + target.len()]`, which must lie inside, fetching
-    /// those `ahead` meanwhile; on a value that does not fit returns it.
+    /// those `ahead` meanwhile; on a value that does not fit returns it. [`settle`]
+    /// must follow before the target is read.
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64>;
 }
 
@@ -85,7 +86,8 @@ const LINE_BYTES: usize = 64;
 const FIRST_LINES: usize = 8;
 
 /// Copies the tokens of `page` from token `first_token` of row `row` on, as many as
-/// `target` holds; they may run on into later rows. Those `ahead` are fetched meanwhile.
+/// `target` holds; they may run on into later rows. Those `ahead` are fetched
+/// meanwhile. [`settle`] must follow before the target is read.
 pub fn copy_segment<T: BatchToken>(
     page: &TokenPage,
     row: u32,
@@ -195,7 +197,18 @@ pub fn line_parts(
     }))
 }
 
-/// Copies a part of a line, which must lie inside it, to `target`.
+/// Makes all that this thread copied visible before what it does next: copies may go
+/// past the caches, and waiting for the memory once a batch is soon enough.
+pub fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of the architecture has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
+/// Copies a part of a line, which must lie inside it, to `target`. [`settle`] must
+/// follow before the target is read.
 pub fn copy_line<T: BatchToken>(
     page: &TokenPage,
     part: LinePart,
@@ -274,7 +287,8 @@ fn widen(source: &[u16], target: &mut [i64], ahead: Ahead) {
 }
 
 /// Stores past the caches: what is written is read much later, by the consumer, and
-/// an ordinary store would first read the line that it replaces. With every line of
+/// an ordinary store would first read the line that it replaces; [`settle`] must
+/// follow. With every line of
 /// tokens that is read one of those `ahead` is fetched.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
@@ -301,7 +315,6 @@ fn widen_avx2(source: &[u16], target: &mut [i64], ahead: Ahead) {
             }
         }
     }
-    _mm_sfence();
     if num_lines < FIRST_LINES {
         ahead.fetch();
     }
@@ -451,6 +464,7 @@ mod tests {
             copy_segment(&page, 2, 7, &mut a, Ahead::NONE).unwrap();
             copy_segment(&page, 2, 7, &mut b, Ahead::NONE).unwrap();
             copy_segment(&page, 0, 9, &mut c, Ahead::NONE).unwrap();
+            settle();
             let expected: Vec<i64> = wide.clone().skip(9).take(900).collect();
             assert_eq!(a.to_vec(), expected);
             assert_eq!(b.map(i64::from).to_vec(), expected);
@@ -464,11 +478,14 @@ mod tests {
         let page = page(Tokens::U16(values.clone()));
         let mut target = [-1i64; 120];
         for start in 0..6 {
-            for length in 0..40 {
+            for length in 0..110 {
                 for at in 0..9 {
+                    // Wherever that is.
+                    let ahead = Ahead::new(&page, start, at as u32 * 1000);
                     target.fill(-1);
-                    copy_segment(&page, 0, start, &mut target[at..at + length], Ahead::NONE)
-                        .unwrap();
+                    let part = &mut target[at..at + length];
+                    copy_segment(&page, 0, start, part, ahead).unwrap();
+                    settle();
                     let copied = &values[start as usize..start as usize + length];
                     assert!(
                         target[at..at + length].iter().eq(copied

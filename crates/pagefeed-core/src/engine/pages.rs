@@ -185,6 +185,7 @@ impl<P> PageTable<P> {
             let entry: *const Entry<P> = &self.entries[slot as usize];
             fetch(entry);
             fetch(entry.wrapping_add(1).cast::<u8>().wrapping_sub(1));
+            fetch(&self.evictable[slot as usize]);
         }
         for slot in slots {
             let entry = &self.entries[slot as usize];

@@ -11,7 +11,7 @@ use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
 use crate::gather::{
-    Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
+    Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts, settle,
 };
 use crate::page::PageOpener;
 
@@ -58,11 +58,13 @@ impl Content for TokenPage {
     }
 
     fn gather(batch: &Gathering<'_, Self>, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
-        match batch.config.token_type {
+        let result = match batch.config.token_type {
             TokenType::I64 => gather_as::<i64>(batch, buffer),
             TokenType::I32 => gather_as::<i32>(batch, buffer),
             TokenType::U16 => gather_as::<u16>(batch, buffer),
-        }
+        };
+        settle();
+        result
     }
 }
 
@@ -91,19 +93,19 @@ fn gather_as<T: BatchToken>(
         }
         tokens[end..].fill(writer.padding);
     }
-    // Where the tokens of a segment begin is itself fetched some segments before.
-    let mut later = batch.segments().skip(SEGMENTS_AHEAD);
-    let mut next = batch.segments().skip(1);
-    for segment in batch.segments() {
-        if let Some(later) = later.next()
-            && let Some(page) = &batch.pages[later.page_use]
-        {
+    let segments: Vec<Segment> = batch.segments().collect();
+    let held = |number: usize| {
+        let segment = segments.get(number)?;
+        let page = batch.pages[segment.page_use].as_ref()?;
+        Some((segment, page))
+    };
+    for (number, segment) in segments.iter().enumerate() {
+        // Where the tokens begin is itself fetched some segments before they are.
+        if let Some((later, page)) = held(number + SEGMENTS_AHEAD) {
             fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
         }
-        let ahead = match next.next() {
-            Some(next) => (batch.pages[next.page_use].as_ref()).map_or(Ahead::NONE, |page| {
-                Ahead::new(page, next.row, next.first_token)
-            }),
+        let ahead = match held(number + 1) {
+            Some((next, page)) => Ahead::new(page, next.row, next.first_token),
             None => Ahead::NONE,
         };
         let Some(page) = &batch.pages[segment.page_use] else {
@@ -114,9 +116,9 @@ fn gather_as<T: BatchToken>(
         let result = match bundle {
             Some(bundle) if bundle.packing().is_some() => {
                 ahead.fetch();
-                writer.write_unit(page, bundle, &segment, target)
+                writer.write_unit(page, bundle, segment, target)
             }
-            _ => writer.write(page, bundle, &segment, target, ahead),
+            _ => writer.write(page, bundle, segment, target, ahead),
         };
         result.map_err(|misfit| {
             let place = bundle.and_then(|bundle| bundle.place(0));
