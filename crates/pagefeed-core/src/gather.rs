@@ -32,8 +32,7 @@ pub trait BatchToken: Copy + Send + Sync + 'static {
     /// The value in this type, if it fits.
     fn from_i64(value: i64) -> Option<Self>;
     /// Copies `tokens[start..start + target.len()]`, which must lie inside, fetching
-    /// those `ahead` meanwhile; on a value that does not fit returns it. [`settle`]
-    /// must follow before the target is read.
+    /// those `ahead` meanwhile; on a value that does not fit returns it.
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64>;
 }
 
@@ -60,7 +59,7 @@ impl Ahead {
     }
 
     #[inline(always)]
-    fn or(self, tokens: &[u16]) -> Self {
+    fn or<T>(self, tokens: &[T]) -> Self {
         match self.0.is_null() {
             true => Self(tokens.as_ptr().cast()),
             false => self,
@@ -87,7 +86,7 @@ const FIRST_LINES: usize = 8;
 
 /// Copies the tokens of `page` from token `first_token` of row `row` on, as many as
 /// `target` holds; they may run on into later rows. Those `ahead` are fetched
-/// meanwhile. [`settle`] must follow before the target is read.
+/// meanwhile.
 pub fn copy_segment<T: BatchToken>(
     page: &TokenPage,
     row: u32,
@@ -197,18 +196,7 @@ pub fn line_parts(
     }))
 }
 
-/// Makes all that this thread copied visible before what it does next: copies may go
-/// past the caches, and waiting for the memory once a batch is soon enough.
-pub fn settle() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every processor of the architecture has it.
-    unsafe {
-        std::arch::x86_64::_mm_sfence()
-    };
-}
-
-/// Copies a part of a line, which must lie inside it, to `target`. [`settle`] must
-/// follow before the target is read.
+/// Copies a part of a line, which must lie inside it, to `target`.
 pub fn copy_line<T: BatchToken>(
     page: &TokenPage,
     part: LinePart,
@@ -234,19 +222,34 @@ pub fn copy_line<T: BatchToken>(
 }
 
 /// Converts value by value; false if the OR of all `excess` is not zero, that is,
-/// if some value does not fit.
+/// if some value does not fit. With every line that is read, one of those `ahead` is
+/// fetched.
 #[inline(always)]
 fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
+    ahead: Ahead,
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
     let mut all = E::default();
-    for (to, &from) in target.iter_mut().zip(source) {
-        *to = cast(from);
-        all = all | excess(from);
+    let mut each = |target: &mut [T], source: &[S]| {
+        for (to, &from) in target.iter_mut().zip(source) {
+            *to = cast(from);
+            all = all | excess(from);
+        }
+    };
+    let ahead = ahead.or(source);
+    let per_line = LINE_BYTES / size_of::<S>();
+    let (mut targets, mut sources) = (
+        target.chunks_exact_mut(per_line),
+        source.chunks_exact(per_line),
+    );
+    for (line, (target, source)) in targets.by_ref().zip(sources.by_ref()).enumerate() {
+        ahead.fetch_line(line);
+        each(target, source);
     }
+    each(targets.into_remainder(), sources.remainder());
     all == E::default()
 }
 
@@ -255,73 +258,35 @@ fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
 fn convert_avx2<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
+    ahead: Ahead,
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
-    convert_loop(source, target, cast, excess)
+    convert_loop(source, target, ahead, cast, excess)
 }
 
 fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
+    ahead: Ahead,
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { convert_avx2(source, target, cast, excess) };
-    }
-    convert_loop(source, target, cast, excess)
-}
-
-/// Widens the tokens that most pages hold to the type that most batches have.
-fn widen(source: &[u16], target: &mut [i64], ahead: Ahead) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { widen_avx2(source, target, ahead) };
-    }
-    ahead.fetch();
-    convert_loop(source, target, i64::from, |_| 0u8);
-}
-
-/// Stores past the caches: what is written is read much later, by the consumer, and
-/// an ordinary store would first read the line that it replaces; [`settle`] must
-/// follow. With every line of
-/// tokens that is read one of those `ahead` is fetched.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn widen_avx2(source: &[u16], target: &mut [i64], ahead: Ahead) {
-    use std::arch::x86_64::*;
-    // What is there already costs least to fetch.
-    let lines_ahead = ahead.or(source);
-    // SAFETY: any four i64 are a vector.
-    let (head, aligned, _) = unsafe { target.align_to_mut::<__m256i>() };
-    let num_head = head.len().min(source.len());
-    let sources = source[num_head..].as_chunks::<32>().0;
-    let targets = aligned.as_chunks_mut::<8>().0;
-    let num_lines = targets.len();
-    for (line, (to, from)) in targets.iter_mut().zip(sources).enumerate() {
-        lines_ahead.fetch_line(line);
-        let pairs = to.as_chunks_mut::<2>().0.iter_mut();
-        for ([first, second], eight) in pairs.zip(from.as_chunks::<8>().0) {
-            // SAFETY: eight tokens are 16 bytes, and vectors of the target are aligned.
-            unsafe {
-                let eight = _mm_loadu_si128(eight.as_ptr().cast());
-                let upper = _mm_unpackhi_epi64(eight, eight);
-                _mm256_stream_si256(first, _mm256_cvtepu16_epi64(eight));
-                _mm256_stream_si256(second, _mm256_cvtepu16_epi64(upper));
-            }
-        }
-    }
-    if num_lines < FIRST_LINES {
+    if size_of_val(source) < FIRST_LINES * LINE_BYTES {
         ahead.fetch();
     }
-    let done = num_head + 32 * num_lines;
-    for rest in [0..num_head, done..source.len()] {
-        convert_loop(&source[rest.clone()], &mut target[rest], i64::from, |_| 0u8);
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { convert_avx2(source, target, ahead, cast, excess) };
     }
+    convert_loop(source, target, ahead, cast, excess)
+}
+
+/// Copies values that need no conversion.
+fn copy<S: Copy>(source: &[S], target: &mut [S], ahead: Ahead) {
+    ahead.fetch();
+    target.copy_from_slice(source);
 }
 
 /// The first value outside `range`, once it is known that there is one.
@@ -348,23 +313,16 @@ impl BatchToken for i64 {
         let end = start + target.len();
         match tokens {
             Tokens::U16(all) => {
-                widen(&all[start..end], target, ahead);
-                true
+                convert(&all[start..end], target, ahead, i64::from, |_| 0u8);
             }
             Tokens::I32(all) => {
-                ahead.fetch();
-                convert(&all[start..end], target, i64::from, |_| 0u8)
+                convert(&all[start..end], target, ahead, i64::from, |_| 0u8);
             }
             Tokens::U32(all) => {
-                ahead.fetch();
-                convert(&all[start..end], target, i64::from, |_| 0u8)
+                convert(&all[start..end], target, ahead, i64::from, |_| 0u8);
             }
-            Tokens::I64(all) => {
-                ahead.fetch();
-                target.copy_from_slice(&all[start..end]);
-                true
-            }
-        };
+            Tokens::I64(all) => copy(&all[start..end], target, ahead),
+        }
         Ok(())
     }
 }
@@ -377,25 +335,30 @@ impl BatchToken for i32 {
     }
 
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64> {
-        ahead.fetch();
         let end = start + target.len();
         match tokens {
             Tokens::U16(all) => {
-                convert(&all[start..end], target, i32::from, |_| 0u8);
+                convert(&all[start..end], target, ahead, i32::from, |_| 0u8);
                 Ok(())
             }
             Tokens::I32(all) => {
-                target.copy_from_slice(&all[start..end]);
+                copy(&all[start..end], target, ahead);
                 Ok(())
             }
             Tokens::U32(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as i32, |v| v >> 31);
+                let fit = convert(source, target, ahead, |v| v as i32, |v| v >> 31);
                 checked::<_, Self>(fit, source)
             }
             Tokens::I64(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as i32, |v| v ^ i64::from(v as i32));
+                let fit = convert(
+                    source,
+                    target,
+                    ahead,
+                    |v| v as i32,
+                    |v| v ^ i64::from(v as i32),
+                );
                 checked::<_, Self>(fit, source)
             }
         }
@@ -410,26 +373,25 @@ impl BatchToken for u16 {
     }
 
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64> {
-        ahead.fetch();
         let end = start + target.len();
         match tokens {
             Tokens::U16(all) => {
-                target.copy_from_slice(&all[start..end]);
+                copy(&all[start..end], target, ahead);
                 Ok(())
             }
             Tokens::I32(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                let fit = convert(source, target, ahead, |v| v as u16, |v| v >> 16);
                 checked::<_, Self>(fit, source)
             }
             Tokens::U32(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                let fit = convert(source, target, ahead, |v| v as u16, |v| v >> 16);
                 checked::<_, Self>(fit, source)
             }
             Tokens::I64(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                let fit = convert(source, target, ahead, |v| v as u16, |v| v >> 16);
                 checked::<_, Self>(fit, source)
             }
         }
@@ -464,7 +426,6 @@ mod tests {
             copy_segment(&page, 2, 7, &mut a, Ahead::NONE).unwrap();
             copy_segment(&page, 2, 7, &mut b, Ahead::NONE).unwrap();
             copy_segment(&page, 0, 9, &mut c, Ahead::NONE).unwrap();
-            settle();
             let expected: Vec<i64> = wide.clone().skip(9).take(900).collect();
             assert_eq!(a.to_vec(), expected);
             assert_eq!(b.map(i64::from).to_vec(), expected);
@@ -485,7 +446,6 @@ mod tests {
                     target.fill(-1);
                     let part = &mut target[at..at + length];
                     copy_segment(&page, 0, start, part, ahead).unwrap();
-                    settle();
                     let copied = &values[start as usize..start as usize + length];
                     assert!(
                         target[at..at + length].iter().eq(copied

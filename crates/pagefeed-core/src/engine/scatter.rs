@@ -11,7 +11,7 @@ use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
 use crate::gather::{
-    Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts, settle,
+    Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
 use crate::page::PageOpener;
 
@@ -58,13 +58,11 @@ impl Content for TokenPage {
     }
 
     fn gather(batch: &Gathering<'_, Self>, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
-        let result = match batch.config.token_type {
+        match batch.config.token_type {
             TokenType::I64 => gather_as::<i64>(batch, buffer),
             TokenType::I32 => gather_as::<i32>(batch, buffer),
             TokenType::U16 => gather_as::<u16>(batch, buffer),
-        };
-        settle();
-        result
+        }
     }
 }
 
@@ -104,7 +102,7 @@ fn gather_as<T: BatchToken>(
         if let Some((later, page)) = held(number + SEGMENTS_AHEAD) {
             fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
         }
-        let ahead = match held(number + 1) {
+        let ahead = match held(number + 2) {
             Some((next, page)) => Ahead::new(page, next.row, next.first_token),
             None => Ahead::NONE,
         };
