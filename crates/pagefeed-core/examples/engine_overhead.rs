@@ -14,7 +14,7 @@ use pagefeed_core::decode::{TokenPage, Tokens};
 use pagefeed_core::engine::{
     Batch, Bundles, Engine, EngineConfig, Layout, PageSource, Plan, TokenType,
 };
-use pagefeed_core::gather::{BatchToken, copy_segment};
+use pagefeed_core::gather::{Ahead, BatchToken, copy_segment};
 use pagefeed_core::page::PageOpener;
 
 /// Pages of 16-bit tokens that cost `work`.
@@ -209,7 +209,7 @@ fn gather_speed<T: BatchToken>(name: &str, tokens: Tokens, zero: T) {
         let begin = Instant::now();
         for (row, target) in batch.chunks_exact_mut(LENGTH).enumerate() {
             let from = (round * 977 + row * 131) % num_rows;
-            copy_segment(&page, from as u32, 0, target).unwrap();
+            copy_segment(&page, from as u32, 0, target, Ahead::NONE).unwrap();
         }
         ours.push(begin.elapsed().as_secs_f64());
         black_box(&batch);

@@ -8,8 +8,11 @@
 //!
 //! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process. What is
 //! dropped beyond goes back to the system at once: the allocator would keep such memory,
-//! and in pieces that the next, slightly larger page does not fit.
+//! and in pieces that the next, slightly larger page does not fit. Of smaller buffers,
+//! such as pages of tokens are read into, every thread keeps the last one, which is
+//! still in its processor's cache.
 
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -17,10 +20,17 @@ use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
 
-/// Buffers smaller than this are left to the allocator, which keeps them itself.
+/// Buffers of this size and more are kept for all threads.
 pub const MIN_KEPT_BYTES: usize = 256 << 10;
+/// Buffers smaller than this are left to the allocator.
+const MIN_OWN_BYTES: usize = 16 << 10;
 /// Most memory in buffers that nobody uses.
 pub const MAX_KEPT_BYTES: usize = 32 << 20;
+
+thread_local! {
+    /// The buffer that this thread dropped last, if it was a small one.
+    static OWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 static FREE: Mutex<Free> = Mutex::new(Free {
     buffers: Vec::new(),
@@ -51,8 +61,10 @@ impl Default for Memory {
 impl RecycledBuffer {
     /// `size` bytes, of which nobody knows what they hold.
     pub fn new(size: usize) -> Result<Self> {
-        let memory = if size < MIN_KEPT_BYTES {
+        let memory = if size < MIN_OWN_BYTES {
             Memory::Small(vec![0; size])
+        } else if size < MIN_KEPT_BYTES {
+            Memory::Small(take_own(size).unwrap_or_else(|| vec![0; rounded(size)]))
         } else {
             let recycled = free().and_then(|mut free| free.take(size));
             Memory::Large(recycled.map_or_else(|| map(size), Ok)?)
@@ -104,13 +116,35 @@ impl AsRef<[u8]> for RecycledBuffer {
 
 impl Drop for RecycledBuffer {
     fn drop(&mut self) {
-        if let Memory::Large(memory) = std::mem::take(&mut self.memory)
-            && memory.len() <= MAX_KEPT_BYTES
-            && let Some(mut free) = free()
-        {
-            free.keep(memory);
+        match std::mem::take(&mut self.memory) {
+            Memory::Small(memory) => {
+                if (MIN_OWN_BYTES..=MIN_KEPT_BYTES).contains(&memory.len()) {
+                    // A thread that ends keeps nothing any more.
+                    let _ = OWN.try_with(|own| own.set(memory));
+                }
+            }
+            Memory::Large(memory) => {
+                if memory.len() <= MAX_KEPT_BYTES
+                    && let Some(mut free) = free()
+                {
+                    free.keep(memory);
+                }
+            }
         }
     }
+}
+
+/// This thread's buffer, if it has at least `size` bytes and is not far too large.
+fn take_own(size: usize) -> Option<Vec<u8>> {
+    let take = |own: &Cell<Vec<u8>>| {
+        let buffer = own.take();
+        if (size..=size * 2).contains(&buffer.len()) {
+            return Some(buffer);
+        }
+        own.set(buffer);
+        None
+    };
+    OWN.try_with(take).ok().flatten()
 }
 
 /// Buffers without a user, the one that waited longest first.
@@ -153,14 +187,16 @@ impl Free {
     }
 }
 
-/// Memory for at least `size` bytes. Sizes are rounded, so that pages of nearly one size
-/// share buffers.
+/// Sizes are rounded, so that pages of nearly one size share buffers.
+fn rounded(size: usize) -> usize {
+    let step = size.checked_next_power_of_two().unwrap_or(size) / 8;
+    size.checked_next_multiple_of(step.max(1)).unwrap_or(size)
+}
+
+/// Memory for at least `size` bytes, from the system.
 fn map(size: usize) -> Result<MmapMut> {
-    let step = size.next_power_of_two() / 8;
-    let rounded = size.checked_next_multiple_of(step.max(1));
-    let memory = rounded.and_then(|size| MmapMut::map_anon(size).ok());
-    let memory =
-        memory.ok_or_else(|| Error::limit(format!("no memory for a buffer of {size} bytes")))?;
+    let memory = MmapMut::map_anon(rounded(size))
+        .map_err(|_| Error::limit(format!("no memory for a buffer of {size} bytes")))?;
     ask_for_huge_pages(&memory);
     Ok(memory)
 }
@@ -220,8 +256,33 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_uses_its_small_buffer_again() {
+        let first = RecycledBuffer::new(50_000).unwrap();
+        let address = first.as_ptr();
+        drop(first);
+        let second = RecycledBuffer::new(50_100).unwrap();
+        assert_eq!(second.as_ptr(), address);
+        assert_ne!(RecycledBuffer::new(50_100).unwrap().as_ptr(), address);
+        drop(second);
+        // Far too large.
+        let third = RecycledBuffer::new(20_000).unwrap();
+        assert_ne!(third.as_ptr(), address);
+        assert_eq!(RecycledBuffer::new(40_000).unwrap().as_ptr(), address);
+    }
+
+    #[test]
     fn buffers_have_the_size_asked_for() {
-        for size in [0, 1, 1000, MIN_KEPT_BYTES, MIN_KEPT_BYTES + 1, 5 << 20] {
+        for size in [
+            0,
+            1,
+            1000,
+            MIN_OWN_BYTES,
+            20_000,
+            40_000,
+            MIN_KEPT_BYTES,
+            MIN_KEPT_BYTES + 1,
+            5 << 20,
+        ] {
             let mut buffer = RecycledBuffer::new(size).unwrap();
             assert_eq!(buffer.len(), size);
             assert!(buffer.capacity() <= size * 2);

@@ -6,6 +6,7 @@
 
 use std::ops::BitOr;
 
+use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
 
 /// Why a segment could not be copied.
@@ -30,18 +31,68 @@ pub trait BatchToken: Copy + Send + Sync + 'static {
     const NAME: &'static str;
     /// The value in this type, if it fits.
     fn from_i64(value: i64) -> Option<Self>;
-    /// Copies `tokens[start..start + target.len()]`, which must lie inside; on a
-    /// value that does not fit returns it.
-    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64>;
+    /// Copies `tokens[start..start + target.len()]`, which must lie inside, fetching
+    /// those `ahead` meanwhile; on a value that does not fit returns it.
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64>;
 }
 
+/// Tokens that are copied next, to be fetched into the cache meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead(*const u8);
+
+impl Ahead {
+    /// Nothing to fetch.
+    pub const NONE: Self = Self(std::ptr::null());
+
+    /// Those of `page` from token `first_token` of row `row` on.
+    pub fn new(page: &TokenPage, row: u32, first_token: u32) -> Self {
+        let Some(&offset) = page.row_offsets.get(row as usize) else {
+            return Self::NONE;
+        };
+        let start = offset as usize + first_token as usize;
+        Self(match &page.tokens {
+            Tokens::U16(all) => all.as_ptr().wrapping_add(start).cast(),
+            Tokens::I32(all) => all.as_ptr().wrapping_add(start).cast(),
+            Tokens::U32(all) => all.as_ptr().wrapping_add(start).cast(),
+            Tokens::I64(all) => all.as_ptr().wrapping_add(start).cast(),
+        })
+    }
+
+    #[inline(always)]
+    fn or<T>(self, tokens: &[T]) -> Self {
+        match self.0.is_null() {
+            true => Self(tokens.as_ptr().cast()),
+            false => self,
+        }
+    }
+
+    /// Fetches the first tokens. The processor sees by itself that the rest follows.
+    pub fn fetch(self) {
+        if !self.0.is_null() {
+            (0..FIRST_LINES).for_each(|line| self.fetch_line(line));
+        }
+    }
+
+    #[inline(always)]
+    fn fetch_line(self, line: usize) {
+        fetch(self.0.wrapping_add(line * LINE_BYTES));
+    }
+}
+
+/// Bytes of a line of the cache.
+const LINE_BYTES: usize = 64;
+/// Lines after which the processor has seen where it goes.
+const FIRST_LINES: usize = 8;
+
 /// Copies the tokens of `page` from token `first_token` of row `row` on, as many as
-/// `target` holds; they may run on into later rows.
+/// `target` holds; they may run on into later rows. Those `ahead` are fetched
+/// meanwhile.
 pub fn copy_segment<T: BatchToken>(
     page: &TokenPage,
     row: u32,
     first_token: u32,
     target: &mut [T],
+    ahead: Ahead,
 ) -> Result<(), Misfit> {
     let num_tokens = page.tokens.len();
     let num_rows = page.row_offsets.len().saturating_sub(1);
@@ -59,7 +110,7 @@ pub fn copy_segment<T: BatchToken>(
     if end > num_tokens as u64 {
         return Err(too_short(Some(end)));
     }
-    T::copy(&page.tokens, start as usize, target).map_err(Misfit::Token)
+    T::copy(&page.tokens, start as usize, target, ahead).map_err(Misfit::Token)
 }
 
 /// Tokens that every row gets, also one without tokens of its own.
@@ -167,44 +218,38 @@ pub fn copy_line<T: BatchToken>(
     if let (Some(eos), [place]) = (separators.eos, behind) {
         *place = eos;
     }
-    T::copy(&page.tokens, from, own).map_err(Misfit::Token)
-}
-
-/// Fetches the first tokens of a segment into the cache: segments of a batch lie all
-/// over the memory. The processor sees by itself that the rest follows.
-pub fn prefetch_segment(page: &TokenPage, row: u32, first_token: u32) {
-    const LINES: usize = 8;
-    #[cfg(target_arch = "x86_64")]
-    if let Some(&offset) = page.row_offsets.get(row as usize) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let start = offset as usize + first_token as usize;
-        let first: *const i8 = match &page.tokens {
-            Tokens::U16(all) => all.as_ptr().wrapping_add(start).cast(),
-            Tokens::I32(all) => all.as_ptr().wrapping_add(start).cast(),
-            Tokens::U32(all) => all.as_ptr().wrapping_add(start).cast(),
-            Tokens::I64(all) => all.as_ptr().wrapping_add(start).cast(),
-        };
-        for line in 0..LINES {
-            // SAFETY: any address may be fetched; one that is not mapped is not.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(64 * line)) };
-        }
-    }
+    T::copy(&page.tokens, from, own, Ahead::NONE).map_err(Misfit::Token)
 }
 
 /// Converts value by value; false if the OR of all `excess` is not zero, that is,
-/// if some value does not fit.
+/// if some value does not fit. With every line that is read, one of those `ahead` is
+/// fetched.
 #[inline(always)]
 fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
+    ahead: Ahead,
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
     let mut all = E::default();
-    for (to, &from) in target.iter_mut().zip(source) {
-        *to = cast(from);
-        all = all | excess(from);
+    let mut each = |target: &mut [T], source: &[S]| {
+        for (to, &from) in target.iter_mut().zip(source) {
+            *to = cast(from);
+            all = all | excess(from);
+        }
+    };
+    let ahead = ahead.or(source);
+    let per_line = LINE_BYTES / size_of::<S>();
+    let (mut targets, mut sources) = (
+        target.chunks_exact_mut(per_line),
+        source.chunks_exact(per_line),
+    );
+    for (line, (target, source)) in targets.by_ref().zip(sources.by_ref()).enumerate() {
+        ahead.fetch_line(line);
+        each(target, source);
     }
+    each(targets.into_remainder(), sources.remainder());
     all == E::default()
 }
 
@@ -213,62 +258,35 @@ fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
 fn convert_avx2<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
+    ahead: Ahead,
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
-    convert_loop(source, target, cast, excess)
+    convert_loop(source, target, ahead, cast, excess)
 }
 
 fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
+    ahead: Ahead,
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
+    if size_of_val(source) < FIRST_LINES * LINE_BYTES {
+        ahead.fetch();
+    }
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { convert_avx2(source, target, cast, excess) };
+        return unsafe { convert_avx2(source, target, ahead, cast, excess) };
     }
-    convert_loop(source, target, cast, excess)
+    convert_loop(source, target, ahead, cast, excess)
 }
 
-/// Widens the tokens that most pages hold to the type that most batches have.
-fn widen(source: &[u16], target: &mut [i64]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { widen_avx2(source, target) };
-    }
-    convert_loop(source, target, i64::from, |_| 0u8);
-}
-
-/// Stores past the caches: what is written is read much later, by the consumer, and
-/// an ordinary store would first read the line that it replaces.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn widen_avx2(source: &[u16], target: &mut [i64]) {
-    use std::arch::x86_64::*;
-    // SAFETY: any four i64 are a vector.
-    let (head, aligned, _) = unsafe { target.align_to_mut::<__m256i>() };
-    let (num_head, num_aligned) = (head.len().min(source.len()), aligned.len());
-    let body = &source[num_head..];
-    for (to, from) in aligned.iter_mut().zip(body.as_chunks::<4>().0) {
-        // SAFETY: four tokens are eight bytes, and `to` is aligned.
-        unsafe {
-            let four = _mm_loadl_epi64(from.as_ptr().cast());
-            _mm256_stream_si256(to, _mm256_cvtepu16_epi64(four));
-        }
-    }
-    _mm_sfence();
-    let done = num_head + 4 * num_aligned;
-    convert_loop(
-        &source[..num_head],
-        &mut target[..num_head],
-        i64::from,
-        |_| 0u8,
-    );
-    convert_loop(&source[done..], &mut target[done..], i64::from, |_| 0u8);
+/// Copies values that need no conversion.
+fn copy<S: Copy>(source: &[S], target: &mut [S], ahead: Ahead) {
+    ahead.fetch();
+    target.copy_from_slice(source);
 }
 
 /// The first value outside `range`, once it is known that there is one.
@@ -291,20 +309,20 @@ impl BatchToken for i64 {
         Some(value)
     }
 
-    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64> {
         let end = start + target.len();
         match tokens {
             Tokens::U16(all) => {
-                widen(&all[start..end], target);
-                true
+                convert(&all[start..end], target, ahead, i64::from, |_| 0u8);
             }
-            Tokens::I32(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
-            Tokens::U32(all) => convert(&all[start..end], target, i64::from, |_| 0u8),
-            Tokens::I64(all) => {
-                target.copy_from_slice(&all[start..end]);
-                true
+            Tokens::I32(all) => {
+                convert(&all[start..end], target, ahead, i64::from, |_| 0u8);
             }
-        };
+            Tokens::U32(all) => {
+                convert(&all[start..end], target, ahead, i64::from, |_| 0u8);
+            }
+            Tokens::I64(all) => copy(&all[start..end], target, ahead),
+        }
         Ok(())
     }
 }
@@ -316,25 +334,31 @@ impl BatchToken for i32 {
         value.try_into().ok()
     }
 
-    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64> {
         let end = start + target.len();
         match tokens {
             Tokens::U16(all) => {
-                convert(&all[start..end], target, i32::from, |_| 0u8);
+                convert(&all[start..end], target, ahead, i32::from, |_| 0u8);
                 Ok(())
             }
             Tokens::I32(all) => {
-                target.copy_from_slice(&all[start..end]);
+                copy(&all[start..end], target, ahead);
                 Ok(())
             }
             Tokens::U32(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as i32, |v| v >> 31);
+                let fit = convert(source, target, ahead, |v| v as i32, |v| v >> 31);
                 checked::<_, Self>(fit, source)
             }
             Tokens::I64(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as i32, |v| v ^ i64::from(v as i32));
+                let fit = convert(
+                    source,
+                    target,
+                    ahead,
+                    |v| v as i32,
+                    |v| v ^ i64::from(v as i32),
+                );
                 checked::<_, Self>(fit, source)
             }
         }
@@ -348,26 +372,26 @@ impl BatchToken for u16 {
         value.try_into().ok()
     }
 
-    fn copy(tokens: &Tokens, start: usize, target: &mut [Self]) -> Result<(), i64> {
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64> {
         let end = start + target.len();
         match tokens {
             Tokens::U16(all) => {
-                target.copy_from_slice(&all[start..end]);
+                copy(&all[start..end], target, ahead);
                 Ok(())
             }
             Tokens::I32(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                let fit = convert(source, target, ahead, |v| v as u16, |v| v >> 16);
                 checked::<_, Self>(fit, source)
             }
             Tokens::U32(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                let fit = convert(source, target, ahead, |v| v as u16, |v| v >> 16);
                 checked::<_, Self>(fit, source)
             }
             Tokens::I64(all) => {
                 let source = &all[start..end];
-                let fit = convert(source, target, |v| v as u16, |v| v >> 16);
+                let fit = convert(source, target, ahead, |v| v as u16, |v| v >> 16);
                 checked::<_, Self>(fit, source)
             }
         }
@@ -399,9 +423,9 @@ mod tests {
         ] {
             let page = page(tokens);
             let (mut a, mut b, mut c) = ([0i64; 900], [0i32; 900], [0u16; 900]);
-            copy_segment(&page, 2, 7, &mut a).unwrap();
-            copy_segment(&page, 2, 7, &mut b).unwrap();
-            copy_segment(&page, 0, 9, &mut c).unwrap();
+            copy_segment(&page, 2, 7, &mut a, Ahead::NONE).unwrap();
+            copy_segment(&page, 2, 7, &mut b, Ahead::NONE).unwrap();
+            copy_segment(&page, 0, 9, &mut c, Ahead::NONE).unwrap();
             let expected: Vec<i64> = wide.clone().skip(9).take(900).collect();
             assert_eq!(a.to_vec(), expected);
             assert_eq!(b.map(i64::from).to_vec(), expected);
@@ -415,11 +439,13 @@ mod tests {
         let page = page(Tokens::U16(values.clone()));
         let mut target = [-1i64; 120];
         for start in 0..6 {
-            for length in 0..40 {
+            for length in 0..110 {
                 for at in 0..9 {
-                    prefetch_segment(&page, 0, start);
+                    // Wherever that is.
+                    let ahead = Ahead::new(&page, start, at as u32 * 1000);
                     target.fill(-1);
-                    copy_segment(&page, 0, start, &mut target[at..at + length]).unwrap();
+                    let part = &mut target[at..at + length];
+                    copy_segment(&page, 0, start, part, ahead).unwrap();
                     let copied = &values[start as usize..start as usize + length];
                     assert!(
                         target[at..at + length].iter().eq(copied
@@ -437,14 +463,12 @@ mod tests {
                 }
             }
         }
-        prefetch_segment(&page, 3, u32::MAX);
-        prefetch_segment(&page, u32::MAX, u32::MAX);
     }
 
     #[test]
     fn a_value_that_does_not_fit_is_returned() {
         fn first<T: BatchToken + Default>(tokens: Tokens) -> Result<(), Misfit> {
-            copy_segment(&page(tokens), 0, 0, &mut [T::default(); 100])
+            copy_segment(&page(tokens), 0, 0, &mut [T::default(); 100], Ahead::NONE)
         }
         let at = |position: usize, value: i64| {
             let mut values = vec![7i64; 100];
@@ -478,7 +502,7 @@ mod tests {
     fn a_value_outside_the_segment_does_no_harm() {
         let page = page(Tokens::I32(vec![-1, 5, 6, 70000]));
         let mut target = [0u16; 2];
-        copy_segment(&page, 0, 1, &mut target).unwrap();
+        copy_segment(&page, 0, 1, &mut target, Ahead::NONE).unwrap();
         assert_eq!(target, [5, 6]);
     }
 
@@ -523,8 +547,9 @@ mod tests {
     #[test]
     fn a_page_that_is_too_short_is_told() {
         let page = page(Tokens::U16(vec![1, 2, 3, 4]));
-        let needed =
-            |row, first_token, count| copy_segment(&page, row, first_token, &mut vec![0i64; count]);
+        let needed = |row, first_token, count| {
+            copy_segment(&page, row, first_token, &mut vec![0i64; count], Ahead::NONE)
+        };
         assert_eq!(needed(1, 0, 2), Ok(()));
         let too_short = |needed| Misfit::PageTooShort {
             num_rows: 3,
@@ -538,6 +563,6 @@ mod tests {
             tokens: Tokens::U16(vec![]),
             row_offsets: vec![],
         };
-        assert!(copy_segment(&empty, 0, 0, &mut [0i64; 0]).is_err());
+        assert!(copy_segment(&empty, 0, 0, &mut [0i64; 0], Ahead::NONE).is_err());
     }
 }

@@ -10,6 +10,7 @@
 //! into sequences, [`gather`] copies tokens into batches, [`engine`] executes plans on its own threads. Nothing here knows about Python.
 
 pub mod buffers;
+mod cache;
 pub mod codec;
 pub mod decode;
 pub mod dictionaries;

@@ -4,7 +4,7 @@ use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType}
 use parquet::data_type::{Int32Type, Int64Type};
 
 use super::hybrid::{Run, Runs};
-use super::unpack::{BATCH, check_index, look_up};
+use super::unpack::{BATCH, Entry, check_index, look_up};
 use super::values::decode_values;
 use super::{IntegerDictionary, Tokens};
 use crate::buffers::ask_for_huge_pages;
@@ -257,38 +257,31 @@ fn append_indices(
     let runs = index_runs(bytes, num_values)?;
     reserve_tokens(tokens, num_values)?;
     match (dictionary, tokens) {
-        (IntegerDictionary::U16(table), Tokens::U16(out)) => append_runs(runs, table, out, |v| v),
-        (IntegerDictionary::U16(table), Tokens::I32(out)) => {
-            append_runs(runs, table, out, i32::from)
-        }
-        (IntegerDictionary::U16(table), Tokens::U32(out)) => {
-            append_runs(runs, table, out, u32::from)
-        }
-        (IntegerDictionary::U16(table), Tokens::I64(out)) => {
-            append_runs(runs, table, out, i64::from)
-        }
-        (IntegerDictionary::I32(table), Tokens::I32(out)) => append_runs(runs, table, out, |v| v),
-        (IntegerDictionary::U32(table), Tokens::U32(out)) => append_runs(runs, table, out, |v| v),
-        (IntegerDictionary::I64(table), Tokens::I64(out)) => append_runs(runs, table, out, |v| v),
+        (IntegerDictionary::U16(table), Tokens::U16(out)) => append_runs(runs, table, out),
+        (IntegerDictionary::U16(table), Tokens::I32(out)) => append_runs(runs, table, out),
+        (IntegerDictionary::U16(table), Tokens::U32(out)) => append_runs(runs, table, out),
+        (IntegerDictionary::U16(table), Tokens::I64(out)) => append_runs(runs, table, out),
+        (IntegerDictionary::I32(table), Tokens::I32(out)) => append_runs(runs, table, out),
+        (IntegerDictionary::U32(table), Tokens::U32(out)) => append_runs(runs, table, out),
+        (IntegerDictionary::I64(table), Tokens::I64(out)) => append_runs(runs, table, out),
         _ => Err(mismatch()),
     }
 }
 
-fn append_runs<S: Copy, T: Clone>(
+fn append_runs<S: Entry<T>, T: Clone>(
     runs: Runs<'_>,
     table: &[S],
     output: &mut Vec<T>,
-    convert: impl Fn(S) -> T + Copy,
 ) -> Result<()> {
     let mut buffer = [0; BATCH];
     for run in runs {
         match run? {
             Run::Repeated { value, count } => {
                 check_index(value, table.len())?;
-                let value = convert(table[value as usize]);
+                let value = table[value as usize].token();
                 output.resize(output.len() + count, value);
             }
-            Run::Packed(packed) => look_up(&packed, table, output, convert, &mut buffer)?,
+            Run::Packed(packed) => look_up(&packed, table, output, &mut buffer)?,
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! Real token columns are 13 to 17 bits wide, in runs of about 500 values. On such
 //! runs AVX2 unpacks eight indices in six instructions; the lookups stay scalar,
 //! because a table of 16-bit entries is served from the nearest caches faster than
-//! gathers fetch it.
+//! gathers fetch it, and are put together to eight before they are stored.
 
 use super::hybrid::{Packed, load_u64};
 use crate::error::{Error, Result};
@@ -11,13 +11,64 @@ use crate::error::{Error, Result};
 /// Indices unpacked at once: they stay in the nearest cache.
 pub(crate) const BATCH: usize = 512;
 
-/// Appends `convert(table[index])` for each of the packed indices; what `buffer`
-/// holds before and after is of no interest.
-pub(crate) fn look_up<S: Copy, T>(
+/// An entry of a dictionary that becomes a `T`.
+pub(crate) trait Entry<T>: Copy {
+    /// The token it stands for.
+    fn token(self) -> T;
+
+    /// Appends the tokens of all `indices`.
+    ///
+    /// # Safety
+    /// All of them must be inside the table.
+    unsafe fn append(indices: &[u32], table: &[Self], output: &mut Vec<T>) {
+        output.extend(indices.iter().map(|&index| {
+            // SAFETY: promised by the caller.
+            unsafe { *table.get_unchecked(index as usize) }.token()
+        }));
+    }
+}
+
+impl Entry<u16> for u16 {
+    fn token(self) -> u16 {
+        self
+    }
+
+    unsafe fn append(indices: &[u32], table: &[u16], output: &mut Vec<u16>) {
+        let mut rest = indices;
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            let eights;
+            (eights, rest) = indices.as_chunks();
+            // SAFETY: the processor has AVX2, the rest is promised by the caller.
+            unsafe { avx2::append(eights, table, output) };
+        }
+        // SAFETY: promised by the caller.
+        output.extend(
+            rest.iter()
+                .map(|&index| unsafe { *table.get_unchecked(index as usize) }),
+        );
+    }
+}
+
+/// Entries that are looked up one by one.
+macro_rules! entries {
+    ($($entry:ty => $token:ty),*) => {
+        $(impl Entry<$token> for $entry {
+            fn token(self) -> $token {
+                self.into()
+            }
+        })*
+    };
+}
+
+entries!(u16 => i32, u16 => u32, u16 => i64, i32 => i32, u32 => u32, i64 => i64);
+
+/// Appends the tokens of the packed indices; what `buffer` holds before and after is
+/// of no interest.
+pub(crate) fn look_up<S: Entry<T>, T>(
     packed: &Packed<'_>,
     table: &[S],
     output: &mut Vec<T>,
-    convert: impl Fn(S) -> T,
     buffer: &mut [u32; BATCH],
 ) -> Result<()> {
     let mut from = 0;
@@ -26,10 +77,8 @@ pub(crate) fn look_up<S: Copy, T>(
         let indices = &mut buffer[..count];
         let largest = unpack(packed, from, indices);
         check_index(largest, table.len())?;
-        output.extend(indices.iter().map(|&index| {
-            // SAFETY: no index is above `largest`, which is inside the table.
-            convert(unsafe { *table.get_unchecked(index as usize) })
-        }));
+        // SAFETY: no index is above `largest`, which is inside the table.
+        unsafe { S::append(indices, table, output) };
         from += count;
     }
     Ok(())
@@ -120,6 +169,35 @@ mod avx2 {
         tables
     }
 
+    /// Appends the entries of all indices, written eight at a time: with a store for
+    /// each of them the stores are what takes longest.
+    ///
+    /// # Safety
+    /// All of them must be inside the table.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn append(eights: &[[u32; 8]], table: &[u16], output: &mut Vec<u16>) {
+        output.reserve(8 * eights.len());
+        let targets = output.spare_capacity_mut().as_chunks_mut::<8>().0;
+        for (to, indices) in targets.iter_mut().zip(eights) {
+            // SAFETY: indices are promised by the caller, and `to` has 16 bytes.
+            unsafe {
+                let entry = |at: usize| i32::from(*table.get_unchecked(indices[at] as usize));
+                let mut entries = _mm_cvtsi32_si128(entry(0));
+                entries = _mm_insert_epi16::<1>(entries, entry(1));
+                entries = _mm_insert_epi16::<2>(entries, entry(2));
+                entries = _mm_insert_epi16::<3>(entries, entry(3));
+                entries = _mm_insert_epi16::<4>(entries, entry(4));
+                entries = _mm_insert_epi16::<5>(entries, entry(5));
+                entries = _mm_insert_epi16::<6>(entries, entry(6));
+                entries = _mm_insert_epi16::<7>(entries, entry(7));
+                _mm_storeu_si128(to.as_mut_ptr().cast(), entries);
+            }
+        }
+        let num_tokens = output.len() + 8 * eights.len();
+        // SAFETY: room for all of them was reserved, and all were written.
+        unsafe { output.set_len(num_tokens) };
+    }
+
     /// Unpacks whole groups of eight values for as long as loads stay inside
     /// `bytes`; returns how many values it unpacked, and the largest of them.
     #[target_feature(enable = "avx2")]
@@ -198,7 +276,7 @@ mod tests {
     #[test]
     fn indices_beyond_the_dictionary_are_refused() {
         let mut values = vec![99u32; 700];
-        let table: Vec<u16> = (0..100).collect();
+        let table: Vec<u16> = (0..100).map(|entry| 3 * entry).collect();
         for (position, index) in [(0, 99), (0, 100), (511, 100), (699, 127)] {
             values[position] = index;
             let bytes = pack(&values, 7);
@@ -207,9 +285,15 @@ mod tests {
                 width: 7,
                 count: 700,
             };
-            let mut output = Vec::new();
-            let result = look_up(&packed, &table, &mut output, i32::from, &mut [0; BATCH]);
+            let (mut wide, mut narrow) = (Vec::<i32>::new(), vec![7u16]);
+            let buffer = &mut [0; BATCH];
+            let result = look_up(&packed, &table, &mut wide, buffer);
             assert_eq!(result.is_ok(), index < 100);
+            let result = look_up(&packed, &table, &mut narrow, buffer);
+            assert_eq!(result.is_ok(), index < 100);
+            let expected = values.iter().map(|&index| 3 * index as i32);
+            assert!(wide.iter().copied().eq(expected.take(wide.len())));
+            assert!(narrow[1..].iter().map(|&v| i32::from(v)).eq(wide));
             values[position] = 99;
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::bundle::Bundle;
 use super::plan::PageHasher;
+use crate::cache::fetch;
 
 /// Number of a batch, counted from 1 over the life of the engine.
 pub(super) type BatchNumber = u64;
@@ -176,6 +177,27 @@ impl<P> PageTable<P> {
     pub fn failed(&mut self, slot: Slot) -> BatchNumber {
         self.entries[slot as usize].content = State::Absent;
         self.next_use(slot)
+    }
+
+    /// Fetches into the cache what [`PageTable::pin`] and [`PageTable::unpin`] look at.
+    pub fn fetch(&self, slots: impl Iterator<Item = Slot> + Clone) {
+        for slot in slots.clone() {
+            let entry: *const Entry<P> = &self.entries[slot as usize];
+            fetch(entry);
+            fetch(entry.wrapping_add(1).cast::<u8>().wrapping_sub(1));
+            fetch(&self.evictable[slot as usize]);
+        }
+        for slot in slots {
+            let entry = &self.entries[slot as usize];
+            if let Some(next) = entry.uses.front() {
+                fetch(next);
+            }
+            if let State::Held(page) = &entry.content {
+                let counts = Arc::as_ptr(page).cast::<usize>().wrapping_sub(2);
+                fetch(counts);
+                fetch(counts.wrapping_add(8));
+            }
+        }
     }
 
     /// Borrows a page for a gather, if it is held; [`PageTable::unpin`] must follow.

@@ -7,10 +7,11 @@ use super::bundle::Bundle;
 use super::content::{Content, Gathering};
 use super::plan::Segment;
 use super::{EngineConfig, EngineStats, PageSource, TokenType};
+use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
 use crate::gather::{
-    BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts, prefetch_segment,
+    Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
 use crate::page::PageOpener;
 
@@ -90,13 +91,21 @@ fn gather_as<T: BatchToken>(
         }
         tokens[end..].fill(writer.padding);
     }
-    let mut upcoming = batch.segments().skip(SEGMENTS_AHEAD);
-    for segment in batch.segments() {
-        if let Some(next) = upcoming.next()
-            && let Some(page) = &batch.pages[next.page_use]
-        {
-            prefetch_segment(page, next.row, next.first_token);
+    let segments: Vec<Segment> = batch.segments().collect();
+    let held = |number: usize| {
+        let segment = segments.get(number)?;
+        let page = batch.pages[segment.page_use].as_ref()?;
+        Some((segment, page))
+    };
+    for (number, segment) in segments.iter().enumerate() {
+        // Where the tokens begin is itself fetched some segments before they are.
+        if let Some((later, page)) = held(number + SEGMENTS_AHEAD) {
+            fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
         }
+        let ahead = match held(number + 2) {
+            Some((next, page)) => Ahead::new(page, next.row, next.first_token),
+            None => Ahead::NONE,
+        };
         let Some(page) = &batch.pages[segment.page_use] else {
             continue;
         };
@@ -104,9 +113,10 @@ fn gather_as<T: BatchToken>(
         let bundle = batch.bundles.get(segment.page_use).and_then(Option::as_ref);
         let result = match bundle {
             Some(bundle) if bundle.packing().is_some() => {
-                writer.write_unit(page, bundle, &segment, target)
+                ahead.fetch();
+                writer.write_unit(page, bundle, segment, target)
             }
-            _ => writer.write(page, bundle, &segment, target),
+            _ => writer.write(page, bundle, segment, target, ahead),
         };
         result.map_err(|misfit| {
             let place = bundle.and_then(|bundle| bundle.place(0));
@@ -119,8 +129,8 @@ fn gather_as<T: BatchToken>(
     Ok(())
 }
 
-/// Segments between the one that is copied and the one that is fetched for it.
-const SEGMENTS_AHEAD: usize = 2;
+/// Segments between the one that is copied and the one whose place is fetched.
+const SEGMENTS_AHEAD: usize = 6;
 
 /// Writes segments of one batch.
 struct Writer<'a, T> {
@@ -155,14 +165,18 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         bundle: Option<&Arc<Bundle>>,
         segment: &Segment,
         target: &mut [T],
+        ahead: Ahead,
     ) -> Result<(), Misfit> {
         let per_row = self.separators.per_row();
         let (row, first_token) = (segment.row, segment.first_token);
         if per_row == 0 {
-            copy_segment(page, row, first_token, target)?;
+            copy_segment(page, row, first_token, target, ahead)?;
             if !self.config.layout.documents {
                 return Ok(());
             }
+        }
+        if per_row > 0 {
+            ahead.fetch();
         }
         let mut offset = 0;
         for part in line_parts(page, per_row, row, first_token, target.len())? {

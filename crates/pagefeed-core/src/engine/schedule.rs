@@ -377,6 +377,8 @@ impl<P: Content> State<P> {
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
         pending.phase = Phase::Gathering;
+        let held = pending.uses.iter().copied();
+        self.pages.fetch(held.filter(|&slot| slot != DONE));
         let pin = |&slot: &Slot| {
             if slot == DONE {
                 None
@@ -468,6 +470,8 @@ impl<P: Content> State<P> {
         }
         let position = (job.batch - self.head) as usize;
         let mut uses = std::mem::take(&mut self.batches[position].uses);
+        self.pages
+            .fetch(uses.iter().copied().filter(|&slot| slot != DONE));
         for (slot, page) in uses.iter_mut().zip(job.pages) {
             if page.is_some() {
                 drop(page);

@@ -116,6 +116,11 @@ fn work<P: Content>(shared: &Shared<P>) {
         };
         if state.num_waiting > 0 && state.head_is_settled() {
             shared.settled.notify_all();
+            drop(state);
+            // Where all processors are busy with work, the consumer would otherwise
+            // get one only milliseconds later.
+            std::thread::yield_now();
+            state = shared.lock();
         }
     }
 }
