@@ -116,7 +116,7 @@ class Iteration(Iterator[Out]):
             next(self._next_epoch, None)
 
     def _plan_on(self) -> bool:
-        """Do a fraction of a millisecond of planning; False if all is planned."""
+        """Do a few milliseconds of planning at most; False if all is planned."""
         try:
             for piece in self._plans:
                 if piece is not None:

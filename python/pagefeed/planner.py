@@ -27,7 +27,7 @@ NO_UNIT = -1
 
 PIECE_UNITS = 1 << 14
 """Units of a piece of a plan: with several of most pages, as pages are looked up rather
-than units; few enough for a millisecond or two."""
+than units; few enough for some milliseconds."""
 
 
 class BatchPlan(NamedTuple):
@@ -53,7 +53,7 @@ class Delivery(Protocol):
     def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
         """Yield the units at rising positions, in parts, and None after other work.
 
-        No step takes much more than a millisecond.
+        No step takes more than a few milliseconds.
         """
 
     def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:

@@ -61,7 +61,7 @@ class Supply(Protocol):
     ) -> Iterator[Int64Array | None]:
         """Yield the units at rising positions, in parts, and None after other work.
 
-        No step takes much more than a millisecond.
+        No step takes more than a few milliseconds.
         """
 
     def begin_next_epoch(
