@@ -16,23 +16,18 @@ import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture.phases import Phases
+from pagefeed.mixture.rows import LaneRows
 from pagefeed.mixture.schedule import Schedule
-from pagefeed.mixture.tree import BITS, MAX_TURN, ONE, Members, Tree
-from pagefeed.order import Permutation, derive_key
+from pagefeed.mixture.tree import BITS, MAX_TURN, Members, Tree
 
 __all__ = ["LEAST_LANES", "Course"]
 
 LEAST_LANES = 8
 """Fewest lanes of a shuffled mixture: with fewer, their roundings may not even out."""
 
-SPAN = MAX_TURN << 1
-"""Distance of the lanes in the keys of rows."""
 NEVER = 1 << 62
 """A position that is never reached."""
-SOON = 4
-"""Turns of a lane in which a dataset may make up for what it lacks in the mean."""
-MOST_KEPT = ONE // 4
-"""What it may lack longer, in turns of each lane."""
 ENDED = -1
 """Stands for the tree of a lane that has run out."""
 
@@ -76,12 +71,11 @@ class Course:
     def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
         self.schedule = schedule
         self.num_lanes = num_lanes
-        self._seed = seed
         self._trees: list[Tree] = []
         self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
-        self._staggers: dict[tuple[Members, Members], Int64Array] = {}
+        self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
         self._limits = np.stack([self._lane_limits(p) for p in range(self._num_parts)])
-        self._rows = _Rows(num_lanes, self._num_parts)
+        self._rows = LaneRows(num_lanes, self._num_parts)
         self._lay_out()
 
     @property
@@ -223,10 +217,8 @@ class Course:
                 number = self._tree_number(weights, members, best=best)
                 # Also those share phases that have no turn in a short interval.
                 sharing = np.flatnonzero(alike & ~ended) if together else lanes
-                tree, owed = self._trees[number], lacking
-                if together:
-                    owed = lacking - _kept(tree, lacking[sharing])
-                phases = self._phases(tree, owed, sharing, together=together)
+                tree = self._trees[number]
+                phases = self._phases.of(tree, lacking, sharing, together=together)
                 self._lay_row(number, phases, lanes, turn, end, counts, lacking)
             # Each lane is on its own when a dataset runs out in it: what others do
             # meanwhile may be later, and weights may change before.
@@ -268,44 +260,6 @@ class Course:
             self._trees.append(Tree(weights, members, best=best))
         return self._tree_numbers[key]
 
-    def _phases(
-        self, tree: Tree, lacking: Int64Array, lanes: Int64Array, *, together: bool
-    ) -> Int64Array:
-        """Phases of a tree: int64 [lanes, nodes], for some of the lanes.
-
-        A node's left side is owed what its datasets lack, less its share of what all
-        below the node lack, since that is the node's own concern. Lanes that begin
-        together trade their phases: the one that is owed most has the largest, and all
-        are moved by the mean. So they stay evenly apart.
-        """
-        phases = np.zeros((self.num_lanes, max(1, self._num_parts - 1)), dtype=np.int64)
-        for node in tree.nodes:
-            if node.left is None or node.right is None:
-                continue
-            stagger = self._stagger(node.left.members, node.right.members)[lanes]
-            left = lacking[:, node.left.members].sum(axis=1)[lanes]
-            both = left + lacking[:, node.right.members].sum(axis=1)[lanes]
-            ratio = node.ratio / ONE
-            wanted = stagger + (left - both * ratio)
-            if together:
-                by_owed = np.argsort(wanted, kind="stable")
-                # Of whole numbers, whose sum is the same on every machine.
-                mean_owed = (int(left.sum()) - int(both.sum()) * ratio) / len(lanes)
-                wanted[by_owed] = np.sort(stagger) + int(mean_owed)
-            phases[lanes, node.number] = np.clip(wanted, 0, ONE - 1)
-        return phases
-
-    def _stagger(self, left: Members, right: Members) -> Int64Array:
-        """Phases, one for each lane, evenly apart and in an order of the node's own."""
-        if (left, right) not in self._staggers:
-            names = self.schedule.names
-            # Names, not numbers: a dataset that joins later changes no other node.
-            sides = (sorted(names[member] for member in side) for side in (left, right))
-            key = derive_key(self._seed, "mixture", *map(repr, sides))
-            place = Permutation(self.num_lanes, key)[np.arange(self.num_lanes)]
-            self._staggers[left, right] = (2 * place + 1) * ONE // (2 * self.num_lanes)
-        return self._staggers[left, right]
-
     def _lane_limits(self, part: int) -> Int64Array:
         """Most turns of each lane that a dataset can be given: int64 [lanes]."""
         epochs = self.schedule.parts[part].max_epochs
@@ -334,77 +288,6 @@ class Course:
         turns = np.arange(first, int(turn.max()) + 1)[:, None]
         places = turns * self.num_lanes + lane
         self._tail = places[(turns < turn) & (places >= self._hole)]
-
-
-class _Rows:
-    """Rows of constant weights, by lane and first turn."""
-
-    def __init__(self, num_lanes: int, num_parts: int) -> None:
-        self._num_lanes = num_lanes
-        self._num_phases = max(1, num_parts - 1)
-        self._added: list[tuple[Int64Array, ...]] = []
-
-    def add(
-        self,
-        lanes: Int64Array,
-        start: Int64Array,
-        stop: Int64Array,
-        tree: int,
-        counts: Int64Array,
-        phases: Int64Array | None,
-    ) -> None:
-        """Add a row of some lanes; ``start``, ``stop`` and ``counts`` are of all."""
-        if phases is None:
-            phases = np.zeros((len(lanes), self._num_phases), dtype=np.int64)
-        trees = np.full(len(lanes), tree)
-        self._added.append(
-            (lanes, start[lanes], stop[lanes], trees, counts[lanes], phases)
-        )
-
-    def seal(self) -> None:
-        """Sort what was added."""
-        columns = [np.concatenate(column) for column in zip(*self._added, strict=True)]
-        keys = columns[0] * SPAN + columns[1]
-        by_key = np.argsort(keys)
-        self._keys = keys[by_key]
-        lanes, self.start, self.stop, self.tree, self.counts, self.phases = (
-            column[by_key] for column in columns
-        )
-        self._borders = np.searchsorted(lanes, np.arange(self._num_lanes + 1))
-        self._added = []
-
-    def find(self, lane: Int64Array, turn: Int64Array) -> Int64Array:
-        """Return the row of each turn of a lane."""
-        if len(self._keys) == self._num_lanes:
-            return lane
-        return np.searchsorted(self._keys, lane * SPAN + turn, side="right") - 1
-
-    def find_count(
-        self, dataset: int, lane: Int64Array, number: Int64Array
-    ) -> Int64Array:
-        """Return the row in which a lane's ``number``-th turn of a dataset is.
-
-        It is the last that begins with at most as many, or, if no such turn comes, any.
-        """
-        if len(self._keys) == self._num_lanes:
-            return lane
-        lanes = np.repeat(np.arange(self._num_lanes), np.diff(self._borders))
-        keys = lanes * SPAN + self.counts[:, dataset]
-        return np.searchsorted(keys, lane * SPAN + number, side="right") - 1
-
-
-def _kept(tree: Tree, lacking: Int64Array) -> Int64Array:
-    """Return what of the lanes' mean lack a dataset keeps for now: int64 [datasets].
-
-    What it lacks, or has had too much, beyond its share of some turns to come would be
-    taken from the others at once, or given to them: a large one could bear the sum of
-    many. So it keeps that, up to a limit beyond which errors would add up.
-    """
-    mean = lacking.sum(axis=0) / len(lacking)
-    soon = SOON * tree.shares
-    kept = np.clip(mean - np.clip(mean, -soon, soon), -MOST_KEPT, MOST_KEPT)
-    whole: Int64Array = kept.astype(np.int64)
-    return whole
 
 
 def _groups(
