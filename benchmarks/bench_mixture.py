@@ -47,6 +47,18 @@ def seconds_per_unit(loader: pf.Loader) -> float:
     return (time.process_time() - begin) / (num_steps * BATCH_SIZE)
 
 
+def make(dataset: pf.ParquetDataset | pf.Mixture, world_size: int) -> pf.Loader:
+    """Return the loader of the first rank; a mixture runs through one epoch only."""
+    return pf.Loader(
+        dataset,
+        sequences=pf.Windows(LENGTH),
+        batch_size=BATCH_SIZE,
+        epochs=1 if isinstance(dataset, pf.Mixture) else None,
+        rank=0,
+        world_size=world_size,
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -67,23 +79,9 @@ def main() -> None:
         for what, dataset in (("single", single), ("mixture", mixed)):
             cells = []
             for world_size in (1, 5, 8):
-                loader = pf.Loader(
-                    dataset,
-                    sequences=pf.Windows(LENGTH),
-                    batch_size=BATCH_SIZE,
-                    epochs=None if dataset is single else 1,
-                    rank=0,
-                    world_size=1,
-                )
-                state = loader.state_dict()
-                loader = pf.Loader(
-                    dataset,
-                    sequences=pf.Windows(LENGTH),
-                    batch_size=BATCH_SIZE,
-                    epochs=None if dataset is single else 1,
-                    rank=0,
-                    world_size=world_size,
-                )
+                # One order, whatever the number of ranks.
+                state = make(dataset, 1).state_dict()
+                loader = make(dataset, world_size)
                 loader.load_state_dict(state)
                 seconds_per_unit(loader)
                 rounds = [seconds_per_unit(loader) for _ in range(options.rounds)]
