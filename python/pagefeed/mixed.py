@@ -18,6 +18,7 @@ from pagefeed.mixture import (
     LEAST_LANES,
     Anchor,
     Course,
+    CourseInOrder,
     Mixture,
     Part,
     Schedule,
@@ -75,6 +76,7 @@ class MixtureSupply:
     ) -> None:
         self.mixture = mixture
         self._seed = seed
+        self._in_order = shuffle.in_order
         self.names = sorted(mixture.datasets)
         """Names of the datasets, in the order in which they are numbered."""
         self.datasets: Sequence[ParquetDataset] = [
@@ -137,7 +139,8 @@ class MixtureSupply:
         return self._course(_schedule(begin), begin.num_lanes)
 
     def _make_course(self, schedule: Schedule, num_lanes: int) -> Course:
-        return Course(schedule, num_lanes=num_lanes, seed=self._seed)
+        make = CourseInOrder if self._in_order else Course
+        return make(schedule, num_lanes=num_lanes, seed=self._seed)
 
     def start(self, begin: LoaderState) -> int:
         """Return the position of ``begin``, counted in its epoch."""

@@ -25,7 +25,7 @@ class Orders:
         name: Name of the dataset in a mixture.
         shuffle: The settings.
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
-        least_lanes: Fewest of them, unless nothing is shuffled.
+        least_lanes: Fewest of them.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Orders:
         self._seed = seed
         self._name = name
         self._shuffle = shuffle
+        self._in_order = shuffle.in_order
         kind: BlockKind = "row_group" if shuffle.block == "row_group" else "page"
         self._blocks: Blocks = units.blocks(kind)
         self.num_lanes = choose_num_lanes(
@@ -53,7 +54,7 @@ class Orders:
             block_bytes=self._unit_bytes * units.num_units / max(1, len(self._blocks)),
             world_size=world_size,
             least=least_lanes,
-            file_order=shuffle.block is None,
+            file_order=self._in_order,
         )
         """Lanes of an epoch that such a number of ranks begins."""
         self.of = lru_cache(maxsize=2)(self._make)
@@ -97,6 +98,9 @@ class Orders:
 
     def _make(self, epoch: int, num_lanes: int) -> Order:
         """Return the order of an epoch with so many lanes; the last two are kept."""
+        if self._in_order:
+            # The lanes of a mixture say themselves which place of a file is next.
+            num_lanes = 1
         return Order(
             self._blocks,
             seed=self._seed,

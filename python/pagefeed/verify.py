@@ -158,18 +158,18 @@ def _judge_mixture(
     result: Verification,
 ) -> None:
     """Hold what was seen of each dataset against the first units of its lanes."""
-    lanes = supply.course(begin).lane_counts(position)
-    num_lanes = len(lanes)
+    following = supply.course(begin).following(position)
+    num_lanes = following.shape[1]
     for number, part in enumerate(supply.course(begin).schedule.parts):
         if part.name not in supply.names:
             continue
         ours = supply.names.index(part.name)
         first, stop = supply.cut.first_unit[ours : ours + 2].tolist()
         # Up to the lane that is least far all epochs are whole.
-        following = lanes[:, number] * num_lanes + np.arange(num_lanes)
-        whole = int(following.min()) // part.num_units
-        local = np.arange(whole * part.num_units, int(following.max()))
-        local = local[local // num_lanes < lanes[local % num_lanes, number]]
+        after = following[number]
+        whole = int(after.min()) // part.num_units
+        local = np.arange(whole * part.num_units, int(after.max()))
+        local = local[local < after[local % num_lanes]]
         wanted = np.full(part.num_units, whole)
         np.add.at(wanted, supply.local_units(begin, ours, local), 1)
         wrong = np.flatnonzero(seen[first:stop] != wanted)

@@ -16,6 +16,7 @@ import pagefeed.mixed
 from numbered import LENGTH, first_tokens, write_numbered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import LEAST_LANES
+from pagefeed.verify import Leg, verify
 
 APART = 10**6
 ROWS = {"code": 200, "math": 12, "web": 300}
@@ -267,7 +268,7 @@ def tiny(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
     return found
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer"])
+@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
 @pytest.mark.parametrize("world_size", [1, 3, 8])
 def test_tiny_datasets_have_enough_lanes(tiny, world_size, shuffle):
     caps = {"code": 5, "math": 2, "web": 1}
@@ -290,13 +291,73 @@ def test_tiny_datasets_have_enough_lanes(tiny, world_size, shuffle):
 
 
 def test_files_stay_in_order_without_a_shuffle(datasets):
-    loader = make(mixture(datasets, max_steps=90), shuffle=None)
-    assert loader.state_dict()["num_lanes"] == 1
-    tokens = take([loader])
-    for number in (0, 2):
-        mine = [token for token in tokens if token // APART == number]
-        assert mine == sorted(mine)
-        assert len(mine) > 100
+    mixed = staged(datasets, max_tokens=20_000)
+    loader = make(mixed, shuffle=None)
+    # As many lanes as any mixture, at any world size: they hold the proportions.
+    assert loader.state_dict()["num_lanes"] == LEAST_LANES
+    whole = take([loader])
+    taken, state = [], make(mixed, shuffle=None).state_dict()
+    for world_size, batch_size, steps in [(3, 2, 31), (8, 1, 17), (2, 4, None)]:
+        loaders = [
+            make(
+                mixed,
+                rank=rank,
+                world_size=world_size,
+                batch_size=batch_size,
+                shuffle=None,
+            )
+            for rank in range(world_size)
+        ]
+        for loader in loaders:
+            loader.load_state_dict(state)
+        taken += take(loaders, steps)
+        state = loaders[0].state_dict()
+    # A last, incomplete step is dropped.
+    assert len(whole) - 8 < len(taken) <= len(whole)
+    assert taken == whole[: len(taken)]
+    for number, name in enumerate(ROWS):
+        alone = take([make(datasets[name], batch_size=1, shuffle=None)])
+        mine = [token for token in whole if token // APART == number]
+        epochs = len(mine) // len(alone) + 1
+        assert mine == (alone * epochs)[: len(mine)]
+        assert len(mine) > 10
+
+
+def test_in_file_order_weights_change_and_rows_are_found(datasets):
+    mixed = mixture(datasets, max_steps=60)
+    loader = make(mixed, shuffle=None)
+    tokens = []
+    for step, batch in enumerate(loader):
+        tokens += first_tokens(batch)
+        if step == 19:
+            loader.set_weights({"web": 1})
+    web = [token for token in tokens if token // APART == 2]
+    alone = take([make(datasets["web"], batch_size=1, shuffle=None)])
+    assert web == alone[: len(web)]
+    assert {token // APART for token in tokens[80:]} == {2}
+    loader = make(mixed, shuffle=None)
+    batches = [first_tokens(batch) for batch in loader]
+    loader.set_epoch(0)
+    for step in (0, 31, 59):
+        for row, token in enumerate(batches[step]):
+            source = loader.locate(step, row)[0]
+            assert source.dataset == list(ROWS)[token // APART]
+            assert (step, 0, row) in loader.steps_of(source.file, source.row)
+
+
+def test_in_file_order_every_sequence_is_delivered_so_often(datasets):
+    caps = {"code": 2, "math": 3, "web": 1}
+    mixed = mixture(datasets, max_epochs=caps)
+    legs = [
+        Leg(world_size=4, batch_size=2, steps=9),
+        Leg(world_size=3, batch_size=1, steps=20),
+        Leg(world_size=1, batch_size=1),
+    ]
+    assert verify(make(mixed, shuffle=None), legs).ok
+    seen = Counter(take([make(mixed, batch_size=1, shuffle=None)]))
+    for number, (name, cap) in enumerate(caps.items()):
+        counts = [seen[token] for token in seen if token // APART == number]
+        assert counts == [cap] * num_units(datasets)[name]
 
 
 def test_the_first_dataset_to_run_out_ends_it(datasets):

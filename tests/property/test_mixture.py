@@ -10,14 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagefeed.mixture import LEAST_LANES, Course, Part, Schedule, Span, Tree
+from pagefeed.mixture import (
+    LEAST_LANES,
+    Course,
+    CourseInOrder,
+    Part,
+    Schedule,
+    Span,
+    Tree,
+)
 from pagefeed.mixture.schedule import rounded
 from pagefeed.mixture.tree import MAX_TURN, ONE
 
 MANY = 10**12
 
 lanes = st.sampled_from([1, 2, 3, 4, 5, 8, 12, 48, 96])
-# Those that a shuffled mixture can have: divisors of 48, or with a number of ranks.
+# Those that a mixture can have: divisors of 48, or with a number of ranks.
 real_lanes = st.builds(
     math.lcm,
     st.sampled_from([n for n in range(LEAST_LANES, 49) if 48 % n == 0]),
@@ -150,7 +158,7 @@ def test_every_prefix_is_within_a_unit_per_lane_over_stages(plan, lanes, seed):
 @given(staged(1000), st.integers(1, 5))
 @settings(max_examples=30)
 def test_errors_of_few_lanes_do_not_add_up(plan, lanes):
-    # A mixture that is not shuffled has one lane; with few, nothing evens out.
+    # Fewer than a mixture has: roundings have no others to even them out.
     assert error_in_lanes(Course(plan, num_lanes=lanes, seed=1), 1000) < 3
 
 
@@ -266,12 +274,33 @@ def test_a_change_leaves_what_was_before_it(plan, position, weights, anneal, lan
         assert old.tolist() == new.tolist()
 
 
+@given(staged(3000), real_lanes)
+@settings(max_examples=30)
+def test_in_file_order_each_dataset_comes_from_front_to_back(plan, lanes):
+    course = CourseInOrder(plan, num_lanes=lanes, seed=1)
+    positions = np.arange(2000)
+    dataset, local = course.at(positions)
+    # Which dataset comes when is as in any course, and so within a unit per lane.
+    usual, _ = Course(plan, num_lanes=lanes, seed=1).at(positions)
+    assert dataset.tolist() == usual.tolist()
+    for number in range(len(plan.parts)):
+        mine = np.flatnonzero(dataset == number)
+        assert local[mine].tolist() == list(range(len(mine)))
+        some = local[mine][::37]
+        assert course.positions(number, some).tolist() == mine[::37].tolist()
+        assert course.following(2000)[number].tolist() == [len(mine)]
+        if plan.spans[-1].weights[number] == 0:
+            assert course.positions(number, np.array([MANY - 1])).tolist() == [-1]
+    alone = [course.at(np.array([position])) for position in (0, 777, 1999)]
+    assert [int(found[1][0]) for found in alone] == local[[0, 777, 1999]].tolist()
+
+
 sizes = st.lists(st.integers(1, 120), min_size=1, max_size=5)
 
 
-@given(sizes, st.data(), lanes)
-@settings(max_examples=40)
-def test_with_caps_every_unit_is_delivered_so_often(sizes, data, lanes):
+@given(sizes, st.data(), lanes, st.sampled_from([Course, CourseInOrder]))
+@settings(max_examples=60)
+def test_with_caps_every_unit_is_delivered_so_often(sizes, data, lanes, make):
     one = st.floats(1e-3, 1)
     weights = data.draw(st.lists(one, min_size=len(sizes), max_size=len(sizes)))
     caps = data.draw(
@@ -282,7 +311,7 @@ def test_with_caps_every_unit_is_delivered_so_often(sizes, data, lanes):
         for number, (size, cap) in enumerate(zip(sizes, caps, strict=True))
     )
     plan = replace(schedule(weights), parts=parts)
-    course = Course(plan, num_lanes=lanes, seed=1)
+    course = make(plan, num_lanes=lanes, seed=1)
     totals = [size * cap for size, cap in zip(sizes, caps, strict=True)]
     end = course.natural_end
     assert end is not None

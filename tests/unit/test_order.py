@@ -224,11 +224,12 @@ def test_least_number_of_lanes(num_blocks, block_bytes, world_size, lanes):
     assert chosen == lanes
 
 
-def test_file_order_has_one_lane():
-    lanes = choose_num_lanes(
-        num_blocks=100, block_bytes=1.0, world_size=4, least=8, file_order=True
-    )
-    assert lanes == 1
+def test_file_order_needs_no_lanes():
+    for least in (1, 8):
+        lanes = choose_num_lanes(
+            num_blocks=100, block_bytes=1.0, world_size=5, least=least, file_order=True
+        )
+        assert lanes == least
     order = make_order(UniformBlocks(50, 7), shuffle=Shuffle.parse(None), num_lanes=1)
     assert order.units(range(50)).tolist() == list(range(50))
     assert order.positions(range(50)).tolist() == list(range(50))

@@ -15,21 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture.phases import Phases
-from pagefeed.mixture.rows import LaneRows
+from pagefeed.mixture.layout import Layout
+from pagefeed.mixture.rows import ENDED, turns_before
 from pagefeed.mixture.schedule import Schedule
-from pagefeed.mixture.tree import BITS, MAX_TURN, Members, Tree
+from pagefeed.mixture.tree import MAX_TURN
 
 __all__ = ["LEAST_LANES", "Course"]
 
 LEAST_LANES = 8
-"""Fewest lanes of a shuffled mixture: with fewer, their roundings may not even out."""
+"""Fewest lanes of a mixture: with fewer, their roundings may not even out."""
 
 NEVER = 1 << 62
 """A position that is never reached."""
-ENDED = -1
-"""Stands for the tree of a lane that has run out."""
 
 
 class Course:
@@ -45,9 +42,9 @@ class Course:
     lane, before any position. In the first row that is proven where ``Tree.bound`` is
     at most 1, as for up to four datasets: phases of all lanes are a half in the mean.
     For the rest a search against it found no more than 0.53, and 0.78 over changes of
-    weights. With fewer lanes roundings may not even out: a single one, as when nothing
-    is shuffled, came to 2.1 over changes. While datasets run out, lane by lane, up to
-    1.2 was seen against the weights that remain in each lane.
+    weights. With fewer lanes roundings may not even out: a single one came to 2.1 over
+    changes. While datasets run out, lane by lane, up to 1.2 was seen against the
+    weights that remain in each lane.
 
     Args:
         schedule: Datasets and weights.
@@ -71,16 +68,9 @@ class Course:
     def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
         self.schedule = schedule
         self.num_lanes = num_lanes
-        self._trees: list[Tree] = []
-        self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
-        self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
-        self._limits = np.stack([self._lane_limits(p) for p in range(self._num_parts)])
-        self._rows = LaneRows(num_lanes, self._num_parts)
-        self._lay_out()
-
-    @property
-    def _num_parts(self) -> int:
-        return len(self.schedule.parts)
+        layout = Layout(schedule, num_lanes=num_lanes, seed=seed)
+        self._rows, self._trees = layout.rows, layout.trees
+        self._find_tail(layout.turn, layout.ended)
 
     def at(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return dataset and local position, int64 each, of positions below the end."""
@@ -126,27 +116,60 @@ class Course:
 
     def counts(self, position: int) -> Int64Array:
         """Return the units of each dataset before a position: int64 [datasets]."""
-        total: Int64Array = self.lane_counts(position).sum(axis=0)
+        total: Int64Array = self._lane_counts_at(position).sum(axis=1)
         return total
 
-    def lane_counts(self, position: int) -> Int64Array:
-        """Return the units of each dataset before a position, by lane.
+    def counts_before(self, dataset: int, positions: Int64Array) -> Int64Array:
+        """Return the units of one dataset before positions: int64 [positions]."""
+        total: Int64Array = self._lane_counts(dataset, positions).sum(axis=1)
+        return total
+
+    def following(self, position: int) -> Int64Array:
+        """Return the local position at which each lane goes on with a dataset.
+
+        Of a dataset, the local positions l with ``l < following[l % lanes]`` come
+        before the position.
 
         Returns:
-            int64 [lanes, datasets].
+            int64 [datasets, lanes].
         """
         lane = np.arange(self.num_lanes)
-        turn = self._turns_before(min(position, self._hole))
-        extra = self._tail[: max(0, position - self._hole)]
-        turn += np.bincount(extra % self.num_lanes, minlength=self.num_lanes)
-        row = self._rows.find(lane, turn)
-        counts = self._rows.counts[row].copy()
+        return self._lane_counts_at(position) * self.num_lanes + lane
+
+    def _lane_counts_at(self, position: int) -> Int64Array:
+        """Units before a position: int64 [datasets, lanes]."""
+        datasets = range(len(self.schedule.parts))
+        each = [self._lane_counts(number, np.array([position])) for number in datasets]
+        return np.concatenate(each)
+
+    def _lane_counts(self, dataset: int, positions: Int64Array) -> Int64Array:
+        """Units of a dataset before positions: int64 [positions, lanes]."""
+        turn, row = self._turns_and_rows(positions)
         turn = turn - self._rows.start[row]
+        counts = np.tile(self._rows.counts[row, dataset], (len(turn), 1))
         for tree, which in _groups(self._rows.tree[row]):
-            if tree != ENDED:
+            if tree != ENDED and dataset in self._trees[tree].root.members:
                 phases = self._rows.phases[row[which]]
-                counts[which] += self._trees[tree].counts(turn[which], phases)
-        return counts
+                dealt = self._trees[tree].count(dataset, turn[:, which], phases)
+                counts[:, which] += dealt
+        return counts.reshape(len(positions), self.num_lanes)
+
+    def _turns_and_rows(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Turns of all lanes before positions, and the rows in which they are.
+
+        Returns:
+            turns: int64 [positions, lanes].
+            rows: int64 [lanes], if all of a lane's turns are in one row; otherwise both
+                are of ``positions * lanes``: int64 [1, ...] and [...].
+        """
+        turn = turns_before(np.minimum(positions, self._hole)[:, None], self.num_lanes)
+        turn += self._tail_turns[np.clip(positions - self._hole, 0, len(self._tail))]
+        lane = np.arange(self.num_lanes)
+        first = self._rows.find(lane, turn.min(axis=0))
+        if (first == self._rows.find(lane, turn.max(axis=0))).all():
+            return turn, first
+        lane = np.broadcast_to(lane, turn.shape)
+        return turn.reshape(1, -1), self._rows.find(lane.ravel(), turn.ravel())
 
     @cached_property
     def natural_end(self) -> int | None:
@@ -168,110 +191,6 @@ class Course:
         places = self.positions(dataset, last)
         return None if places.min() < 0 else int(places.max()) + 1
 
-    # Laying out the rows, stage by stage.
-
-    def _lay_out(self) -> None:
-        turn = np.zeros(self.num_lanes, dtype=np.int64)
-        counts = np.zeros((self.num_lanes, self._num_parts), dtype=np.int64)
-        lacking = np.zeros_like(counts)
-        ended = np.zeros(self.num_lanes, dtype=bool)
-        for start, stop, weights in self.schedule.intervals():
-            end = np.full(self.num_lanes, MAX_TURN)
-            if stop is not None:
-                end = self._turns_before(stop)
-            self._lay_interval(weights, turn, end, counts, lacking, ended)
-            if ended.any() and stop is not None:
-                raise InvalidArgumentError(
-                    f"from position {start} on all datasets with a weight reach their "
-                    f"max_epochs, before the weights change at position {stop}: give "
-                    "another dataset a weight, raise max_epochs, or begin the next "
-                    "stage earlier"
-                )
-        self._rows.seal()
-        self._find_tail(turn, ended)
-
-    def _lay_interval(
-        self,
-        weights: tuple[float, ...],
-        turn: Int64Array,
-        end: Int64Array,
-        counts: Int64Array,
-        lacking: Int64Array,
-        ended: npt.NDArray[np.bool_],
-    ) -> None:
-        """Add the rows of an interval; whenever a dataset runs out, another begins."""
-        weighted = np.array(weights) > 0
-        together, is_first = True, not turn.any()
-        while (going := (turn < end) & ~ended).any():
-            active = weighted & (counts < self._limits.T)
-            for key in np.unique(active[going], axis=0):
-                alike = (active == key).all(axis=1)
-                lanes = np.flatnonzero(alike & going)
-                members = tuple(np.flatnonzero(key).tolist())
-                if not members:
-                    self._rows.add(lanes, turn, end, ENDED, counts, None)
-                    ended[lanes] = True
-                    continue
-                # A row that follows another lacks least if it has much the same nodes.
-                best = is_first and together
-                number = self._tree_number(weights, members, best=best)
-                # Also those share phases that have no turn in a short interval.
-                sharing = np.flatnonzero(alike & ~ended) if together else lanes
-                tree = self._trees[number]
-                phases = self._phases.of(tree, lacking, sharing, together=together)
-                self._lay_row(number, phases, lanes, turn, end, counts, lacking)
-            # Each lane is on its own when a dataset runs out in it: what others do
-            # meanwhile may be later, and weights may change before.
-            together = False
-
-    def _lay_row(
-        self,
-        number: int,
-        phases: Int64Array,
-        lanes: Int64Array,
-        turn: Int64Array,
-        end: Int64Array,
-        counts: Int64Array,
-        lacking: Int64Array,
-    ) -> None:
-        """Add one row of some lanes, to the end or until a dataset runs out."""
-        tree, phases = self._trees[number], phases[lanes]
-        length = end[lanes] - turn[lanes]
-        for member in tree.root.members:
-            if self.schedule.parts[member].max_epochs is None:
-                continue
-            left = self._limits[member, lanes] - counts[lanes, member]
-            length = np.minimum(length, tree.turns_of(member, left - 1, phases) + 1)
-        stop = turn.copy()
-        stop[lanes] += length
-        self._rows.add(lanes, turn, stop, number, counts, phases)
-        turn[lanes] = stop[lanes]
-        dealt = tree.counts(length, phases)
-        counts[lanes] += dealt
-        # Wraps around 2**64, as it may: what is lacking is small.
-        lacking[lanes] += tree.shares * length[:, None] - (dealt << BITS)
-
-    def _tree_number(
-        self, weights: tuple[float, ...], members: Members, *, best: bool
-    ) -> int:
-        key = weights, members, best
-        if key not in self._tree_numbers:
-            self._tree_numbers[key] = len(self._trees)
-            self._trees.append(Tree(weights, members, best=best))
-        return self._tree_numbers[key]
-
-    def _lane_limits(self, part: int) -> Int64Array:
-        """Most turns of each lane that a dataset can be given: int64 [lanes]."""
-        epochs = self.schedule.parts[part].max_epochs
-        if epochs is None:
-            return np.full(self.num_lanes, MAX_TURN)
-        return self._turns_before(epochs * self.schedule.parts[part].num_units)
-
-    def _turns_before(self, position: int) -> Int64Array:
-        """Turns of each lane before a position: int64 [lanes]."""
-        lane = np.arange(self.num_lanes)
-        return np.maximum(0, (position - lane + self.num_lanes - 1) // self.num_lanes)
-
     def _find_tail(self, turn: Int64Array, ended: npt.NDArray[np.bool_]) -> None:
         """Find the turns that are left when the first lane has run out.
 
@@ -280,14 +199,16 @@ class Course:
         """
         self._hole = NEVER
         self._tail = np.empty(0, dtype=np.int64)
-        if not ended.all():
-            return
         lane = np.arange(self.num_lanes)
-        self._hole = int((turn * self.num_lanes + lane).min())
-        first = self._hole // self.num_lanes
-        turns = np.arange(first, int(turn.max()) + 1)[:, None]
-        places = turns * self.num_lanes + lane
-        self._tail = places[(turns < turn) & (places >= self._hole)]
+        if ended.all():
+            self._hole = int((turn * self.num_lanes + lane).min())
+            first = self._hole // self.num_lanes
+            turns = np.arange(first, int(turn.max()) + 1)[:, None]
+            places = turns * self.num_lanes + lane
+            self._tail = places[(turns < turn) & (places >= self._hole)]
+        # Turns of each lane among the first of the tail.
+        self._tail_turns = np.zeros((len(self._tail) + 1, self.num_lanes), np.int64)
+        self._tail_turns[1:] = (self._tail[:, None] % self.num_lanes == lane).cumsum(0)
 
 
 def _groups(

@@ -7,8 +7,10 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.mixture.tree import MAX_TURN
 
-__all__ = ["LaneRows"]
+__all__ = ["ENDED", "LaneRows", "turns_before"]
 
+ENDED = -1
+"""Stands for the tree of a lane that has run out."""
 SPAN = MAX_TURN << 1
 """Distance of the lanes in the keys of rows."""
 
@@ -68,3 +70,9 @@ class LaneRows:
         lanes = np.repeat(np.arange(self._num_lanes), np.diff(self._borders))
         keys = lanes * SPAN + self.counts[:, dataset]
         return np.searchsorted(keys, lane * SPAN + number, side="right") - 1
+
+
+def turns_before(position: int | Int64Array, num_lanes: int) -> Int64Array:
+    """Return the turns of each lane before a position: int64 [..., lanes]."""
+    lane = np.arange(num_lanes)
+    return np.maximum(0, (position - lane + num_lanes - 1) // num_lanes)

@@ -125,6 +125,22 @@ class Tree:
             stack += [(node.left, before), (node.right, turn - before)]
         return counts
 
+    def count(self, dataset: int, turns: Int64Array, phases: Int64Array) -> Int64Array:
+        """Return how many of the first ``turns`` one dataset is dealt.
+
+        Args:
+            dataset: The dataset.
+            turns: int64 [..., lanes].
+            phases: int64 [lanes, nodes].
+
+        Returns:
+            int64 [..., lanes].
+        """
+        for node, is_left in self._path(dataset):
+            before, _ = _scaled(turns, node.ratio, phases[:, node.number])
+            turns = before if is_left else turns - before
+        return turns
+
     def turns_of(
         self, dataset: int, numbers: Int64Array, phases: Int64Array
     ) -> Int64Array:
@@ -153,7 +169,7 @@ def _scaled(
     turns: Int64Array, ratio: int, phases: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Return floor and fraction, in units of 2**-40, of ``turns * ratio + phases``."""
-    if len(turns) == 0 or int(turns.max()) < SHORT_TURN:
+    if turns.size == 0 or int(turns.max()) < SHORT_TURN:
         product = turns * ratio + phases
         return product >> BITS, product & (ONE - 1)
     upper = (turns >> HALF_BITS) * ratio

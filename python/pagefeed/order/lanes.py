@@ -36,7 +36,8 @@ def choose_num_lanes(
         block_bytes: Their mean decoded size.
         world_size: Number of ranks.
         least: Least number of lanes: a divisor of 48.
-        file_order: Whether nothing is shuffled; more than one lane would break it.
+        file_order: Whether nothing is shuffled, so that lanes have nothing to part:
+            then v is ``least``, whatever the number of ranks.
 
     Returns:
         The number of lanes.
@@ -56,7 +57,7 @@ def choose_num_lanes(
             f"{num_blocks}, {block_bytes} and {world_size}"
         )
     if file_order:
-        return 1
+        return least
     fitting = [
         lanes
         for lanes in range(least, BASE_LANES + 1)

@@ -99,6 +99,11 @@ class Shuffle:
         return self.in_blocks or self.block == "row"
 
     @property
+    def in_order(self) -> bool:
+        """Whether units stay in file order."""
+        return self.block is None
+
+    @property
     def delayed(self) -> bool:
         """Whether units are mixed in a window."""
         return self.in_blocks or self.block == "buffer"
