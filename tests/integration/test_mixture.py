@@ -99,6 +99,29 @@ def test_proportions_follow_the_weights(datasets):
     assert abs(after["code"] - 0.5) < 0.07
 
 
+@pytest.mark.parametrize("sequences", [pf.Windows(64), pf.Packed(64)])
+def test_shares_of_tokens_hold_where_documents_differ_by_a_hundred(tmp_path, sequences):
+    rng = np.random.default_rng(0)
+    parts = {}
+    for number, (name, mean) in enumerate({"long": 2000, "short": 20}.items(), 1):
+        lengths = np.maximum(1, rng.lognormal(-0.5, 1, 4_000_000 // mean) * mean)
+        ends = np.concatenate([[0], lengths.astype(np.int64).cumsum()])
+        tokens = pa.array(np.full(ends[-1], number, dtype=np.int32))
+        rows = pa.ListArray.from_arrays(ends.astype(np.int32), tokens)
+        pq.write_table(pa.table({"input_ids": rows}), tmp_path / f"{name}.parquet")
+        parts[name] = pf.parquet(tmp_path / f"{name}.parquet", column="input_ids"), 0.5
+    mixed = pf.mix(parts, max_steps=1000)
+    options = {"batch_size": 100, "padding": 0, "memory": "1GiB"}
+    loader = make(mixed, sequences=sequences, **options)
+    counts = np.zeros(3)
+    for batch in loader:
+        counts += np.bincount(batch["input_ids"].ravel(), minlength=3)
+    assert counts.sum() == 100_000 * 64
+    assert abs(counts[1] / (counts[1] + counts[2]) - 0.5) < 0.001
+    tokens_of = [loader.stats()[f"{name}/tokens"] for name in parts]
+    assert np.allclose(tokens_of, counts[1:], rtol=1e-3)
+
+
 @pytest.mark.parametrize(("world_size", "batch_size"), [(2, 2), (3, 4), (5, 1)])
 def test_the_order_is_the_same_at_any_size(datasets, world_size, batch_size):
     mixed = staged(datasets, max_tokens=20_000)
