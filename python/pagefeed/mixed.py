@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, distinct
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.joined import JoinedUnits
@@ -27,7 +27,7 @@ from pagefeed.mixture import (
     resolve,
     unit_weights,
 )
-from pagefeed.order import Shuffle, derive_key
+from pagefeed.order import Order, Shuffle, derive_key
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Sequences
@@ -177,29 +177,44 @@ class MixtureSupply:
 
     def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
         """Return the units at positions: int64 [positions]."""
-        dataset, local = self.course(begin).at(positions)
-        names = _schedule(begin).names
-        found = np.empty(len(positions), dtype=np.int64)
-        for number in np.flatnonzero(np.bincount(dataset)).tolist():
-            which = np.flatnonzero(dataset == number)
-            ours = self._number_of(names[number])
-            units = self.local_units(begin, ours, local[which])
-            found[which] = units + self.cut.first_unit[ours]
-        return found
+        parts = [part for part in self.deliver(begin, positions) if part is not None]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    def deliver(
+        self, begin: LoaderState, positions: Int64Array
+    ) -> Iterator[Int64Array | None]:
+        """Yield the units at positions, some at a time."""
+        course, names = self.course(begin), _schedule(begin).names
+        for first in range(0, len(positions), AT_ONCE):
+            dataset, local = course.at(positions[first : first + AT_ONCE])
+            yield None
+            found = np.empty(len(dataset), dtype=np.int64)
+            for number in np.flatnonzero(np.bincount(dataset)).tolist():
+                which = np.flatnonzero(dataset == number)
+                ours = self._number_of(names[number])
+                for order, now, places in self._epochs(begin, ours, local[which]):
+                    units = yield from order.reading(places)
+                    found[which[now]] = units + self.cut.first_unit[ours]
+            yield found
 
     def local_units(
         self, begin: LoaderState, number: int, local: Int64Array
     ) -> Int64Array:
         """Return the units of one dataset at its local positions: int64 [local]."""
+        units = np.empty(len(local), dtype=np.int64)
+        for order, now, places in self._epochs(begin, number, local):
+            units[now] = order.units(places)
+        return units
+
+    def _epochs(
+        self, begin: LoaderState, number: int, local: Int64Array
+    ) -> Iterator[tuple[Order, Int64Array, Int64Array]]:
+        """Yield the orders of local positions: which are of it, and at which places."""
         orders = self.orders(begin.epoch)[number]
         epoch, place = np.divmod(local, self.units_of[number].num_units)
-        if len(epoch) and epoch.min() == epoch.max():
-            return orders.of(int(epoch[0]), begin.num_lanes).units(place)
-        units = np.empty(len(local), dtype=np.int64)
-        for each in np.unique(epoch).tolist():
-            now = epoch == each
-            units[now] = orders.of(each, begin.num_lanes).units(place[now])
-        return units
+        for each in distinct(epoch).tolist():
+            now = np.flatnonzero(epoch == each)
+            yield orders.of(each, begin.num_lanes), now, place[now]
 
     def _number_of(self, name: str) -> int:
         if name not in self.names:
@@ -209,13 +224,6 @@ class MixtureSupply:
                 "look back"
             )
         return self.names.index(name)
-
-    def deliver(
-        self, begin: LoaderState, positions: Int64Array
-    ) -> Iterator[Int64Array | None]:
-        """Yield the units at positions, some at a time."""
-        for first in range(0, len(positions), AT_ONCE):
-            yield self.units(begin, positions[first : first + AT_ONCE])
 
     def begin_next_epoch(
         self,

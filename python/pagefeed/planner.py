@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, distinct
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.route import Route
 from pagefeed.sequences import Cut, Segments
@@ -162,7 +162,7 @@ def _bundles(cut: Cut, segments: Segments) -> tuple[npt.NDArray[Any], ...] | Non
     """Return the bundles of the segments, None if there are no such."""
     if cut.layout.packing is None:
         return None
-    bundles = cut.bundles(np.unique(segments.page))
+    bundles = cut.bundles(distinct(segments.page))
     wide = {"key", "part_page"}
     return tuple(
         part.astype(np.uint64 if name in wide else np.uint32)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, distinct
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents, DocumentUnits
 from pagefeed.errors import InvalidArgumentError
@@ -145,7 +145,7 @@ class RowFeed:
         num_columns = len(self._names)
         page, row = np.empty((2, len(units), num_columns), dtype=np.int64)
         part = np.searchsorted(self._first_units, units, side="right") - 1
-        for number in np.unique(part).tolist():
+        for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
             rows = self._parts[number].rows(units[which] - self._first_units[number])
             for column in range(num_columns):

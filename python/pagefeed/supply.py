@@ -197,8 +197,8 @@ class EpochSupply:
         """Yield the units at rising positions, in parts, and None after other work."""
         # Epoch after epoch: of short ones only two orders are kept.
         for order, places in self._by_epoch(begin, positions):
-            yield from order.prepare(places)
-            yield order.units(places)
+            units = yield from order.reading(places)
+            yield units
 
     def begin_next_epoch(
         self, begin: LoaderState, position: int, end: int | None

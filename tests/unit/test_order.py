@@ -342,15 +342,35 @@ def test_reading_ahead_forgets_lanes_read_long_ago(monkeypatch):
     assert np.array_equal(np.sort(np.concatenate(units)), np.arange(6000))
 
 
-def test_what_was_prepared_is_read_without_more_work(monkeypatch):
+@pytest.mark.parametrize("is_range", [True, False])
+def test_reading_takes_steps_and_what_was_read_no_more_work(monkeypatch, is_range):
     order = make_order(random_blocks(2000), num_lanes=6, window=200)
     whole = make_order(random_blocks(2000), num_lanes=6, window=200).units(range(4500))
-    part = range(900, 4500, 2)
-    steps = sum(1 for _ in order.prepare(part))
-    assert 0 < steps <= 3
+    part = np.arange(900, 4500, 2)
+    if not is_range:
+        part = np.random.default_rng(0).permutation(part)
+    monkeypatch.setattr(reader_module, "AT_ONCE", 2000)
+    steps = sum(1 for _ in order.reading(part))
+    assert 2 <= steps <= 6
     monkeypatch.setattr(LaneReader, "_resolve", None)
-    assert np.array_equal(order.units(part), whole[900::2])
-    assert list(order.prepare(part)) == []
+    assert np.array_equal(order.units(part), whole[part])
+    assert list(order.reading(part)) == []
+
+
+def test_few_places_of_a_large_order_are_found_without_what_lies_between(monkeypatch):
+    order = make_order(UniformBlocks(10**6, 10), num_lanes=4, window=100)
+    resolved: list[int] = []
+    resolve = LaneReader._resolve
+
+    def watched(reader, group):
+        resolved.extend(missing.end - missing.begin for missing in group)
+        resolve(reader, group)
+
+    monkeypatch.setattr(LaneReader, "_resolve", watched)
+    anywhere = np.array([17, 400_001, 999_990, 250_000])
+    units = order.units(anywhere)
+    assert sum(resolved) < 6000
+    assert order.positions(units).tolist() == anywhere.tolist()
 
 
 def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):

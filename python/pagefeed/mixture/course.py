@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, distinct
 from pagefeed.mixture.layout import Layout
 from pagefeed.mixture.rows import ENDED, turns_before
 from pagefeed.mixture.schedule import Schedule
@@ -219,4 +219,4 @@ def _groups(
         return []
     if (trees == trees[0]).all():
         return [(int(trees[0]), slice(None))]
-    return [(tree, np.flatnonzero(trees == tree)) for tree in np.unique(trees).tolist()]
+    return [(tree, np.flatnonzero(trees == tree)) for tree in distinct(trees).tolist()]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, sorted_with_places
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import KeyPart, derive_key
@@ -19,6 +19,9 @@ from pagefeed.order.reader import LaneReader
 from pagefeed.order.sequence import FileSequence, RowSequence, make_sequence
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
 from pagefeed.order.window import DelayWindow
+
+SPARSE = 16
+"""Places of a lane for each that is wanted, beyond which it is not read in one go."""
 
 
 class Order:
@@ -136,13 +139,32 @@ class Order:
         Raises:
             IndexError: A position is outside [0, num_units).
         """
+        steps = self.reading(positions)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as finished:
+                units: Int64Array = finished.value
+                return units
+
+    def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the same as :meth:`units`, in steps of a few milliseconds at most.
+
+        Returns:
+            int64 [len(positions)].
+
+        Example:
+            >>> def deliver(order, positions):
+            ...     units = yield from order.reading(positions)
+            ...     yield units
+        """
         if self._direct is not None:
             checked = checked_indices(positions, self.num_units, "position").ravel()
             return self._direct.at(self.lanes.join(checked))
         span = self._span(positions)
-        if span is None:
-            return self._scattered(np.asarray(positions, dtype=np.int64).ravel())
-        return self._progression(span)
+        if span is not None:
+            return (yield from self._progression(span))
+        return (yield from self._scattered(np.asarray(positions, np.int64).ravel()))
 
     def lane_units(self, lane: int, start: int, stop: int, step: int = 1) -> Int64Array:
         """Units at the places ``range(start, stop, step)`` of one lane, int64.
@@ -179,20 +201,6 @@ class Order:
                 place[group] = self._window.places(int(lane[group[0]]), place[group])
         return place * self.lanes.num_lanes + lane
 
-    def prepare(self, positions: ArrayLike) -> Iterator[None]:
-        """Do most of the work of :meth:`units` ahead of it, in steps of a millisecond.
-
-        What was prepared is kept until it was read, for a few thousand units a lane.
-        Only positions at one distance can be prepared.
-
-        Example:
-            >>> for _ in order.prepare(range(1000, 2000)):  # doctest: +SKIP
-            ...     serve_others()
-        """
-        span = self._span(positions)
-        if span and self._direct is None:
-            yield from self._reader.prepare(self._turns(span))
-
     def _span(self, positions: ArrayLike) -> range | None:
         """The rising range that positions are, if they are one, all of them checked."""
         if isinstance(positions, range):
@@ -215,7 +223,7 @@ class Order:
             turns.append((lane, range(place, end, stride)))
         return turns
 
-    def _progression(self, positions: range) -> Int64Array:
+    def _progression(self, positions: range) -> Generator[None, None, Int64Array]:
         """Read positions at one distance, as far at a time as lanes are read ahead."""
         units = np.empty(len(positions), dtype=np.int64)
         at_once = max(1, self._reader.read_ahead * self.lanes.num_lanes)
@@ -223,27 +231,32 @@ class Order:
         for begin in range(0, len(positions), at_once):
             part = units[begin : begin + at_once]
             turns = self._turns(positions[begin : begin + at_once])
-            for _ in self._reader.prepare(turns):
-                pass
+            yield from self._reader.prepare(turns)
             for turn, (lane, places) in enumerate(turns):
                 self._reader.read(lane, places, part[turn :: len(turns)])
         return units
 
-    def _scattered(self, positions: Int64Array) -> Int64Array:
-        """Any positions, lane by lane and from front to back in each."""
+    def _scattered(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Read any positions, lane by lane and from front to back in each."""
+        index, where = sorted_with_places(self.lanes.join(positions))
+        lane, places = self.lanes.split(index)
+        begins = np.flatnonzero(np.diff(lane, prepend=-1))
+        ends = np.append(begins[1:], len(lane))[: len(begins)]
+        lanes, first = lane[begins].tolist(), places[begins]
+        last = places[ends - 1]
+        # Where few places of many are wanted, most of a stretch would be in vain.
+        last = np.where(last - first < SPARSE * (ends - begins), last, first)
+        turns = map(range, first.tolist(), (last + 1).tolist())
+        yield from self._reader.prepare(zip(lanes, turns, strict=True))
+        found = [
+            self._reader.at(number, places[begin:end])
+            for number, begin, end in zip(
+                lanes, begins.tolist(), ends.tolist(), strict=True
+            )
+        ]
         units = np.empty(len(positions), dtype=np.int64)
-        place, lane = np.divmod(positions, self.lanes.num_lanes)
-        order = np.lexsort((place, lane))
-        lane, place = lane[order], place[order]
-        borders = np.searchsorted(lane, np.arange(self.lanes.num_lanes + 1))
-        for index in np.unique(lane).tolist():
-            done, end = borders[index], borders[index + 1]
-            while done < end:
-                held = self._reader.holding(index, int(place[done]))
-                stop = done + np.searchsorted(place[done:end], held.end_place)
-                found = held.units[place[done:stop] - held.first_place]
-                units[order[done:stop]] = found
-                done = stop
+        if found:
+            units[where] = np.concatenate(found)
         return units
 
 

@@ -68,13 +68,25 @@ class LaneReader:
         """Read places of one lane, in steps of at least 1."""
         done = 0
         while done < len(places):
-            held = self.holding(lane, places[done])
+            held = self._holding(lane, places[done])
             taken = held.units[places[done] - held.first_place :: places.step]
             taken = taken[: len(places) - done]
             into[done : done + len(taken)] = taken
             done += len(taken)
 
-    def holding(self, lane: int, place: int) -> Held:
+    def at(self, lane: int, places: Int64Array) -> Int64Array:
+        """Return the units at rising places of one lane: int64 [places]."""
+        found = []
+        while len(places):
+            held = self._holding(lane, int(places[0]))
+            count = len(places)
+            if places[-1] >= held.end_place:
+                count = int(np.searchsorted(places, held.end_place))
+            found.append(held.units[places[:count] - held.first_place])
+            places = places[count:]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _holding(self, lane: int, place: int) -> Held:
         """Units of the lane that hold a place."""
         held = self._held.get(lane)
         if held is None or not held.first_place <= place < held.end_place:
