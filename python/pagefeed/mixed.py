@@ -36,8 +36,8 @@ from pagefeed.supply import MAX_HORIZON, bind_checked
 
 __all__ = ["MAX_STATE_BYTES", "MixtureSupply"]
 
-MAX_STATE_BYTES = 16 << 10
-"""A state with more of datasets and stages is refused."""
+MAX_STATE_BYTES = 256 << 10
+"""Room for some 4,000 datasets; a state with more of them and stages is refused."""
 FINGERPRINT_DIGITS = 12
 """Of each dataset, in a state."""
 AT_ONCE = 1 << 14

@@ -145,6 +145,7 @@ class PackedUnits:
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
+        self.num_tokens, self.num_own_tokens = self.lines.num_tokens, spans.num_values
         self.first_span = _block_starts(self.lines, BLOCK_UNITS * packed.length)
         self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         counts = -(-self._block_tokens() // packed.length)
@@ -166,16 +167,6 @@ class PackedUnits:
     def num_units(self) -> int:
         """Number of sequences."""
         return int(self._first_unit[-1])
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, separators included."""
-        return self.lines.num_tokens
-
-    @property
-    def num_own_tokens(self) -> int:
-        """Tokens of all rows without separators."""
-        return self.spans.num_values
 
     @property
     def num_dropped_tokens(self) -> int:

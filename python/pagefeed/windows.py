@@ -87,6 +87,7 @@ class WindowUnits:
         self.windows = windows
         self.layout = Layout(bos=windows.bos, eos=windows.eos)
         self.lines = Lines(spans, self.layout.per_row)
+        self.num_tokens, self.num_own_tokens = self.lines.num_tokens, spans.num_values
         self.stride = stride = windows.length - windows.overlap
         file_tokens = np.diff(self.lines.file_first)
         beyond = file_tokens - windows.length
@@ -106,16 +107,6 @@ class WindowUnits:
     def num_units(self) -> int:
         """Number of windows."""
         return int(self.file_first_unit[-1])
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, separators included."""
-        return self.lines.num_tokens
-
-    @property
-    def num_own_tokens(self) -> int:
-        """Tokens of all rows without separators."""
-        return self.spans.num_values
 
     @property
     def length(self) -> int:

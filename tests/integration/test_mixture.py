@@ -568,6 +568,32 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
     assert len(json.dumps(states[-1])) <= 1000
 
 
+def test_hundreds_of_datasets_are_mixed_and_resumed(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 60, 300)
+    parts = {}
+    for number, size in enumerate(sizes.tolist()):
+        first = number * APART // 100
+        rows = [list(range(first, first + LENGTH * size))]
+        tokens = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
+        pq.write_table(tokens, tmp_path / f"{number:03}.parquet")
+        data = pf.parquet(tmp_path / f"{number:03}.parquet", column="input_ids")
+        parts[f"lang{number:03}"] = data
+    mixed = pf.mix(parts, temperature=2, max_tokens=LENGTH * 8_000)
+    loader = make(mixed, batch_size=50, memory="256MiB")
+    tokens = take([loader], 80)
+    state = json.loads(json.dumps(loader.state_dict()))
+    loader.load_state_dict(state)
+    tokens += take([loader])
+    counts = np.bincount(np.array(tokens) // (APART // 100), minlength=300)
+    ideal = 8_000 * np.sqrt(sizes) / np.sqrt(sizes).sum()
+    assert np.abs(counts - ideal).max() <= loader.state_dict()["num_lanes"]
+    loaders = feed(mixed, 2, 40)
+    for each in loaders:
+        each.load_state_dict(state)
+    assert take(loaders) == tokens[4000:]
+
+
 def test_temperature_goes_from_proportional_to_uniform(datasets):
     def parts(temperature: float | None) -> np.ndarray:
         mixed = pf.mix(datasets, temperature=temperature, unit="samples")

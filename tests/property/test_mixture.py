@@ -202,6 +202,14 @@ def test_many_stages_add_no_errors():
         assert error_in_lanes(course, 250 * apart) < 1
 
 
+@pytest.mark.parametrize("temperature", [1, 3, 1e9])
+def test_very_many_datasets_keep_their_shares(temperature):
+    sizes = np.random.default_rng(3).pareto(0.5, 1500) + 1
+    weights = (sizes ** (1 / temperature)).tolist()
+    course = Course(schedule(weights), num_lanes=48, seed=1)
+    assert error_in_lanes(course, 20_000) < 0.5
+
+
 @pytest.mark.parametrize("far", [0, 1 << 22, 1 << 30, 1 << 37])
 def test_weights_of_a_millionth_hold_far_out(far):
     weights = [0.9, 0.1 - 3e-6, 2e-6, 1e-6]
@@ -376,20 +384,23 @@ def test_a_tree_counts_what_it_deals(weights, start, data):
     one = st.integers(0, ONE - 1)
     count = max(1, len(weights) - 1)
     phases = np.array(data.draw(st.lists(one, min_size=count, max_size=count)))
-    phases = np.repeat(phases[None, :], 200, axis=0)
+    phases = np.stack([phases, phases[::-1]])
+    rows = np.tile([0, 1], 100)
     turns = np.arange(start, start + 200)
-    dataset, number = tree.deal(turns, phases)
-    counts = tree.counts(turns, phases)
+    dataset, number = tree.deal(turns, phases, rows)
+    counts = tree.counts(turns, phases[rows])
     assert counts.sum(axis=1).tolist() == turns.tolist()
     assert counts[np.arange(200), dataset].tolist() == number.tolist()
     for member in np.unique(dataset).tolist():
         mine = dataset == member
-        found = tree.turns_of(member, number[mine], phases[mine])
+        found = tree.turns_of(member, number[mine], phases, rows[mine])
         assert found.tolist() == turns[mine].tolist()
 
 
 def test_turns_that_are_never_reached_are_said_to_be():
     tree = Tree([1.0, 1e-12], [0, 1])
-    far = tree.turns_of(1, np.array([0, 5, 10**9]), np.full((3, 1), ONE // 2))
+    far = tree.turns_of(
+        1, np.array([0, 5, 10**9]), np.full((1, 1), ONE // 2), np.zeros(3, int)
+    )
     assert far[0] < MAX_TURN
     assert far[2] >= MAX_TURN

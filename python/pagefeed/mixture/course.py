@@ -8,15 +8,14 @@ from each dataset's same lane, from front to back, whatever the weights do meanw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.arrays import Int64Array, distinct
+from pagefeed.arrays import Int64Array
 from pagefeed.mixture.layout import Layout
-from pagefeed.mixture.rows import ENDED, turns_before
+from pagefeed.mixture.rows import ENDED, groups, turns_before
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.tree import MAX_TURN
 
@@ -83,10 +82,10 @@ class Course:
         dataset = np.empty(len(turn), dtype=np.int64)
         number = np.empty(len(turn), dtype=np.int64)
         turn = turn - self._rows.start[row]
-        for tree, which in _groups(self._rows.tree[row]):
-            phases = self._rows.phases[row[which]]
-            dealt = self._trees[tree].deal(turn[which], phases)
-            dataset[which], number[which] = dealt
+        for tree, which in groups(self._rows.tree[row]):
+            dataset[which], number[which] = self._trees[tree].deal(
+                turn[which], self._rows.phases, row[which]
+            )
         number += self._rows.counts[row, dataset]
         return dataset, number * self.num_lanes + lane
 
@@ -100,11 +99,12 @@ class Course:
         row = self._rows.find_count(dataset, lane, number)
         turn = np.full(len(local), MAX_TURN)
         number = number - self._rows.counts[row, dataset]
-        for tree, which in _groups(self._rows.tree[row]):
+        for tree, which in groups(self._rows.tree[row]):
             if tree == ENDED or dataset not in self._trees[tree].root.members:
                 continue
-            phases = self._rows.phases[row[which]]
-            in_row = self._trees[tree].turns_of(dataset, number[which], phases)
+            in_row = self._trees[tree].turns_of(
+                dataset, number[which], self._rows.phases, row[which]
+            )
             turn[which] = in_row + self._rows.start[row[which]]
         reached = turn < self._rows.stop[row]
         places = np.where(reached, turn, 0) * self.num_lanes + lane
@@ -116,12 +116,7 @@ class Course:
 
     def counts(self, position: int) -> Int64Array:
         """Return the units of each dataset before a position: int64 [datasets]."""
-        total: Int64Array = self._lane_counts_at(position).sum(axis=1)
-        return total
-
-    def counts_before(self, dataset: int, positions: Int64Array) -> Int64Array:
-        """Return the units of one dataset before positions: int64 [positions]."""
-        total: Int64Array = self._lane_counts(dataset, positions).sum(axis=1)
+        total: Int64Array = self._lane_counts(position).sum(axis=1)
         return total
 
     def following(self, position: int) -> Int64Array:
@@ -134,42 +129,25 @@ class Course:
             int64 [datasets, lanes].
         """
         lane = np.arange(self.num_lanes)
-        return self._lane_counts_at(position) * self.num_lanes + lane
+        return self._lane_counts(position) * self.num_lanes + lane
 
-    def _lane_counts_at(self, position: int) -> Int64Array:
+    def _lane_counts(self, position: int) -> Int64Array:
         """Units before a position: int64 [datasets, lanes]."""
-        datasets = range(len(self.schedule.parts))
-        each = [self._lane_counts(number, np.array([position])) for number in datasets]
-        return np.concatenate(each)
-
-    def _lane_counts(self, dataset: int, positions: Int64Array) -> Int64Array:
-        """Units of a dataset before positions: int64 [positions, lanes]."""
-        turn, row = self._turns_and_rows(positions)
+        turn = self._turns_before(np.array([position]))[0]
+        row = self._rows.find(np.arange(self.num_lanes), turn)
         turn = turn - self._rows.start[row]
-        counts = np.tile(self._rows.counts[row, dataset], (len(turn), 1))
-        for tree, which in _groups(self._rows.tree[row]):
-            if tree != ENDED and dataset in self._trees[tree].root.members:
+        counts = self._rows.counts[row]
+        for tree, which in groups(self._rows.tree[row]):
+            if tree != ENDED:
                 phases = self._rows.phases[row[which]]
-                dealt = self._trees[tree].count(dataset, turn[:, which], phases)
-                counts[:, which] += dealt
-        return counts.reshape(len(positions), self.num_lanes)
+                counts[which] += self._trees[tree].counts(turn[which], phases)
+        return counts.T
 
-    def _turns_and_rows(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Turns of all lanes before positions, and the rows in which they are.
-
-        Returns:
-            turns: int64 [positions, lanes].
-            rows: int64 [lanes], if all of a lane's turns are in one row; otherwise both
-                are of ``positions * lanes``: int64 [1, ...] and [...].
-        """
-        turn = turns_before(np.minimum(positions, self._hole)[:, None], self.num_lanes)
-        turn += self._tail_turns[np.clip(positions - self._hole, 0, len(self._tail))]
-        lane = np.arange(self.num_lanes)
-        first = self._rows.find(lane, turn.min(axis=0))
-        if (first == self._rows.find(lane, turn.max(axis=0))).all():
-            return turn, first
-        lane = np.broadcast_to(lane, turn.shape)
-        return turn.reshape(1, -1), self._rows.find(lane.ravel(), turn.ravel())
+    def _turns_before(self, positions: Int64Array) -> Int64Array:
+        """Turns of all lanes before positions: int64 [positions, lanes]."""
+        turns = turns_before(np.minimum(positions, self._hole)[:, None], self.num_lanes)
+        in_tail = np.clip(positions - self._hole, 0, len(self._tail))
+        return turns + self._tail_turns[in_tail]
 
     @cached_property
     def natural_end(self) -> int | None:
@@ -209,14 +187,3 @@ class Course:
         # Turns of each lane among the first of the tail.
         self._tail_turns = np.zeros((len(self._tail) + 1, self.num_lanes), np.int64)
         self._tail_turns[1:] = (self._tail[:, None] % self.num_lanes == lane).cumsum(0)
-
-
-def _groups(
-    trees: Int64Array,
-) -> Iterable[tuple[int, Int64Array | slice]]:
-    """Return each tree and the places where it stands."""
-    if len(trees) == 0:
-        return []
-    if (trees == trees[0]).all():
-        return [(int(trees[0]), slice(None))]
-    return [(tree, np.flatnonzero(trees == tree)) for tree in distinct(trees).tolist()]

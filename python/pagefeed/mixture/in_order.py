@@ -6,6 +6,7 @@ import numpy as np
 
 from pagefeed.arrays import Int64Array
 from pagefeed.mixture.course import Course
+from pagefeed.mixture.rows import ENDED, groups
 from pagefeed.mixture.tree import MAX_TURN
 
 __all__ = ["CourseInOrder"]
@@ -35,7 +36,7 @@ class CourseInOrder(Course):
         dataset, local = super().at(positions)
         for each in np.flatnonzero(np.bincount(dataset)).tolist():
             mine = dataset == each
-            local[mine] = self.counts_before(each, positions[mine])
+            local[mine] = self._counts_before(each, positions[mine])
         return dataset, local
 
     def positions(self, dataset: int, local: Int64Array) -> Int64Array:
@@ -51,7 +52,7 @@ class CourseInOrder(Course):
         beyond = np.full(len(local), last + 1)
         while (beyond - found > 1).any():
             middle = (found + beyond) // 2
-            few = self.counts_before(dataset, middle) <= local
+            few = self._counts_before(dataset, middle) <= local
             found = np.where(few, middle, found)
             beyond = np.where(few, beyond, middle)
         return np.where(found < last, found, -1)
@@ -63,3 +64,31 @@ class CourseInOrder(Course):
             int64 [datasets, 1]: all lanes are as one.
         """
         return self.counts(position)[:, None]
+
+    def _counts_before(self, dataset: int, positions: Int64Array) -> Int64Array:
+        """Units of a dataset before positions: int64 [positions]."""
+        turn, row = self._turns_and_rows(positions)
+        turn = turn - self._rows.start[row]
+        counts = np.tile(self._rows.counts[row, dataset], (len(turn), 1))
+        for tree, which in groups(self._rows.tree[row]):
+            if tree != ENDED and dataset in self._trees[tree].root.members:
+                counts[:, which] += self._trees[tree].count(
+                    dataset, turn[:, which], self._rows.phases, row[which]
+                )
+        total: Int64Array = counts.reshape(-1, self.num_lanes).sum(axis=1)
+        return total
+
+    def _turns_and_rows(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Turns of all lanes before positions, and the rows in which they are.
+
+        Returns:
+            turns: int64 [positions, lanes].
+            rows: int64 [lanes], if all of a lane's turns are in one row; otherwise both
+                are of ``positions * lanes``: int64 [1, ...] and [...].
+        """
+        turn, lane = self._turns_before(positions), np.arange(self.num_lanes)
+        first = self._rows.find(lane, turn.min(axis=0))
+        if (first == self._rows.find(lane, turn.max(axis=0))).all():
+            return turn, first
+        lane = np.broadcast_to(lane, turn.shape).ravel()
+        return turn.reshape(1, -1), self._rows.find(lane, turn.ravel())

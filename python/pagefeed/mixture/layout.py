@@ -92,13 +92,14 @@ class Layout:
         self, number: int, phases: Int64Array, lanes: Int64Array, end: Int64Array
     ) -> None:
         """Add one row of some lanes, to the end or until a dataset runs out."""
-        tree = self.trees[number]
+        tree, own = self.trees[number], np.arange(len(lanes))
         length = end[lanes] - self.turn[lanes]
         for member in tree.root.members:
             if self._schedule.parts[member].max_epochs is None:
                 continue
             left = self._limits[member, lanes] - self._counts[lanes, member]
-            length = np.minimum(length, tree.turns_of(member, left - 1, phases) + 1)
+            last = tree.turns_of(member, left - 1, phases, own)
+            length = np.minimum(length, last + 1)
         stop = self.turn.copy()
         stop[lanes] += length
         self.rows.add(lanes, self.turn, stop, number, self._counts, phases)

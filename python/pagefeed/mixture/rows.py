@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, distinct
 from pagefeed.mixture.tree import MAX_TURN
 
-__all__ = ["ENDED", "LaneRows", "turns_before"]
+__all__ = ["ENDED", "LaneRows", "groups", "turns_before"]
 
 ENDED = -1
 """Stands for the tree of a lane that has run out."""
@@ -76,3 +78,12 @@ def turns_before(position: int | Int64Array, num_lanes: int) -> Int64Array:
     """Return the turns of each lane before a position: int64 [..., lanes]."""
     lane = np.arange(num_lanes)
     return np.maximum(0, (position - lane + num_lanes - 1) // num_lanes)
+
+
+def groups(trees: Int64Array) -> Iterable[tuple[int, Int64Array | slice]]:
+    """Return each tree and the places where it stands."""
+    if len(trees) == 0:
+        return []
+    if (trees == trees[0]).all():
+        return [(int(trees[0]), slice(None))]
+    return [(tree, np.flatnonzero(trees == tree)) for tree in distinct(trees).tolist()]

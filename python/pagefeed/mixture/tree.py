@@ -61,7 +61,7 @@ class Tree:
     Example:
         >>> tree = Tree([0.5, 0.25, 0.25], [0, 1, 2])
         >>> phases = np.full((1, 2), ONE // 2)
-        >>> tree.deal(np.arange(4), phases.repeat(4, axis=0))[0].tolist()
+        >>> tree.deal(np.arange(4), phases, np.zeros(4, dtype=np.int64))[0].tolist()
         [0, 1, 0, 2]
     """
 
@@ -82,12 +82,15 @@ class Tree:
         self.root, self.nodes = _build(shape, weights)
         """The inner nodes are by number."""
 
-    def deal(self, turns: Int64Array, phases: Int64Array) -> tuple[Int64Array, ...]:
+    def deal(
+        self, turns: Int64Array, phases: Int64Array, rows: Int64Array
+    ) -> tuple[Int64Array, ...]:
         """Return the dataset of each turn, and its number among that dataset's turns.
 
         Args:
             turns: int64 [turns], counted from the tree's first.
-            phases: int64 [turns, nodes], in units of 2**-40.
+            phases: int64 [rows, nodes], in units of 2**-40.
+            rows: int64 [turns], which phases each has.
         """
         dataset = np.empty(len(turns), dtype=np.int64)
         number = np.empty(len(turns), dtype=np.int64)
@@ -97,7 +100,7 @@ class Tree:
             if node.left is None or node.right is None:
                 dataset[which], number[which] = node.members[0], turn
                 continue
-            before, rest = _scaled(turn, node.ratio, phases[which, node.number])
+            before, rest = _scaled(turn, node.ratio, phases[rows[which], node.number])
             is_left = rest + node.ratio >= ONE
             is_right = ~is_left
             stack.append((node.left, which[is_left], before[is_left]))
@@ -125,33 +128,42 @@ class Tree:
             stack += [(node.left, before), (node.right, turn - before)]
         return counts
 
-    def count(self, dataset: int, turns: Int64Array, phases: Int64Array) -> Int64Array:
+    def count(
+        self, dataset: int, turns: Int64Array, phases: Int64Array, rows: Int64Array
+    ) -> Int64Array:
         """Return how many of the first ``turns`` one dataset is dealt.
 
         Args:
             dataset: The dataset.
             turns: int64 [..., lanes].
-            phases: int64 [lanes, nodes].
+            phases: int64 [rows, nodes].
+            rows: int64 [lanes], which phases each has.
 
         Returns:
             int64 [..., lanes].
         """
         for node, is_left in self._path(dataset):
-            before, _ = _scaled(turns, node.ratio, phases[:, node.number])
+            before, _ = _scaled(turns, node.ratio, phases[rows, node.number])
             turns = before if is_left else turns - before
         return turns
 
     def turns_of(
-        self, dataset: int, numbers: Int64Array, phases: Int64Array
+        self, dataset: int, numbers: Int64Array, phases: Int64Array, rows: Int64Array
     ) -> Int64Array:
         """Return at which turns a dataset's ``numbers``-th turns are: undo ``deal``.
+
+        Args:
+            dataset: The dataset.
+            numbers: int64 [numbers].
+            phases: int64 [rows, nodes].
+            rows: int64 [numbers], which phases each has.
 
         Returns:
             int64 [numbers]; at least ``MAX_TURN`` for those that are never reached.
         """
         turns = numbers
         for node, is_left in reversed(list(self._path(dataset))):
-            ratio, phase = node.ratio, phases[:, node.number]
+            ratio, phase = node.ratio, phases[rows, node.number]
             if not is_left:  # Its count rounds up where the left one rounds down.
                 ratio, phase = ONE - ratio, ONE - 1 - phase
             turns = _turn_before(turns + 1, ratio, phase)
