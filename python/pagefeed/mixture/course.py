@@ -40,7 +40,7 @@ class Course:
     With ``LEAST_LANES`` or more no count is further off its weight than one unit per
     lane, before any position. In the first row that is proven where ``Tree.bound`` is
     at most 1, as for up to four datasets: phases of all lanes are a half in the mean.
-    For the rest a search against it found no more than 0.53, and 0.78 over changes of
+    For the rest a search against it found no more than 0.55, and 0.82 over changes of
     weights. With fewer lanes roundings may not even out: a single one came to 2.1 over
     changes. While datasets run out, lane by lane, up to 1.2 was seen against the
     weights that remain in each lane.
