@@ -117,7 +117,7 @@ class MixtureSupply:
             shuffle=repr(shuffle),
             mixture=resolve(mixture, self.parts, Anchor(step_units=step_units)),
         )
-        _check_size(self.plan)
+        self._checked(self.plan)
 
     def _make_parts(self) -> list[Part]:
         usual = 1 if self.mixture.stop == "first_exhausted" else None
