@@ -12,7 +12,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.index import BlockKind
-from pagefeed.sequences import Bundles, Layout, Parts, Segments, values_of_pages
+from pagefeed.sequences import Bundles, Layout, Parts, Segments, bytes_of_pages
 from pagefeed.spans import Spans
 
 __all__ = ["DocumentUnits", "Documents"]
@@ -150,9 +150,9 @@ class DocumentUnits:
         """Return nothing: documents are read page by page."""
         return Bundles(*(np.zeros_like(keys[:0]) for _ in Bundles._fields))
 
-    def loaded_values(self, pages: Int64Array) -> Int64Array:
-        """Return the values of each page."""
-        return values_of_pages(self.spans, pages)
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page."""
+        return bytes_of_pages(self.spans, pages)
 
     def parts(self, unit: int) -> Parts:
         """Return the document; its tokens are counted if the column has some."""

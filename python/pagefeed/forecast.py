@@ -186,7 +186,6 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     counted in the second.
     """
     route, spans = planner.route, _one_dataset(loader).dataset.spans
-    index = spans.index
     num_steps = route.num_steps or 0
     begin = loader.run.beginning(loader.epoch)
     horizon = loader.run.horizon_units(begin, loader.memory)
@@ -199,7 +198,7 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     units = planner.units(first, count)
     cut = _one_dataset(loader).cut
     segments = cut.segments(units[units >= 0])
-    sizes = cut.loaded_values(segments.page) * index.value_bytes
+    sizes = cut.loaded_bytes(segments.page)
     loads = simulate_loads(segments.page, sizes, loader.memory)
     counted = slice(0 if count == num_steps else len(loads) // 2, None)
     loads_per_unit = loads[counted].sum() / len(np.unique(segments.unit[counted]))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.extras import require
 from pagefeed.loader import Loader
@@ -217,16 +216,4 @@ def _needed_bytes(loader: Loader, supply: MixtureSupply, begin: LoaderState) -> 
         first = (route.num_steps - count) // 2
     units = loader.run.planner(begin, route).units(first, count)
     pages = supply.cut.segments(units[units >= 0]).page
-    return needed_bytes(pages, _page_bytes(supply, pages))
-
-
-def _page_bytes(supply: MixtureSupply, pages: Int64Array) -> Int64Array:
-    """Bytes of each page, decoded to its column's own type."""
-    first_page = supply.cut.first_page
-    sizes = np.zeros(len(pages), dtype=np.int64)
-    for number, dataset in enumerate(supply.datasets):
-        here = (pages >= first_page[number]) & (pages < first_page[number + 1])
-        local = pages[here] - first_page[number]
-        borders = dataset.index.first_values(np.stack([local, local + 1]).T)
-        sizes[here] = np.diff(borders, axis=1).reshape(-1) * dataset.index.value_bytes
-    return sizes
+    return needed_bytes(pages, supply.cut.loaded_bytes(pages))

@@ -96,3 +96,14 @@ class JoinedUnits:
         joined = Segments(*columns)
         in_order = np.argsort(joined.unit, kind="stable")
         return Segments(*(column[in_order] for column in joined))
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in its column's own type."""
+        sizes = np.zeros(len(pages), dtype=np.int64)
+        number = pages % FIRST_BUNDLE
+        dataset = np.searchsorted(self.first_page, number, side="right") - 1
+        for part in np.flatnonzero(np.bincount(dataset)).tolist():
+            here = dataset == part
+            local = pages[here] - self.first_page[part]
+            sizes[here] = self.parts[part].loaded_bytes(local)
+        return sizes

@@ -117,7 +117,8 @@ class MixtureSupply:
             shuffle=repr(shuffle),
             mixture=resolve(mixture, self.parts, Anchor(step_units=step_units)),
         )
-        self._checked(self.plan)
+        # Its course is not looked at yet: a state may bring another.
+        _check_size(self.plan)
 
     def _make_parts(self) -> list[Part]:
         usual = 1 if self.mixture.stop == "first_exhausted" else None

@@ -22,9 +22,9 @@ from pagefeed.sequences import (
     Layout,
     Parts,
     Segments,
+    bytes_of_pages,
     check_length,
     short_repr,
-    values_of_pages,
 )
 from pagefeed.spans import Spans
 
@@ -223,12 +223,12 @@ class PackedUnits:
             part_rows=self.spans.first_rows(span + 1) - self.spans.first_rows(span),
         )
 
-    def loaded_values(self, pages: Int64Array) -> Int64Array:
-        """Return the values of all pages of each bundle."""
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of all pages of each bundle."""
         keys, inverse = np.unique(pages, return_inverse=True)
         bundles = self.bundles(keys)
-        values = values_of_pages(self.spans, bundles.part_page)
-        before = np.concatenate([[0], np.cumsum(values)])
+        sizes = bytes_of_pages(self.spans, bundles.part_page)
+        before = np.concatenate([[0], np.cumsum(sizes)])
         of_bundle: Int64Array = np.diff(before[bundles.part_offsets])
         found: Int64Array = of_bundle[inverse]
         return found

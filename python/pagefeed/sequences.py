@@ -138,6 +138,9 @@ class Cut(Protocol):
     def segments(self, units: Int64Array) -> Segments:
         """Return the token ranges of ``units``."""
 
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in the column's own type."""
+
 
 class Units(Cut, Protocol):
     """A dataset, cut."""
@@ -156,9 +159,6 @@ class Units(Cut, Protocol):
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``."""
-
-    def loaded_values(self, pages: Int64Array) -> Int64Array:
-        """Return the values that are decoded to have each page or bundle."""
 
     def parts(self, unit: int) -> Parts:
         """Return the parts of documents in a unit; reads its pages."""
@@ -196,7 +196,12 @@ def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN40
     return f"{type(settings).__name__}({', '.join(shown)})"
 
 
-def values_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
-    """Return the values of each of ``pages`` of the index: int64."""
-    first = spans.index.first_values(np.stack([pages, pages + 1], axis=-1))
-    return first[..., 1] - first[..., 0]
+def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
+    """Return the decoded size of pages of the index, of text and the like about: int64.
+
+    Bytes are in the column's own type.
+    """
+    index, borders = spans.index, np.stack([pages, pages + 1], axis=-1)
+    if index.value_bytes == 0:
+        return np.diff(index.first_rows(borders))[..., 0] * index.mean_row_bytes
+    return np.diff(index.first_values(borders))[..., 0] * index.value_bytes

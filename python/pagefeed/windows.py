@@ -18,9 +18,9 @@ from pagefeed.sequences import (
     Layout,
     Parts,
     Segments,
+    bytes_of_pages,
     check_length,
     short_repr,
-    values_of_pages,
 )
 from pagefeed.spans import Spans
 from pagefeed.window_starts import WindowStarts
@@ -158,9 +158,9 @@ class WindowUnits:
         none = np.empty(0, dtype=np.int64)
         return Bundles(none, none, np.zeros(1, dtype=np.int64), none, none, none)
 
-    def loaded_values(self, pages: Int64Array) -> Int64Array:
-        """Return the values of each page."""
-        return values_of_pages(self.spans, pages)
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page."""
+        return bytes_of_pages(self.spans, pages)
 
     def parts(self, unit: int) -> Parts:
         """Return the parts of documents in a window; reads its pages."""

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,30 @@ def test_only_the_last_leg_runs_to_the_end(token_files):
     legs = [Leg(world_size=2, batch_size=2)] * 2
     with pytest.raises(InvalidArgumentError, match="last leg"):
         verify(make_loader(token_files), legs)
+
+
+def test_the_command_line_knows_documents(token_files, capsys):
+    run = [*map(str, token_files), "--column", "input_ids", "--documents"]
+    dataset = pf.parquet(token_files, column="input_ids")
+    for verb in ("plan", "verify"):
+        assert main([verb, *run, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (
+            found["num_units" if verb == "verify" else "units"]
+            == dataset.spans.num_rows
+        )
+    assert main(["plan", *run[:-1]]) == 1
+    assert "--length is missing" in capsys.readouterr().err
+
+
+def test_pages_of_text_take_memory_too(tmp_path):
+    words = [f"{number} " * (number % 50) for number in range(20_000)]
+    table = pa.table({"text": words})
+    pq.write_table(table, tmp_path / "text.parquet", row_group_size=2000)
+    dataset = pf.parquet(tmp_path / "text.parquet", column="text")
+    plan = forecast(pf.Loader(dataset, sequences=pf.Documents(), batch_size=8))
+    size = table["text"].nbytes
+    assert 0.3 * size < plan.needed_bytes < 3 * size
 
 
 def test_the_command_line_reports_both(token_files, capsys):

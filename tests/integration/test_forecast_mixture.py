@@ -28,14 +28,14 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def make(folder: Path, **options: Any) -> pf.Loader:
+def make(folder: Path, sequences: Any = None, **options: Any) -> pf.Loader:
     parts = {name: pf.parquet(folder / name, column="input_ids") for name in ROWS}
     weights = {"code": 0.29, "math": 0.01, "web": 0.7}
     stages = [pf.Stage(start_step=50, weights={"code": 1, "web": 1}, anneal=20)]
     settings: dict[str, Any] = {"stages": stages, "max_steps": 90} | options
     return pf.Loader(
         pf.mix({name: (parts[name], weights[name]) for name in ROWS}, **settings),
-        sequences=pf.Windows(LENGTH, tail="drop"),
+        sequences=sequences or pf.Windows(LENGTH, tail="drop"),
         batch_size=4,
         num_threads=2,
         memory="8MiB",
@@ -61,6 +61,13 @@ def test_a_forecast_is_what_comes(folder):
     # Half of the first twenty steps' way, and all of the other twenty's.
     assert abs(plan.stages[1].shares["web"] - (0.6 * 20 + 0.5 * 20) / 40) < 0.04
     assert 0 < plan.needed_bytes < 1 << 20
+
+
+def test_what_is_packed_takes_memory_too(folder):
+    plan = forecast_mixture(make(folder, sequences=pf.Packed(LENGTH)))
+    whole = forecast_mixture(make(folder))
+    # Bundles are many pages each.
+    assert plan.needed_bytes > whole.needed_bytes > 0
 
 
 def test_a_forecast_without_an_end_goes_through_all_once(folder):

@@ -542,7 +542,7 @@ def test_wrong_runs_are_refused(datasets, tmp_path):
     stages = [pf.Stage(start_step=10**6, weights={"web": 1})]
     caps = dict.fromkeys(ROWS, 1)
     with pytest.raises(InvalidArgumentError, match="before the weights change"):
-        make(mixture(datasets, stages=stages, max_epochs=caps))
+        make(mixture(datasets, stages=stages, max_epochs=caps)).seek(0)
     (tmp_path / "empty").mkdir()
     write_numbered(tmp_path / "empty", num_rows=0)
     empty = pf.parquet(tmp_path / "empty", column="input_ids")

@@ -6,6 +6,7 @@ import argparse
 
 from pagefeed.cli.mixing import configure_mixture, make_mixture
 from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
@@ -24,7 +25,7 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
     )
-    parser.add_argument("--length", type=int, required=True, help="sequence length")
+    parser.add_argument("--length", type=int, help="sequence length")
     parser.add_argument("--batch-size", type=int, default=8, help="per rank (8)")
     parser.add_argument("--world-size", type=int, default=1, help="ranks (1)")
     parser.add_argument("--seed", type=int, default=0)
@@ -37,8 +38,12 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", default="auto", help='units or bytes, "auto"')
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--memory", default="1GiB")
-    parser.add_argument(
+    cut = parser.add_mutually_exclusive_group()
+    cut.add_argument(
         "--packed", action="store_true", help="pack whole documents into sequences"
+    )
+    cut.add_argument(
+        "--documents", action="store_true", help="rows as they are, each a sequence"
     )
     parser.add_argument("--eos", type=int, help="token behind every document")
     parser.add_argument("--bos", type=int, help="token before every document")
@@ -50,6 +55,13 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _sequences(options: argparse.Namespace) -> Sequences:
+    if options.documents:
+        return Documents(max_length=options.length)
+    if options.length is None:
+        raise InvalidArgumentError(
+            "--length is missing: how many tokens a sequence has (only with "
+            "--documents it may stay out)"
+        )
     separators = {"eos": options.eos, "bos": options.bos}
     if options.packed:
         return Packed(options.length, **separators)
