@@ -311,3 +311,29 @@ def test_a_fresh_process_takes_its_rank_from_the_environment(folder, monkeypatch
         "print(loader.rank, loader.world_size)"
     )
     assert finish(process) == ("2 3\n", "")
+
+
+# Limits of a process.
+
+
+def test_many_datasets_need_few_descriptors(tmp_path):
+    for number in range(150):
+        (tmp_path / f"{number}").mkdir()
+        write_numbered(tmp_path / f"{number}", num_rows=2, first_token=number * 1000)
+    process = run_program(
+        f"""
+import resource
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+import pagefeed as pf
+
+parts = {{
+    str(n): pf.parquet(f"{tmp_path}/{{n}}", column="input_ids") for n in range(150)
+}}
+mixed = pf.mix(parts, max_epochs=dict.fromkeys(parts, 1))
+settings = dict(batch_size=1, memory="8MiB", num_threads=2, rank=0, world_size=1)
+loader = pf.Loader(mixed, sequences=pf.Windows(8), **settings)
+print(len({{int(batch["input_ids"][0, 0]) // 1000 for batch in loader}}))
+"""
+    )
+    assert finish(process) == ("150\n", "")

@@ -13,6 +13,7 @@ pub mod buffers;
 mod cache;
 pub mod codec;
 pub mod decode;
+mod descriptors;
 pub mod dictionaries;
 pub mod engine;
 pub mod error;

@@ -1,17 +1,17 @@
-//! Bytes of local files: cached descriptors, `pread`, access advice.
+//! Bytes of local files: `pread` on files kept open, access advice.
 
-use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use crate::buffers::RecycledBuffer;
+use crate::descriptors::Descriptors;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_READ_BYTES;
 
@@ -80,51 +80,39 @@ impl FileId {
     }
 }
 
-/// Locks that guard the descriptors: threads rarely meet.
-const NUM_SHARDS: usize = 16;
-/// Attempts to take a lock that is only ever held for nanoseconds.
-const MAX_SPINS: usize = 1000;
-
-/// Reads byte ranges of files, keeping some descriptors open.
+/// Reads byte ranges of files, keeping some of them open.
 pub struct Store {
-    shards: [Mutex<Shard>; NUM_SHARDS],
-    hasher: RandomState,
-    /// Descriptors each shard may keep.
-    capacity: usize,
-}
-
-#[derive(Default)]
-struct Shard {
-    files: HashMap<Arc<str>, Open>,
-    clock: u64,
-}
-
-struct Open {
-    file: Arc<File>,
-    last_used: u64,
+    descriptors: Arc<Descriptors>,
+    /// Which store of the process it is.
+    number: u64,
 }
 
 impl Default for Store {
-    /// Keeps at most a quarter of the descriptors the process may have, and 512.
+    /// Shares the descriptors that all such stores of the process keep.
     fn default() -> Self {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: `limit` is a valid place for the result.
-        let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
-        let allowed = if known { limit.rlim_cur / 4 } else { 64 };
-        Self::new(allowed.clamp(NUM_SHARDS as u64, 512) as usize)
+        Self::over(Descriptors::of_process())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.descriptors.forget_all(self.number);
     }
 }
 
 impl Store {
-    /// A store that keeps at most `max_open_files` descriptors open (at least 16).
+    /// A store that keeps at most `max_open_files` descriptors of its own open (at
+    /// least 16).
     pub fn new(max_open_files: usize) -> Self {
+        Self::over(Arc::new(Descriptors::new(max_open_files)))
+    }
+
+    fn over(descriptors: Arc<Descriptors>) -> Self {
+        static NUM_STORES: AtomicU64 = AtomicU64::new(0);
+        let number = NUM_STORES.fetch_add(1, Ordering::Relaxed);
         Self {
-            shards: Default::default(),
-            hasher: RandomState::new(),
-            capacity: (max_open_files / NUM_SHARDS).max(1),
+            descriptors,
+            number,
         }
     }
 
@@ -146,14 +134,14 @@ impl Store {
     /// indexed in (also when it was changed or replaced while open).
     pub fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
         let size = readable(file, &range).map_err(|error| error.in_file(&file.path))?;
-        let Some(open) = self.cached(&file.path) else {
+        let Some(open) = self.descriptors.get(&file.path) else {
             let open = self.open(&file.path)?;
             return read_checked(&open, file, range.start, size);
         };
         match read_checked(&open, file, range.start, size) {
             // The path may lead to another file by now: the one that was indexed.
             Err(stale) if stale.kind() == Kind::Stale => {
-                self.forget(&file.path);
+                self.descriptors.forget(&file.path);
                 match self.open(&file.path) {
                     Ok(open) => read_checked(&open, file, range.start, size),
                     Err(_) => Err(stale),
@@ -166,41 +154,11 @@ impl Store {
     /// Tells the system that `range` of `file` will be read soon.
     pub fn will_need(&self, file: &FileId, range: Range<u64>) {
         let open = self
-            .cached(&file.path)
+            .descriptors
+            .get(&file.path)
             .map_or_else(|| self.open(&file.path), Ok);
         if let (Ok(open), Ok(size)) = (open, readable(file, &range)) {
             advise(&open, range.start, size, Advice::WillNeed);
-        }
-    }
-
-    /// The part of the cache that knows `path`. `None` when another thread keeps it:
-    /// going without costs a descriptor for a moment, whereas waiting could take
-    /// forever in a process forked while a thread of its parent held the lock.
-    fn shard(&self, path: &str) -> Option<MutexGuard<'_, Shard>> {
-        let shard = &self.shards[self.hasher.hash_one(path) as usize % NUM_SHARDS];
-        for _ in 0..MAX_SPINS {
-            match shard.try_lock() {
-                Ok(guard) => return Some(guard),
-                // A panic elsewhere leaves the map whole.
-                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-            }
-        }
-        None
-    }
-
-    fn cached(&self, path: &str) -> Option<Arc<File>> {
-        let mut shard = self.shard(path)?;
-        shard.clock += 1;
-        let clock = shard.clock;
-        let open = shard.files.get_mut(path)?;
-        open.last_used = clock;
-        Some(Arc::clone(&open.file))
-    }
-
-    fn forget(&self, path: &str) {
-        if let Some(mut shard) = self.shard(path) {
-            shard.files.remove(path);
         }
     }
 
@@ -208,22 +166,7 @@ impl Store {
         let file = File::open(&**path).map_err(|error| Error::from(error).in_file(path))?;
         advise(&file, 0, 0, Advice::Random);
         let file = Arc::new(file);
-        let Some(mut shard) = self.shard(path) else {
-            return Ok(file);
-        };
-        if shard.files.len() >= self.capacity {
-            let oldest = shard.files.iter().min_by_key(|(_, open)| open.last_used);
-            if let Some(oldest) = oldest.map(|(path, _)| Arc::clone(path)) {
-                shard.files.remove(&oldest);
-            }
-        }
-        shard.clock += 1;
-        let last_used = shard.clock;
-        let open = Open {
-            file: Arc::clone(&file),
-            last_used,
-        };
-        shard.files.insert(Arc::clone(path), open);
+        self.descriptors.keep(path, &file, self.number);
         Ok(file)
     }
 }

@@ -205,28 +205,56 @@ fn any_flipped_bit_gives_an_error_or_an_index() {
     }
 }
 
-#[test]
-fn descriptors_stay_within_the_limit() {
-    let folder = Folder::new("descriptors");
-    let store = Store::new(16);
-    let bytes = HandMade::new(1, vec![Part::V1(vec![0])]).bytes();
-    let files: Vec<FileId> = (0..100)
-        .map(|number| {
-            let path = folder.file(&format!("{number}"), &bytes);
-            let stamp = store.stamp(&path).unwrap();
-            let path = path.into();
-            FileId { path, stamp }
-        })
-        .collect();
-    for file in files.iter().chain(&files) {
-        assert_eq!(&store.read(file, 0..4).unwrap()[..], b"PAR1");
-        store.will_need(file, 0..4);
-    }
+/// Files of a folder that this process has open.
+fn num_open(folder: &Folder) -> usize {
     let prefix = folder.0.to_str().unwrap();
     let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         let target = fs::read_link(entry.unwrap().path()).ok()?;
         target.to_str()?.starts_with(prefix).then_some(())
     });
-    assert!(open.count() <= 16);
-    assert!(store.read(&files[0], 5..bytes.len() as u64 + 1).is_err());
+    open.count()
+}
+
+fn many_files(folder: &Folder, count: usize) -> Vec<FileId> {
+    let bytes = HandMade::new(1, vec![Part::V1(vec![0])]).bytes();
+    let files = (0..count).map(|number| {
+        let path = folder.file(&format!("{number}"), &bytes);
+        let stamp = Store::new(16).stamp(&path).unwrap();
+        let path = path.into();
+        FileId { path, stamp }
+    });
+    files.collect()
+}
+
+#[test]
+fn descriptors_stay_within_the_limit() {
+    let folder = Folder::new("descriptors");
+    let store = Store::new(16);
+    let files = many_files(&folder, 100);
+    for file in files.iter().chain(&files) {
+        assert_eq!(&store.read(file, 0..4).unwrap()[..], b"PAR1");
+        store.will_need(file, 0..4);
+    }
+    assert!((1..=16).contains(&num_open(&folder)));
+    assert!(store.read(&files[0], 5..files[0].stamp.size + 1).is_err());
+    drop(store);
+    assert_eq!(num_open(&folder), 0);
+}
+
+#[test]
+fn descriptors_of_many_stores_stay_within_the_limit_of_one() {
+    let folder = Folder::new("stores");
+    let files = many_files(&folder, 600);
+    let stores: Vec<Store> = files.iter().map(|_| Store::default()).collect();
+    for (store, file) in stores.iter().zip(&files) {
+        assert_eq!(&store.read(file, 0..4).unwrap()[..], b"PAR1");
+    }
+    assert!((1..=512).contains(&num_open(&folder)));
+    // Two stores of one file have one descriptor.
+    let before = num_open(&folder);
+    let last = files.last().unwrap();
+    assert_eq!(&stores[0].read(last, 0..4).unwrap()[..], b"PAR1");
+    assert_eq!(num_open(&folder), before);
+    drop(stores);
+    assert_eq!(num_open(&folder), 0);
 }
