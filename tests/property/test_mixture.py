@@ -358,6 +358,41 @@ def test_a_change_leaves_what_was_before_it_also_when_datasets_run_out(
         assert old.tolist() == new.tolist()
 
 
+def test_a_hundred_datasets_run_out_one_by_one():
+    rng = np.random.default_rng(4)
+    sizes = (10 ** rng.uniform(1, 3.5, 100)).astype(int).tolist()
+    parts = tuple(part(number, size, 2) for number, size in enumerate(sizes))
+    plan = replace(schedule([size**0.3 for size in sizes]), parts=parts)
+    course = Course(plan, num_lanes=12, seed=1)
+    end = 2 * sum(sizes)
+    assert course.natural_end == end
+    assert course.counts(end).tolist() == [2 * size for size in sizes]
+    dataset, local = course.at(np.arange(end))
+    for number, size in enumerate(sizes):
+        assert np.array_equal(np.sort(local[dataset == number]), np.arange(2 * size))
+        last = course.delivered(number, 2)
+        assert last == np.flatnonzero(dataset == number)[-1] + 1
+
+
+@given(
+    st.lists(st.floats(1e-4, 1), min_size=2, max_size=9),
+    st.data(),
+)
+def test_the_first_dataset_to_run_out_is_found(weights, data):
+    tree = Tree(weights, range(len(weights)))
+    some = st.lists(st.integers(1, 40), min_size=len(weights), max_size=len(weights))
+    left = np.array(data.draw(st.lists(some, min_size=3, max_size=3)))
+    phase = st.lists(st.integers(0, ONE - 1), min_size=3, max_size=3)
+    phases = np.array([data.draw(phase) for _ in weights[1:]]).T
+    lanes = np.arange(3)
+    ends = [
+        tree.turns_of(member, left[:, member] - 1, phases, lanes) + 1
+        for member in range(len(weights))
+    ]
+    found = tree.first_end(left, range(len(weights)), phases)
+    assert found.tolist() == np.min(ends, axis=0).tolist()
+
+
 def test_the_others_take_over_when_a_dataset_runs_out():
     parts = (part(0, 100, 2), part(1), part(2))
     plan = replace(schedule([0.5, 0.3, 0.2]), parts=parts)

@@ -32,6 +32,11 @@ class Layout:
         self._num_lanes = num_lanes
         self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
         self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
+        self._capped = {
+            number
+            for number, part in enumerate(schedule.parts)
+            if part.max_epochs is not None
+        }
         self._limits = np.stack([self._lane_limits(part) for part in range(num_parts)])
         self.rows = LaneRows(num_lanes, num_parts)
         self.trees: list[Tree] = []
@@ -92,14 +97,12 @@ class Layout:
         self, number: int, phases: Int64Array, lanes: Int64Array, end: Int64Array
     ) -> None:
         """Add one row of some lanes, to the end or until a dataset runs out."""
-        tree, own = self.trees[number], np.arange(len(lanes))
+        tree = self.trees[number]
         length = end[lanes] - self.turn[lanes]
-        for member in tree.root.members:
-            if self._schedule.parts[member].max_epochs is None:
-                continue
-            left = self._limits[member, lanes] - self._counts[lanes, member]
-            last = tree.turns_of(member, left - 1, phases, own)
-            length = np.minimum(length, last + 1)
+        capped = [number for number in tree.root.members if number in self._capped]
+        if capped:
+            left = self._limits.T[lanes] - self._counts[lanes]
+            length = np.minimum(length, tree.first_end(left, capped, phases))
         stop = self.turn.copy()
         stop[lanes] += length
         self.rows.add(lanes, self.turn, stop, number, self._counts, phases)

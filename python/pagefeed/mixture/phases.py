@@ -50,25 +50,25 @@ class Phases:
             lanes: Numbers of the lanes.
             together: Whether all these lanes begin a row at the same position.
         """
-        if together:
-            lacking = lacking - _kept(tree, lacking[lanes])
         phases = np.zeros(
             (self._num_lanes, max(1, len(self._names) - 1)), dtype=np.int64
         )
-        for node in tree.nodes:
-            if node.left is None or node.right is None:
-                continue
-            stagger = self._stagger(node.left.members, node.right.members)[lanes]
-            left = lacking[:, node.left.members].sum(axis=1)[lanes]
-            both = left + lacking[:, node.right.members].sum(axis=1)[lanes]
-            ratio = node.ratio / ONE
-            wanted = stagger + (left - both * ratio)
-            if together:
-                by_owed = np.argsort(wanted, kind="stable")
-                # Of whole numbers, whose sum is the same on every machine.
-                mean_owed = (int(left.sum()) - int(both.sum()) * ratio) / len(lanes)
-                wanted[by_owed] = np.sort(stagger) + int(mean_owed)
-            phases[lanes, node.number] = np.clip(wanted, 0, ONE - 1)
+        if not tree.sides:
+            return phases
+        lacking = lacking[lanes]
+        if together:
+            lacking = lacking - _kept(tree, lacking)
+        left, both = tree.sums(lacking)
+        ratio = np.array([node.ratio for node in tree.nodes]) / ONE
+        stagger = np.stack([self._stagger(*sides)[lanes] for sides in tree.sides], 1)
+        wanted = stagger + (left - both * ratio)
+        if together:
+            by_owed = wanted.argsort(axis=0, kind="stable")
+            # Of whole numbers, whose sum is the same on every machine.
+            mean_owed = (left.sum(axis=0) - both.sum(axis=0) * ratio) / len(lanes)
+            traded = np.sort(stagger, axis=0) + np.trunc(mean_owed)
+            np.put_along_axis(wanted, by_owed, traded, axis=0)
+        phases[lanes, : len(tree.nodes)] = np.clip(wanted, 0, ONE - 1)
         return phases
 
     def _stagger(self, left: Members, right: Members) -> Int64Array:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed.arrays import Int64Array
+from pagefeed.arrays import Int64Array, distinct
 from pagefeed.mixture.shape import Shape, best_shape, huffman_shape, largest_sum
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
@@ -33,6 +35,7 @@ SHORT_TURN = 1 << 22
 """Below, a product with a ratio fits 63 bits."""
 
 Members: TypeAlias = tuple[int, ...]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +84,12 @@ class Tree:
         the lanes' phases are a half in the mean (see ``pagefeed.mixture.shape``)."""
         self.root, self.nodes = _build(shape, weights)
         """The inner nodes are by number."""
+        self.sides = [
+            (node.left.members, node.right.members)
+            for node in self.nodes
+            if node.left is not None and node.right is not None
+        ]
+        """Datasets on either side of each inner node."""
 
     def deal(
         self, turns: Int64Array, phases: Int64Array, rows: Int64Array
@@ -168,6 +177,87 @@ class Tree:
                 ratio, phase = ONE - ratio, ONE - 1 - phase
             turns = _turn_before(turns + 1, ratio, phase)
         return turns
+
+    def first_end(
+        self, left: Int64Array, members: Sequence[int], phases: Int64Array
+    ) -> Int64Array:
+        """Return after how many turns the first dataset has had all it may have.
+
+        Args:
+            left: int64 [lanes, datasets], what they may have, at least 1.
+            members: Which of them to look at, at least one.
+            phases: int64 [lanes, nodes].
+
+        Returns:
+            int64 [lanes].
+        """
+        wanted, rates = left[:, members], self._rates[members]
+        ends = np.empty(len(left), dtype=np.int64)
+        lanes, guess = np.arange(len(left)), (wanted / rates).argmin(axis=1)
+        while len(lanes):
+            for place in distinct(guess).tolist():
+                mine = lanes[guess == place]
+                last = wanted[mine, place] - 1
+                ends[mine] = self.turns_of(members[place], last, phases, mine) + 1
+            # Those that have had as much before that come first.
+            counts = self.counts(ends[lanes] - 1, phases[lanes])
+            over = counts[:, members] - wanted[lanes]
+            guess = np.where(over < 0, -1, (over + 1) / rates).argmax(axis=1)
+            is_late = (over >= 0).any(axis=1)
+            lanes, guess = lanes[is_late], guess[is_late]
+        return ends
+
+    def sums(self, values: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the sums of datasets' values at each inner node.
+
+        Args:
+            values: int64 [lanes, datasets].
+
+        Returns:
+            left: of those on its left side, int64 [lanes, nodes].
+            both: of all below it, int64 [lanes, nodes].
+        """
+        leaves, begins, middles, ends = self._stretches
+        before = np.zeros((len(values), len(leaves) + 1), dtype=np.int64)
+        np.cumsum(values[:, leaves], axis=1, out=before[:, 1:])
+        first = before[:, begins]
+        return before[:, middles] - first, before[:, ends] - first
+
+    @cached_property
+    def _stretches(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """The datasets from left to right, and from where to where a node's sides are.
+
+        A node's left side goes from its begin to its middle, the right one to its end.
+        """
+        leaves: list[int] = []
+        begins, middles, ends = ([0] * len(self.nodes) for _ in range(3))
+
+        def walk(node: Node) -> None:
+            if node.left is None or node.right is None:
+                leaves.append(node.members[0])
+                return
+            begins[node.number] = len(leaves)
+            walk(node.left)
+            middles[node.number] = len(leaves)
+            walk(node.right)
+            ends[node.number] = len(leaves)
+
+        walk(self.root)
+        return leaves, begins, middles, ends
+
+    @cached_property
+    def _rates(self) -> FloatArray:
+        """Turns of each dataset for one of the tree, as its ratios have it."""
+        rates = np.zeros(len(self.shares))
+        stack = [(self.root, 1.0)]
+        while stack:
+            node, rate = stack.pop()
+            if node.left is None or node.right is None:
+                rates[node.members[0]] = rate
+                continue
+            to_left = node.ratio / ONE
+            stack += [(node.left, rate * to_left), (node.right, rate * (1 - to_left))]
+        return rates
 
     def _path(self, dataset: int) -> Iterator[tuple[Node, bool]]:
         node = self.root
