@@ -67,12 +67,14 @@ class JoinedUnits:
         """Return the bundles of these rising keys."""
         borders = np.searchsorted(keys, FIRST_BUNDLE + self.first_page)
         found = []
-        for number, part in enumerate(self.parts):
+        for number in np.flatnonzero(np.diff(borders)).tolist():
             first_page = self.first_page[number]
             mine = keys[borders[number] : borders[number + 1]]
-            bundles = part.bundles(mine - first_page)
+            bundles = self.parts[number].bundles(mine - first_page)
             page = bundles.part_page + first_page
             found.append(bundles._replace(key=mine, part_page=page))
+        if not found:
+            return self.parts[0].bundles(keys)
         columns = Bundles(*(np.concatenate(c) for c in zip(*found, strict=True)))
         num_parts = np.concatenate([np.diff(each.part_offsets) for each in found])
         part_offsets = np.concatenate([[0], np.cumsum(num_parts)])
