@@ -313,7 +313,7 @@ class Loader:
 
         The same on every rank that has taken as many steps. It takes less than 1 KB; of
         a mixture, which records its datasets and their weights, about 0.5 KB and never
-        more than 256 KiB.
+        more than 128 KiB.
 
         Raises:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then

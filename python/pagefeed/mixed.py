@@ -36,11 +36,11 @@ from pagefeed.supply import MAX_HORIZON, bind_checked
 
 __all__ = ["MAX_STATE_BYTES", "MixtureSupply"]
 
-MAX_STATE_BYTES = 256 << 10
-"""Room for some 4,000 datasets; a state with more of them and stages is refused."""
+MAX_STATE_BYTES = 128 << 10
+"""Room for some 2,000 datasets; a state with more of them and stages is refused."""
 FINGERPRINT_DIGITS = 12
 """Of each dataset, in a state."""
-AT_ONCE = 1 << 14
+AT_ONCE = 1 << 15
 """Positions looked at in a step."""
 RARE = 0.05
 """Pages of a dataset with a smaller share may be read again: plans end somewhere."""
@@ -97,6 +97,7 @@ class MixtureSupply:
                 shuffle=shuffle,
                 world_size=world_size,
                 least_lanes=LEAST_LANES,
+                num_datasets=len(self.datasets),
                 name=name,
             )
             for name, dataset, units in zip(
@@ -196,6 +197,7 @@ class MixtureSupply:
                 for order, now, places in self._epochs(begin, ours, local[which]):
                     units = yield from order.reading(places)
                     found[which[now]] = units + self.cut.first_unit[ours]
+                    yield None
             yield found
 
     def local_units(

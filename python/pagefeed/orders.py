@@ -7,7 +7,7 @@ from functools import lru_cache
 from pagefeed.blocks import Blocks
 from pagefeed.dataset import ParquetDataset
 from pagefeed.index import BlockKind
-from pagefeed.order import Order, Shuffle, choose_num_lanes
+from pagefeed.order import MOST_HELD, Order, Shuffle, choose_num_lanes
 from pagefeed.order.keys import KeyPart
 from pagefeed.sequences import Units
 
@@ -26,6 +26,7 @@ class Orders:
         shuffle: The settings.
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
         least_lanes: Fewest of them.
+        num_datasets: Datasets that are read side by side, each with orders of its own.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Orders:
         shuffle: Shuffle,
         world_size: int,
         least_lanes: int = 1,
+        num_datasets: int = 1,
         name: str = "",
     ) -> None:
         self._dataset = dataset
@@ -46,6 +48,7 @@ class Orders:
         self._seed = seed
         self._name = name
         self._shuffle = shuffle
+        self._most_held = MOST_HELD // num_datasets
         self._in_order = shuffle.in_order
         kind: BlockKind = "row_group" if shuffle.block == "row_group" else "page"
         self._blocks: Blocks = units.blocks(kind)
@@ -112,4 +115,5 @@ class Orders:
             fingerprint=self._fingerprint,
             cache_dir=self._dataset.cache_dir,
             is_ahead=True,
+            most_held=self._most_held,
         )

@@ -40,6 +40,11 @@ __all__ = [
 ]
 
 
+PIECE_BYTES = 16 << 10
+"""Torch clears and copies tensors of twice as much or more by OpenMP, whose threads a
+process that is forked later would wait for in vain."""
+
+
 class _Notice:
     """Where the next epoch begins, in memory that a process shares with its workers.
 
@@ -48,7 +53,10 @@ class _Notice:
     """
 
     def __init__(self) -> None:
-        self._text = _shared(MAX_STATE_BYTES, torch.uint8)
+        self._pieces = [
+            _shared(PIECE_BYTES, torch.uint8)
+            for _ in range(0, MAX_STATE_BYTES, PIECE_BYTES)
+        ]
         self._number = _shared(1, torch.int64)
         self._used_by_workers = _shared(1, torch.int64)
         self._num_seen = 0  # Each process has its own.
@@ -56,7 +64,9 @@ class _Notice:
     def moved(self, state: LoaderState) -> None:
         """Write down a move."""
         text = json.dumps(state.to_dict()).encode().ljust(MAX_STATE_BYTES)
-        self._text.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        for number, piece in enumerate(self._pieces):
+            part = bytearray(text[number * PIECE_BYTES : (number + 1) * PIECE_BYTES])
+            piece.copy_(torch.frombuffer(part, dtype=torch.uint8))
         self._num_seen += 1
         self._number.fill_(self._num_seen)
         self._used_by_workers.fill_(0)
@@ -72,7 +82,8 @@ class _Notice:
         if number == self._num_seen:
             return None
         self._num_seen = number
-        state: dict[str, Any] = json.loads(bytes(self._text.numpy()))
+        text = b"".join(bytes(piece.numpy()) for piece in self._pieces)
+        state: dict[str, Any] = json.loads(text)
         return state
 
     def check_state(self) -> None:

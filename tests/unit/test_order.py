@@ -331,9 +331,8 @@ def test_long_lanes_read_alike_in_any_stretches(window, passes):
     assert np.array_equal(order.positions(units[anywhere]), anywhere)
 
 
-def test_reading_ahead_forgets_lanes_read_long_ago(monkeypatch):
-    monkeypatch.setattr(reader_module, "CACHED_UNITS", 500)
-    order = make_order(UniformBlocks(6000, 10), num_lanes=10, window=100)
+def test_reading_ahead_forgets_lanes_read_long_ago():
+    order = make_order(UniformBlocks(6000, 10), num_lanes=10, window=100, most_held=500)
     units = [order.units(range(first, first + 40)) for first in range(0, 6000, 40)]
     reader = order._reader
     held = [len(held.units) for held in reader._held.values()]

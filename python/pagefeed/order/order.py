@@ -15,7 +15,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import KeyPart, derive_key
 from pagefeed.order.lanes import Lanes
 from pagefeed.order.permutation import checked_indices
-from pagefeed.order.reader import LaneReader
+from pagefeed.order.reader import MOST_HELD, LaneReader
 from pagefeed.order.sequence import FileSequence, RowSequence, make_sequence
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
 from pagefeed.order.window import DelayWindow
@@ -46,6 +46,7 @@ class Order:
             needs ``fingerprint``. None: every process makes its own.
         is_ahead: Whether it is wanted later, so that the pass over the blocks that
             the sums take can be left to :meth:`begin`, or else to the first use.
+        most_held: Units that reading ahead may hold, of 8 bytes each.
 
     Raises:
         InvalidArgumentError: An argument is out of range.
@@ -74,6 +75,7 @@ class Order:
         fingerprint: str = "",
         cache_dir: str | Path | None = None,
         is_ahead: bool = False,
+        most_held: int = MOST_HELD,
     ) -> None:
         if not 0 <= window <= MAX_DELAY:
             raise InvalidArgumentError(
@@ -105,7 +107,7 @@ class Order:
         if delay == 1 and isinstance(sequence, FileSequence | RowSequence):
             self._direct = sequence
         self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
-        self._reader = LaneReader(self._window, self._sequence)
+        self._reader = LaneReader(self._window, self._sequence, most_held)
         if not is_ahead:
             for _ in self.begin():
                 pass

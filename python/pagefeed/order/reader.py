@@ -16,7 +16,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.order.sequence import UnitSequence
 from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
 
-CACHED_UNITS = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
+MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 13  # units of one lane
 AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more
 
@@ -53,13 +53,17 @@ class LaneReader:
     Args:
         window: Delays units inside their lanes.
         sequence: The units before lanes and window.
+        most_held: Units of all lanes to hold at most, as far as the delay allows.
     """
 
-    def __init__(self, window: DelayWindow, sequence: UnitSequence) -> None:
+    def __init__(
+        self, window: DelayWindow, sequence: UnitSequence, most_held: int = MOST_HELD
+    ) -> None:
         self._window = window
         self._sequence = sequence
-        most = MAX_STRETCH // window.lanes.num_lanes
-        self.read_ahead = max(window.delay, min(READ_AHEAD, most))
+        self._most_held = most_held
+        most = min(MAX_STRETCH, most_held) // window.lanes.num_lanes
+        self.read_ahead = max(window.delay, min(READ_AHEAD, most), 1)
         """Units of a lane that are resolved at once when it is read on."""
         self._held: OrderedDict[int, Held] = OrderedDict()
         self._num_held = 0
@@ -172,6 +176,6 @@ class LaneReader:
         before = self._held.pop(lane, None)
         self._num_held += len(held.units) - (len(before.units) if before else 0)
         self._held[lane] = held
-        while self._num_held > CACHED_UNITS and len(self._held) > 1:
+        while self._num_held > self._most_held and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
             self._num_held -= len(oldest.units)
