@@ -331,14 +331,29 @@ def test_long_lanes_read_alike_in_any_stretches(window, passes):
     assert np.array_equal(order.positions(units[anywhere]), anywhere)
 
 
-def test_reading_ahead_forgets_lanes_read_long_ago():
-    order = make_order(UniformBlocks(6000, 10), num_lanes=10, window=100, most_held=500)
+def test_reading_ahead_holds_no_more_than_it_may():
+    blocks = UniformBlocks(60_000, 10)
+    order = make_order(blocks, num_lanes=10, window=10, most_held=3000)
+    units = [order.units(range(first, first + 40)) for first in range(0, 60_000, 40)]
+    assert 1000 < order._reader._num_held <= 3000
+    assert np.array_equal(np.sort(np.concatenate(units)), np.arange(60_000))
+    # However little it may hold, lanes are not forgotten before they are read again.
+    tight = make_order(blocks, num_lanes=10, window=100, most_held=1)
+    assert tight._reader.read_ahead == 100
+    assert tight._reader._most_held == 2000
+
+
+def test_lanes_that_were_forgotten_are_read_again():
+    blocks = UniformBlocks(6000, 10)
+    whole = make_order(blocks, num_lanes=10, window=100).units(range(6000))
+    order = make_order(blocks, num_lanes=10, window=100)
+    order._reader._most_held = 500
     units = [order.units(range(first, first + 40)) for first in range(0, 6000, 40)]
     reader = order._reader
     held = [len(held.units) for held in reader._held.values()]
     assert reader._num_held == sum(held) <= 500
     assert len(held) < 10
-    assert np.array_equal(np.sort(np.concatenate(units)), np.arange(6000))
+    assert np.array_equal(np.concatenate(units), whole)
 
 
 @pytest.mark.parametrize("is_range", [True, False])

@@ -61,10 +61,12 @@ class LaneReader:
     ) -> None:
         self._window = window
         self._sequence = sequence
-        self._most_held = most_held
-        most = min(MAX_STRETCH, most_held) // window.lanes.num_lanes
+        num_lanes = window.lanes.num_lanes
+        most = min(MAX_STRETCH, most_held // 2) // num_lanes
         self.read_ahead = max(window.delay, min(READ_AHEAD, most), 1)
         """Units of a lane that are resolved at once when it is read on."""
+        # Less would forget lanes before they are read again.
+        self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
         self._held: OrderedDict[int, Held] = OrderedDict()
         self._num_held = 0
 
