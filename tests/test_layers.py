@@ -13,7 +13,17 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
-    {"_core", "arguments", "arrays", "errors", "extras", "parallel", "sizes", "stored"},
+    {
+        "_core",
+        "arguments",
+        "arrays",
+        "errors",
+        "extras",
+        "parallel",
+        "sizes",
+        "steps",
+        "stored",
+    },
     {"dataset", "index", "paths", "spans", "tokens"}
     | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"},
     {

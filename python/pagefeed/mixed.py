@@ -177,11 +177,6 @@ class MixtureSupply:
         """Return the state at a position."""
         return replace(begin, position=position)
 
-    def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
-        """Return the units at positions: int64 [positions]."""
-        parts = [part for part in self.deliver(begin, positions) if part is not None]
-        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
     def deliver(
         self, begin: LoaderState, positions: Int64Array
     ) -> Iterator[Int64Array | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from pagefeed.arrays import Int64Array, distinct
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.route import Route
 from pagefeed.sequences import Cut, Segments
+from pagefeed.steps import finished
 
 __all__ = [
     "NO_UNIT",
@@ -46,9 +47,6 @@ class BatchPlan(NamedTuple):
 
 class Delivery(Protocol):
     """The units of an iteration by position."""
-
-    def units(self, positions: Int64Array) -> Int64Array:
-        """Return the units at rising positions: int64 [positions]."""
 
     def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
         """Yield the units at rising positions, in parts, and None after other work.
@@ -86,10 +84,7 @@ class Planner:
         Returns:
             int64 [count * batch_size]; ``NO_UNIT`` past the end of the iteration.
         """
-        units = np.full(count * self.route.batch_size, NO_UNIT)
-        positions = self._positions(first, count)
-        units[: len(positions)] = self._delivery.units(positions)
-        return units
+        return finished(self._reading(first, count))
 
     def begin_next_epoch(self, step: int) -> Iterator[None]:
         """Prepare the epoch after the one that a step begins in, in short steps.
@@ -107,19 +102,24 @@ class Planner:
         Yields:
             The next few steps: how many, and their plan; None after other work.
         """
-        units = np.full(count * self.route.batch_size, NO_UNIT)
-        done = 0
-        for part in self._delivery.deliver(self._positions(first, count)):
-            if part is not None:
-                units[done : done + len(part)] = part
-                done += len(part)
-            yield None
+        units = yield from self._reading(first, count)
         batch_size = self.route.batch_size
         at_once = max(1, PIECE_UNITS // batch_size)
         for begin in range(0, count, at_once):
             steps = min(at_once, count - begin)
             part = units[begin * batch_size : (begin + steps) * batch_size]
             yield steps, self._plan_units(part)
+
+    def _reading(self, first: int, count: int) -> Generator[None, None, Int64Array]:
+        """Find the units of steps, in steps of a few milliseconds."""
+        units = np.full(count * self.route.batch_size, NO_UNIT)
+        done = 0
+        for part in self._delivery.deliver(self._positions(first, count)):
+            if part is not None:
+                units[done : done + len(part)] = part
+                done += len(part)
+            yield
+        return units
 
     def _positions(self, first: int, count: int) -> Int64Array:
         """Positions of steps, up to the end of the iteration."""

@@ -23,10 +23,6 @@ class _Delivery:
     supply: Supply
     begin: LoaderState
 
-    def units(self, positions: Int64Array) -> Int64Array:
-        """Return the units at rising positions: int64 [positions]."""
-        return self.supply.units(self.begin, positions)
-
     def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
         """Yield the units at rising positions, in parts, and None after other work."""
         return self.supply.deliver(self.begin, positions)

@@ -53,9 +53,6 @@ class Supply(Protocol):
     def state_at(self, begin: LoaderState, position: int) -> LoaderState:
         """Return the state at a position."""
 
-    def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
-        """Return the units at rising positions below the end: int64 [positions]."""
-
     def deliver(
         self, begin: LoaderState, positions: Int64Array
     ) -> Iterator[Int64Array | None]:
@@ -181,15 +178,6 @@ class EpochSupply:
             num_lanes=lanes,
             sizes=begin.sizes if is_usual else None,
         )
-
-    def units(self, begin: LoaderState, positions: Int64Array) -> Int64Array:
-        """Return the units at rising positions: int64 [positions]."""
-        units = np.empty_like(positions)
-        done = 0
-        for order, places in self._by_epoch(begin, positions):
-            units[done : done + len(places)] = order.units(places)
-            done += len(places)
-        return units
 
     def deliver(
         self, begin: LoaderState, positions: Int64Array

@@ -1,6 +1,7 @@
 """What is said of a mixture beforehand is what comes."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,13 +125,13 @@ def test_mixtures_are_verified_over_resumes(folder, options):
 def test_what_is_wrong_is_found(folder, monkeypatch):
     loader = make(folder, max_epochs=dict.fromkeys(ROWS, 1), stages=[], max_steps=None)
     supply = loader.run.supply
-    units = supply.units
+    deliver = supply.deliver
 
-    def repeated(begin: Any, positions: np.ndarray) -> np.ndarray:
-        found = units(begin, positions)
-        return np.where(found == 7, 8, found)
+    def repeated(begin: Any, positions: np.ndarray) -> Iterator[np.ndarray | None]:
+        for part in deliver(begin, positions):
+            yield part if part is None else np.where(part == 7, 8, part)
 
-    monkeypatch.setattr(supply, "units", repeated)
+    monkeypatch.setattr(supply, "deliver", repeated)
     [problem] = verify(loader).problems
     assert "2 sequences of 'code'" in problem
     assert "such as [7, 8]" in problem

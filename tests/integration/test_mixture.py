@@ -7,86 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
 import pagefeed.mixed
+from mixing import (
+    APART,
+    ROWS,
+    WEIGHTS,
+    feed,
+    make,
+    mixture,
+    num_units,
+    shares,
+    staged,
+    take,
+    write_datasets,
+)
 from numbered import LENGTH, first_tokens, write_numbered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.mixture import LEAST_LANES
-from pagefeed.verify import Leg, verify
-
-APART = 10**6
-ROWS = {"code": 200, "math": 12, "web": 300}
-WEIGHTS = {"code": 0.35, "math": 0.05, "web": 0.6}
 
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
     """Three datasets that tokens tell apart."""
-    folder = tmp_path_factory.mktemp("mixture")
-    for number, (name, rows) in enumerate(ROWS.items()):
-        (folder / name).mkdir()
-        write_numbered(folder / name, num_rows=rows, first_token=number * APART)
-    return {name: pf.parquet(folder / name, column="input_ids") for name in ROWS}
-
-
-def mixture(datasets, weights=None, **options: Any) -> pf.Mixture:
-    weights = WEIGHTS if weights is None else weights
-    parts = {name: (datasets[name], weight) for name, weight in weights.items()}
-    return pf.mix(parts, **options)
-
-
-def make(mixed: pf.Mixture, **options: Any) -> pf.Loader:
-    settings: dict[str, Any] = {
-        "sequences": pf.Windows(LENGTH, tail="drop"),
-        "batch_size": 4,
-        "seed": 5,
-        "memory": "8MiB",
-        "num_threads": 2,
-        "rank": 0,
-        "world_size": 1,
-    }
-    return pf.Loader(mixed, **settings | options)
-
-
-def feed(mixed: pf.Mixture, world_size: int, batch_size: int) -> list[pf.Loader]:
-    return [
-        make(mixed, rank=rank, world_size=world_size, batch_size=batch_size)
-        for rank in range(world_size)
-    ]
-
-
-def take(loaders: list[pf.Loader], steps: int | None = None) -> list[int]:
-    """First tokens in the order of positions, and check that states agree."""
-    taken: list[int] = []
-    iterators = [iter(loader) for loader in loaders]
-    while steps is None or steps > 0:
-        rows = [
-            first_tokens(batch)
-            for it in iterators
-            for batch in [next(it, None)]
-            if batch is not None
-        ]
-        if not rows:
-            break
-        assert len(rows) == len(loaders)
-        taken += [token for row in zip(*rows, strict=True) for token in row]
-        assert len({json.dumps(loader.state_dict()) for loader in loaders}) == 1
-        steps = None if steps is None else steps - 1
-    return taken
-
-
-def shares(tokens: list[int]) -> dict[str, float]:
-    counts = Counter(token // APART for token in tokens)
-    return {name: counts[n] / len(tokens) for n, name in enumerate(ROWS)}
-
-
-def staged(datasets, **options: Any) -> pf.Mixture:
-    stages = [pf.Stage(start_tokens=6000, weights={"code": 1, "web": 1}, anneal=3000)]
-    return mixture(datasets, stages=stages, **options)
+    return write_datasets(tmp_path_factory.mktemp("mixture"))
 
 
 def test_proportions_follow_the_weights(datasets):
@@ -97,29 +42,6 @@ def test_proportions_follow_the_weights(datasets):
         assert abs(before[name] - weight) < 0.07
     assert after["math"] < 0.01
     assert abs(after["code"] - 0.5) < 0.07
-
-
-@pytest.mark.parametrize("sequences", [pf.Windows(64), pf.Packed(64)])
-def test_shares_of_tokens_hold_where_documents_differ_by_a_hundred(tmp_path, sequences):
-    rng = np.random.default_rng(0)
-    parts = {}
-    for number, (name, mean) in enumerate({"long": 2000, "short": 20}.items(), 1):
-        lengths = np.maximum(1, rng.lognormal(-0.5, 1, 4_000_000 // mean) * mean)
-        ends = np.concatenate([[0], lengths.astype(np.int64).cumsum()])
-        tokens = pa.array(np.full(ends[-1], number, dtype=np.int32))
-        rows = pa.ListArray.from_arrays(ends.astype(np.int32), tokens)
-        pq.write_table(pa.table({"input_ids": rows}), tmp_path / f"{name}.parquet")
-        parts[name] = pf.parquet(tmp_path / f"{name}.parquet", column="input_ids"), 0.5
-    mixed = pf.mix(parts, max_steps=1000)
-    options = {"batch_size": 100, "padding": 0, "memory": "1GiB"}
-    loader = make(mixed, sequences=sequences, **options)
-    counts = np.zeros(3)
-    for batch in loader:
-        counts += np.bincount(batch["input_ids"].ravel(), minlength=3)
-    assert counts.sum() == 100_000 * 64
-    assert abs(counts[1] / (counts[1] + counts[2]) - 0.5) < 0.001
-    tokens_of = [loader.stats()[f"{name}/tokens"] for name in parts]
-    assert np.allclose(tokens_of, counts[1:], rtol=1e-3)
 
 
 @pytest.mark.parametrize(("world_size", "batch_size"), [(2, 2), (3, 4), (5, 1)])
@@ -261,10 +183,6 @@ def test_states_of_one_dataset_and_of_mixtures_do_not_mix(datasets):
         mixed.load_state_dict(single.state_dict())
 
 
-def num_units(datasets) -> dict[str, int]:
-    return {name: make(dataset).num_units for name, dataset in datasets.items()}
-
-
 def test_capped_datasets_are_delivered_exactly_so_often(datasets):
     caps = {"code": 1, "math": 3, "web": 2}
     loader = make(mixture(datasets, max_epochs=caps), batch_size=1)
@@ -275,112 +193,6 @@ def test_capped_datasets_are_delivered_exactly_so_often(datasets):
     for number, name in enumerate(ROWS):
         counts = [seen[token] for token in seen if token // APART == number]
         assert counts == [caps[name]] * sizes[name]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
-    """Datasets of one page each, with fewer sequences than there are lanes."""
-    folder = tmp_path_factory.mktemp("tiny")
-    found = {}
-    for number, (name, count) in enumerate({"code": 1, "math": 3, "web": 7}.items()):
-        first = number * APART
-        rows = [list(range(first, first + count * LENGTH))]
-        tokens = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
-        pq.write_table(tokens, folder / f"{name}.parquet")
-        found[name] = pf.parquet(folder / f"{name}.parquet", column="input_ids")
-    return found
-
-
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
-@pytest.mark.parametrize("world_size", [1, 3, 8])
-def test_tiny_datasets_have_enough_lanes(tiny, world_size, shuffle):
-    caps = {"code": 5, "math": 2, "web": 1}
-    mixed = mixture(tiny, max_epochs=caps)
-    loaders = [
-        make(mixed, rank=rank, world_size=world_size, batch_size=1, shuffle=shuffle)
-        for rank in range(world_size)
-    ]
-    assert loaders[0].state_dict()["num_lanes"] == LEAST_LANES
-    assert len(tiny["web"].index) == 1
-    tokens = take(loaders)
-    assert len(tokens) == 18 // world_size * world_size
-    alone = make(mixed, batch_size=1, shuffle=shuffle)
-    assert tokens == take([alone])[: len(tokens)]
-    seen = Counter(tokens)
-    if world_size == 1:
-        assert sorted(seen.values()) == [1] * 7 + [2] * 3 + [5]
-    for token, count in seen.items():
-        assert count <= list(caps.values())[token // APART]
-
-
-def test_files_stay_in_order_without_a_shuffle(datasets):
-    mixed = staged(datasets, max_tokens=20_000)
-    loader = make(mixed, shuffle=None)
-    # As many lanes as any mixture, at any world size: they hold the proportions.
-    assert loader.state_dict()["num_lanes"] == LEAST_LANES
-    whole = take([loader])
-    taken, state = [], make(mixed, shuffle=None).state_dict()
-    for world_size, batch_size, steps in [(3, 2, 31), (8, 1, 17), (2, 4, None)]:
-        loaders = [
-            make(
-                mixed,
-                rank=rank,
-                world_size=world_size,
-                batch_size=batch_size,
-                shuffle=None,
-            )
-            for rank in range(world_size)
-        ]
-        for loader in loaders:
-            loader.load_state_dict(state)
-        taken += take(loaders, steps)
-        state = loaders[0].state_dict()
-    # A last, incomplete step is dropped.
-    assert len(whole) - 8 < len(taken) <= len(whole)
-    assert taken == whole[: len(taken)]
-    for number, name in enumerate(ROWS):
-        alone = take([make(datasets[name], batch_size=1, shuffle=None)])
-        mine = [token for token in whole if token // APART == number]
-        epochs = len(mine) // len(alone) + 1
-        assert mine == (alone * epochs)[: len(mine)]
-        assert len(mine) > 10
-
-
-def test_in_file_order_weights_change_and_rows_are_found(datasets):
-    mixed = mixture(datasets, max_steps=60)
-    loader = make(mixed, shuffle=None)
-    tokens = []
-    for step, batch in enumerate(loader):
-        tokens += first_tokens(batch)
-        if step == 19:
-            loader.set_weights({"web": 1})
-    web = [token for token in tokens if token // APART == 2]
-    alone = take([make(datasets["web"], batch_size=1, shuffle=None)])
-    assert web == alone[: len(web)]
-    assert {token // APART for token in tokens[80:]} == {2}
-    loader = make(mixed, shuffle=None)
-    batches = [first_tokens(batch) for batch in loader]
-    loader.set_epoch(0)
-    for step in (0, 31, 59):
-        for row, token in enumerate(batches[step]):
-            source = loader.locate(step, row)[0]
-            assert source.dataset == list(ROWS)[token // APART]
-            assert (step, 0, row) in loader.steps_of(source.file, source.row)
-
-
-def test_in_file_order_every_sequence_is_delivered_so_often(datasets):
-    caps = {"code": 2, "math": 3, "web": 1}
-    mixed = mixture(datasets, max_epochs=caps)
-    legs = [
-        Leg(world_size=4, batch_size=2, steps=9),
-        Leg(world_size=3, batch_size=1, steps=20),
-        Leg(world_size=1, batch_size=1),
-    ]
-    assert verify(make(mixed, shuffle=None), legs).ok
-    seen = Counter(take([make(mixed, batch_size=1, shuffle=None)]))
-    for number, (name, cap) in enumerate(caps.items()):
-        counts = [seen[token] for token in seen if token // APART == number]
-        assert counts == [cap] * num_units(datasets)[name]
 
 
 def test_the_first_dataset_to_run_out_ends_it(datasets):
@@ -566,32 +378,6 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
     assert len(states) > 5
     assert loader.state_dict() == states[-1]
     assert len(json.dumps(states[-1])) <= 1000
-
-
-def test_hundreds_of_datasets_are_mixed_and_resumed(tmp_path):
-    rng = np.random.default_rng(0)
-    sizes = rng.integers(1, 60, 300)
-    parts = {}
-    for number, size in enumerate(sizes.tolist()):
-        first = number * APART // 100
-        rows = [list(range(first, first + LENGTH * size))]
-        tokens = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
-        pq.write_table(tokens, tmp_path / f"{number:03}.parquet")
-        data = pf.parquet(tmp_path / f"{number:03}.parquet", column="input_ids")
-        parts[f"lang{number:03}"] = data
-    mixed = pf.mix(parts, temperature=2, max_tokens=LENGTH * 8_000)
-    loader = make(mixed, batch_size=50, memory="256MiB")
-    tokens = take([loader], 80)
-    state = json.loads(json.dumps(loader.state_dict()))
-    loader.load_state_dict(state)
-    tokens += take([loader])
-    counts = np.bincount(np.array(tokens) // (APART // 100), minlength=300)
-    ideal = 8_000 * np.sqrt(sizes) / np.sqrt(sizes).sum()
-    assert np.abs(counts - ideal).max() <= loader.state_dict()["num_lanes"]
-    loaders = feed(mixed, 2, 40)
-    for each in loaders:
-        each.load_state_dict(state)
-    assert take(loaders) == tokens[4000:]
 
 
 def test_temperature_goes_from_proportional_to_uniform(datasets):

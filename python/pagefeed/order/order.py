@@ -19,6 +19,7 @@ from pagefeed.order.reader import MOST_HELD, LaneReader
 from pagefeed.order.sequence import FileSequence, RowSequence, make_sequence
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
 from pagefeed.order.window import DelayWindow
+from pagefeed.steps import finished
 
 SPARSE = 16
 """Places of a lane for each that is wanted, beyond which it is not read in one go."""
@@ -141,13 +142,7 @@ class Order:
         Raises:
             IndexError: A position is outside [0, num_units).
         """
-        steps = self.reading(positions)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as finished:
-                units: Int64Array = finished.value
-                return units
+        return finished(self.reading(positions))
 
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the same as :meth:`units`, in steps of a few milliseconds at most.
