@@ -113,6 +113,10 @@ class Route:
         distance = self._first_position(index) - self.start
         return self.first_step + distance // self.step_units
 
+    def number_here(self, num_taken: int) -> int:
+        """Return the number of the next step of a process that took so many."""
+        return self.number_of(num_taken * self.num_workers + self.worker)
+
     def index_of(self, number: int) -> int:
         """Return which step from the start has this number, or is the next to have one.
 
