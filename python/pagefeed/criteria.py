@@ -18,14 +18,14 @@ from pagefeed.scanning import open_fragment, scan
 
 __all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan"]
 
-NO_PART = 255
-"""Marks rows that are in no part."""
+NO_PART = 65_535
+"""Marks rows that are in no part; there are at most so many parts."""
 
 
 class Labels(NamedTuple):
     """What a criterion says of the rows of a piece."""
 
-    part: npt.NDArray[np.uint8]
+    part: npt.NDArray[np.uint16]
     """Part of each row, or ``NO_PART``; anything for rows that are not looked at."""
     num_values: Int64Array | None = None
     """Values of each row, if they were looked at: 0 for rows that are not."""
@@ -72,7 +72,7 @@ class Scan:
             error.args = (f"{error}, in {piece.path}",)
             error.file = piece.path
             raise
-        part = np.full(piece.num_rows, NO_PART, dtype=np.uint8)
+        part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
         if self.query.prunes(fragment.physical_schema):
             fragment = fragment.subset(filter=expression)
         for first, values in scan(piece, fragment, expression):
@@ -112,7 +112,7 @@ class Lengths:
             lengths = np.diff(index.row_offsets(page))
             num_values[start : start + len(lengths)] = lengths
         part = np.searchsorted(self._edges, num_values, side="right")
-        return Labels(part.astype(np.uint8), num_values)
+        return Labels(part.astype(np.uint16), num_values)
 
 
 class Hashing:
@@ -143,7 +143,7 @@ class Hashing:
         hashes = _mix(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
         part = np.searchsorted(self._ends, hashes, side="right")
         part[part == len(self._ends)] = NO_PART
-        return Labels(part.astype(np.uint8))
+        return Labels(part.astype(np.uint16))
 
     def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
         """Two numbers that belong to the seed and the footer of the file.

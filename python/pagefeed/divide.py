@@ -145,6 +145,10 @@ def by_weights(
             f"the shares {dict(weights)} sum to {math.fsum(weights.values())}, and "
             "must not exceed 1"
         )
+    if len(weights) > NO_PART:
+        raise InvalidArgumentError(
+            f"{len(weights)} parts are too many: there may be {NO_PART}"
+        )
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise InvalidArgumentError(f"seed={seed!r} must be a whole number")
     return _parts(spans, before, Hashing(seed, weights))

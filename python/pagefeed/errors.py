@@ -30,6 +30,7 @@ Errors about data carry where it happened, as far as it is known, in the attribu
 from __future__ import annotations
 
 __all__ = [
+    "CacheWarning",
     "CancelledError",
     "ChecksumError",
     "ColumnNotFoundError",
@@ -50,6 +51,10 @@ __all__ = [
     "TokenRangeError",
     "UnsupportedError",
 ]
+
+
+class CacheWarning(RuntimeWarning):
+    """A cache folder cannot be used; all is made anew by every process instead."""
 
 
 class ReloadWarning(RuntimeWarning):

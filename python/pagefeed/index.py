@@ -14,9 +14,15 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.arrays import Int64Array
-from pagefeed.errors import CorruptFileError, InvalidArgumentError, StaleFileError
+from pagefeed.errors import (
+    CorruptFileError,
+    FileAccessError,
+    InvalidArgumentError,
+    StaleFileError,
+)
 from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths
+from pagefeed.stored import warn_of_folder
 
 __all__ = ["BlockKind", "Page", "PageIndex"]
 
@@ -98,7 +104,8 @@ class PageIndex:
             paths: Files, folders and patterns, see ``pagefeed.parquet``.
             column: A top-level column, or the dotted path of a leaf or inner node.
             cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
-                set, else the index stays in memory.
+                set, else the index stays in memory. So it does, with a warning, if
+                the folder cannot be used.
             page_index: Use the files' own offset indexes where they have them. With
                 False the page headers are read instead.
             verify_checksums: Verify checksums of pages where the writer stored them.
@@ -303,10 +310,10 @@ class PageIndex:
 
 def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
     cache_file = recipe.cache_file()
-    if cache_file is not None and not refresh and cache_file.exists():
+    if cache_file is not None and not refresh:
         try:
             core = _core.Index.open(cache_file)
-        except CorruptFileError:
+        except (CorruptFileError, FileAccessError):
             pass  # Derived data: a damaged or older one is simply built again.
         else:
             _check_fresh(core, cache_file)
@@ -320,10 +327,14 @@ def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core
     )
     if cache_file is None:
         return core
-    cache_file.parent.mkdir(parents=True, exist_ok=True)
-    core.save(cache_file)
-    # From here on the mapped file, which all processes of the machine share.
-    return _core.Index.open(cache_file)
+    try:
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        core.save(cache_file)
+        # From here on the mapped file, which all processes of the machine share.
+        return _core.Index.open(cache_file)
+    except (CorruptFileError, OSError) as problem:
+        warn_of_folder(str(cache_file.parent), problem)
+        return core
 
 
 def _check_fresh(core: _core.Index, cache_file: Path) -> None:

@@ -163,12 +163,7 @@ class WhereQuery(Query):
         # By equality: is_in takes null for false, so that not in would select it.
         parts = [field == value for value in values]
         parts = parts or [arrow("pyarrow.compute").scalar(bool(values))]
-        while len(parts) > 1:  # A balanced tree: a chain could be too deep.
-            parts = [
-                operator.or_(*parts[n : n + 2]) if n + 1 < len(parts) else parts[n]
-                for n in range(0, len(parts), 2)
-            ]
-        return parts[0]
+        return _balanced(operator.or_, parts)
 
     def _column(self, node: ast.expr, schema: Schema) -> tuple[Expression, Any]:
         name = column_of(node)
@@ -245,17 +240,18 @@ class ColumnQuery(Query):
         self.columns = (column,)
 
     def bind(self, schema: Schema) -> Expression:
-        """Return the expression for files of a schema: int16."""
+        """Return the expression for files of a schema: int32."""
         pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
         field, kind = field_of(schema, self._column)
-        part = pc.scalar(pa.scalar(0, pa.int16()))
+        reached = []
         for edge in self._edges:
             value = pa.scalar(edge)
             if isinstance(edge, str) and types.is_temporal(kind):
                 value = value.cast(kind)
-            part = part + (field >= value).cast(pa.int16())
+            reached.append((field >= value).cast(pa.int32()))
+        part = _balanced(operator.add, reached)
         missing = field.is_null(nan_is_null=types.is_floating(kind))
-        last = pa.scalar(len(self._edges) + 1, pa.int16())
+        last = pa.scalar(len(self._edges) + 1, pa.int32())
         expression = pc.if_else(missing, last, part)
         if not types.is_integer(_type_of(expression, schema, self.text)):
             raise InvalidArgumentError(f"{self.text} cannot be told by {self._edges}")
@@ -306,6 +302,18 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     if types.is_dictionary(kind):
         return field.cast(kind.value_type), kind.value_type
     return field, kind
+
+
+def _balanced(
+    join: Callable[[Expression, Expression], Expression], parts: list[Expression]
+) -> Expression:
+    """Join one or more expressions in a balanced tree: a chain could be too deep."""
+    while len(parts) > 1:
+        parts = [
+            join(*parts[n : n + 2]) if n + 1 < len(parts) else parts[n]
+            for n in range(0, len(parts), 2)
+        ]
+    return parts[0]
 
 
 def _scalar_columns(

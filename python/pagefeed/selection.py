@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,19 @@ from pagefeed.stored import ArrayFolder, ArrayWriter, stored_arrays
 
 __all__ = ["Division", "SelectedSpans"]
 
-VERSION = 1
+VERSION = 2
 PAGES_AT_ONCE = 256
+
+
+class _Runs(NamedTuple):
+    """Runs of consecutive rows of one part, each inside one page."""
+
+    part: int
+    row: Int64Array
+    num_rows: Int64Array
+    new_page: npt.NDArray[np.bool_]
+    """Whether the page is another than that of the run before."""
+    num_values: Int64Array | None
 
 
 class Division:
@@ -105,7 +117,7 @@ class Division:
                 writer.append(f"{number}.{name}", [])
         spans_before = [0] * num_parts
         for runs in in_order(self._runs_of, pieces_of(self.spans)):
-            for number, (row, num_rows, new_page, num_values) in enumerate(runs):
+            for number, row, num_rows, new_page, num_values in runs:
                 digests[number].update(np.stack([row, num_rows], axis=1).tobytes())
                 writer.append(f"{number}.row", row)
                 ends = rows[number] + np.cumsum(num_rows)
@@ -130,15 +142,8 @@ class Division:
             "has_values": has_values,
         }
 
-    def _runs_of(
-        self, piece: Piece
-    ) -> list[tuple[Int64Array, Int64Array, npt.NDArray[np.bool_], Int64Array | None]]:
-        """The runs of rows of each part in a piece, broken where pages end.
-
-        Returns:
-            First row, number of rows, whether the page is another than that of the run
-            before, and number of values, for the runs of each part.
-        """
+    def _runs_of(self, piece: Piece) -> list[_Runs]:
+        """The runs of rows of each part with rows in a piece, broken by its pages."""
         index = piece.index
         part, num_values = self.criterion.labels(piece)
         part[~piece.wanted()] = NO_PART
@@ -149,18 +154,23 @@ class Division:
         begins[borders] = True
         first = np.flatnonzero(begins)
         length = np.diff(np.append(first, piece.num_rows))
-        kept = part[first]
-        page = np.searchsorted(borders, first, side="right")
+        # Runs of each part together, in the order of their rows.
+        order = np.argsort(part[first], kind="stable")
+        order = order[part[first[order]] != NO_PART]
+        first, length = first[order], length[order]
+        kept, page = part[first], np.searchsorted(borders, first, side="right")
         before = None
         if num_values is not None:
             before = np.append(0, np.cumsum(num_values))
         found = []
-        for number in range(len(self.criterion.parts)):
-            mine = kept == number
-            row, num_rows = first[mine], length[mine]
-            new_page = np.diff(page[mine], prepend=-1) != 0
+        cuts = np.append(np.flatnonzero(np.diff(kept, prepend=NO_PART)), len(kept))
+        for begin, end in itertools.pairwise(cuts.tolist()):
+            row, num_rows = first[begin:end], length[begin:end]
+            new_page = np.diff(page[begin:end], prepend=-1) != 0
             values = None if before is None else before[row + num_rows] - before[row]
-            found.append((row + piece.begin, num_rows, new_page, values))
+            first_row = row + piece.begin
+            runs = _Runs(int(kept[begin]), first_row, num_rows, new_page, values)
+            found.append(runs)
         return found
 
 

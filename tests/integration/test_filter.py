@@ -237,7 +237,7 @@ def test_what_was_found_is_made_anew_if_damaged_or_of_other_files(tmp_path):
         return len(selected), selected.spans.num_values
 
     expected = count()
-    for name in ("about.json", "0.row", "values_before"):
+    for name in ("about.json", "numbers"):
         for found in cache.rglob(name):
             found.write_bytes(found.read_bytes()[:-8])
             assert count() == expected
@@ -306,6 +306,21 @@ def test_a_split_is_stable_when_files_are_added_moved_and_reordered(files, tmp_p
         assert len(first[name]) == pytest.approx(2 * ROWS * weight, abs=120)
     other = dataset_of(files[:2]).split(**weights, seed=8)
     assert rows_by_file(other["train"]) != rows_by_file(first["train"])
+
+
+def test_hundreds_of_parts_are_disjoint_and_complete(files):
+    dataset = dataset_of(files[:1])
+    tiers = dataset.tiers("place", edges=range(5, ROWS, 5))
+    assert [len(part) for part in tiers.values()] == [5] * (ROWS // 5)
+    assert list(tiers)[-1] == f"place >= {ROWS - 5}"
+    last = rows_by_file(tiers[f"place >= {ROWS - 5}"])
+    assert {row for _, row in last} == set(range(ROWS - 5, ROWS))
+    parts = dataset.split(**{f"p{n}": 1 / 700 for n in range(700)})
+    rows = [row for part in parts.values() for row in rows_by_file(part)]
+    assert len(rows) == len(set(rows)) == ROWS
+    assert sum(part.spans.num_values for part in parts.values()) == (
+        dataset.spans.num_values
+    )
 
 
 def test_a_split_of_a_selection_is_the_selection_of_a_split(files):
@@ -421,6 +436,11 @@ def test_an_empty_selection_says_what_there_is(files):
         ("split", {"train": 0.9, "test": 0.2}, "sum to"),
         ("split", {"train": 0.0}, "train=0.0"),
         ("split", {}, "name the parts"),
+        (
+            "split",
+            {f"p{n}": 1e-5 for n in range(65_536)},
+            "65536 parts are too many: there may be 65535",
+        ),
         ("split", {"a": 0.5, "seed": "x"}, "seed"),
         ("tiers", {}, "either"),
         ("tiers", {"edges": [0.5, 0.5]}, "rise"),

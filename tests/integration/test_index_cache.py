@@ -9,6 +9,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import (
+    CacheWarning,
     ColumnNotFoundError,
     CorruptFileError,
     InvalidArgumentError,
@@ -100,6 +101,93 @@ def test_a_damaged_cache_is_built_again(token_files, tmp_path):
     (cached,) = tmp_path.iterdir()
     cached.write_bytes(cached.read_bytes()[:200])
     assert build(token_files, tmp_path).fingerprint == expected
+
+
+def test_every_flipped_bit_of_a_cached_index_is_noticed(tmp_path, write_tokens):
+    paths = [
+        write_tokens(tmp_path / f"{name}.parquet", [[number] * 5] * 20)
+        for number, name in enumerate("ab")
+    ]
+    expected = [p.fingerprint for p in (build(paths, None), build(paths[:1], None))]
+    cache_dir = tmp_path / "cache"
+    assert build(paths, cache_dir).fingerprint == expected[0] != expected[1]
+    (cached,) = cache_dir.iterdir()
+    data = cached.read_bytes()
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        cached.write_bytes(changed)
+        with pytest.raises(CorruptFileError, match="build the index again") as caught:
+            pf._core.Index.open(cached)
+        assert caught.value.file == str(cached)
+        if place % 500 == 0:
+            assert build(paths, cache_dir).fingerprint == expected[0]
+            assert cached.read_bytes() == data
+    cached.write_bytes(b"")
+    assert build(paths, cache_dir).fingerprint == expected[0]
+
+
+def test_an_index_without_the_files_own_is_another(tmp_path, write_tokens):
+    path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
+    for page_index in (True, False):
+        build(path, tmp_path / "cache", page_index=page_index)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    build(path, tmp_path / "cache", page_index=False)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def is_a_file(path):
+    path.touch()
+    return path
+
+
+def is_a_folder_where_the_index_goes(path):
+    recipe = pf.index._Recipe(
+        files=(str(path.parent / "a.parquet"),),
+        column="input_ids",
+        cache_dir=str(path),
+        page_index=True,
+        verify_checksums=True,
+    )
+    recipe.cache_file().mkdir(parents=True)
+    return path
+
+
+def is_no_place_for_files(_):
+    return "/proc/pagefeed"
+
+
+@pytest.mark.parametrize(
+    "place", [is_a_file, is_a_folder_where_the_index_goes, is_no_place_for_files]
+)
+def test_a_cache_folder_that_cannot_be_used_is_told(tmp_path, write_tokens, place):
+    path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
+    cache_dir = str(place(tmp_path / "cache"))
+    dataset = pf.parquet(path, column="input_ids", cache_dir=cache_dir)
+    with pytest.warns(CacheWarning, match="cannot be used.*cache_dir") as told:
+        assert len(dataset) == 50
+    assert cache_dir in str(told[0].message)
+    assert sum(len(part) for part in dataset.split(a=0.5, b=0.5).values()) == 50
+    assert build(path, cache_dir).fingerprint == dataset.fingerprint
+    assert len(told) == 1
+
+
+def test_a_full_disk_is_told_and_left_clean(tmp_path, write_tokens, run_python):
+    path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
+    cache_dir = tmp_path / "cache"
+    run_python(f"""
+import resource
+import warnings
+import pagefeed as pf
+from pagefeed.errors import CacheWarning
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    index = pf.PageIndex.build({str(path)!r}, "input_ids", {str(cache_dir)!r})
+assert [each.category for each in told] == [CacheWarning], told
+assert len(index.read_page(0)) == 50
+""")
+    assert list(cache_dir.iterdir()) == []
 
 
 def test_folders_and_patterns(token_files):

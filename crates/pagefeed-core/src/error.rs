@@ -190,6 +190,7 @@ impl From<arrow_schema::ArrowError> for Error {
         match error {
             A::NotYetImplemented(message) => Self::unsupported(message),
             A::ParquetError(message) => Self::corrupt(message),
+            A::IoError(_, error) => error.into(),
             other => Self::corrupt(other.to_string()),
         }
     }

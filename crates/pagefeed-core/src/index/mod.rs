@@ -13,6 +13,7 @@ mod offset_index;
 mod read;
 mod regions;
 mod runs;
+mod seal;
 mod segment;
 mod table;
 mod walk;

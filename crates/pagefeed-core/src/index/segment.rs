@@ -15,11 +15,12 @@ use arrow_array::{
     Array, ArrayRef, BinaryArray, LargeListArray, PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
-use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema, root_as_footer};
+use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema};
 use arrow_schema::{DataType, Field, Schema};
 
+use super::seal::{self, truncated};
 use super::table::Table;
 use super::{Files, Index};
 use crate::error::{Error, Kind, Result, catch_damage};
@@ -29,12 +30,10 @@ use crate::store::{FileId, Stamp};
 /// Metadata that tells a segment from other Arrow files.
 const FORMAT: (&str, &str) = ("pagefeed.format", "page index");
 /// Changes whenever the columns or their meaning change.
-const VERSION: (&str, &str) = ("pagefeed.version", "1");
+const VERSION: (&str, &str) = ("pagefeed.version", "2");
 const COLUMN: &str = "pagefeed.column";
 const DRIVING_LEAF: &str = "pagefeed.driving_leaf";
 const FINGERPRINT: &str = "pagefeed.fingerprint";
-/// Bytes of the footer's length and the magic at the end of an Arrow file.
-const TRAILER: usize = 10;
 
 /// A column that holds one list of numbers per leaf.
 pub fn list_field<T: ArrowPrimitiveType>(name: &str) -> Field {
@@ -119,16 +118,22 @@ pub(super) fn save(index: &Index, path: &Path) -> Result<()> {
 }
 
 fn write(batch: &RecordBatch, path: &Path) -> Result<()> {
-    let file = File::create_new(path)?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)?;
     let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5)?;
     let mut writer =
         FileWriter::try_new_with_options(BufWriter::new(file), &batch.schema(), options)?;
     writer.write(batch)?;
+    writer.write_metadata(seal::CHECKSUM, seal::UNSEALED);
     writer.finish()?;
     let file = writer
         .into_inner()?
         .into_inner()
         .map_err(|error| error.into_error())?;
+    seal::seal(&file)?;
     Ok(file.sync_data()?)
 }
 
@@ -192,7 +197,8 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
 
 pub(super) fn open(path: &Path) -> Result<Index> {
     let named = |error: Error| error.in_file(&path.to_string_lossy());
-    let buffer = map(path).map_err(named)?;
+    let file = File::open(path).map_err(|error| named(error.into()))?;
+    let buffer = map(&file).map_err(named)?;
     catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
         let damaged = format!(
             "not a page index of this version, or a damaged one ({}); build the index again",
@@ -202,27 +208,19 @@ pub(super) fn open(path: &Path) -> Result<Index> {
     })
 }
 
-fn map(path: &Path) -> Result<Buffer> {
-    let file = File::open(path)?;
+/// The bytes of a file.
+pub fn map(file: &File) -> Result<Buffer> {
     // SAFETY: segments are written elsewhere, renamed into place and never changed.
-    let map = unsafe { memmap2::Mmap::map(&file)? };
+    let map = unsafe { memmap2::Mmap::map(file)? };
     let (start, length) = (NonNull::from(&map[..]).cast(), map.len());
     // SAFETY: the mapping stays where it is for as long as the buffer owns it.
     Ok(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(map)) })
 }
 
 fn decode(buffer: &Buffer) -> Result<RecordBatch> {
-    let damaged = || Error::corrupt("the file is truncated");
-    let (before, trailer) = buffer
-        .split_last_chunk::<TRAILER>()
-        .ok_or_else(|| Error::corrupt(format!("a file of {} bytes", buffer.len())))?;
-    let footer_start = before
-        .len()
-        .checked_sub(read_footer_length(*trailer)?)
-        .ok_or_else(damaged)?;
-    let footer = root_as_footer(&before[footer_start..])
-        .map_err(|error| Error::corrupt(error.to_string()))?;
-    let schema = try_fb_to_schema(footer.schema().ok_or_else(damaged)?)?;
+    seal::verify(buffer)?;
+    let (footer_start, footer) = seal::footer(buffer)?;
+    let schema = try_fb_to_schema(footer.schema().ok_or_else(truncated)?)?;
     for (key, expected) in [FORMAT, VERSION] {
         let found = schema.metadata().get(key).map_or("nothing", String::as_str);
         if found != expected {
@@ -235,23 +233,23 @@ fn decode(buffer: &Buffer) -> Result<RecordBatch> {
         .recordBatches()
         .filter(|blocks| blocks.len() == 1)
         .map(|blocks| *blocks.get(0))
-        .ok_or_else(damaged)?;
+        .ok_or_else(truncated)?;
     let length = usize::try_from(block.metaDataLength())
         .ok()
         .zip(usize::try_from(block.bodyLength()).ok())
         .and_then(|(metadata, body)| metadata.checked_add(body))
-        .ok_or_else(damaged)?;
-    let start = usize::try_from(block.offset()).map_err(|_| damaged())?;
+        .ok_or_else(truncated)?;
+    let start = usize::try_from(block.offset()).map_err(|_| truncated())?;
     if start
         .checked_add(length)
         .is_none_or(|end| end > footer_start)
     {
-        return Err(damaged());
+        return Err(truncated());
     }
     FileDecoder::new(Arc::new(schema), footer.version())
         .with_require_alignment(true)
         .read_record_batch(&block, &buffer.slice_with_length(start, length))?
-        .ok_or_else(damaged)
+        .ok_or_else(truncated)
 }
 
 fn from_batch(batch: &RecordBatch) -> Result<Index> {

@@ -1,0 +1,79 @@
+//! The checksum of a segment: over all of its bytes but its own, which lie in the
+//! metadata of the Arrow file's footer.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use arrow_ipc::reader::read_footer_length;
+use arrow_ipc::{Footer, root_as_footer};
+
+use super::segment::map;
+use crate::error::{Error, Result};
+
+/// Key of the checksum.
+pub const CHECKSUM: &str = "pagefeed.checksum";
+/// Stands where the checksum goes: CRC-32 as hexadecimal digits.
+pub const UNSEALED: &str = "00000000";
+/// Bytes of the footer's length and the magic at the end of an Arrow file.
+const TRAILER: usize = 10;
+
+/// Writes the checksum of a file that holds [`UNSEALED`] in its place.
+pub fn seal(file: &File) -> Result<()> {
+    let bytes = map(file)?;
+    let place = checksum_place(&bytes)?;
+    let checksum = checksum(&bytes, &place);
+    Ok(file.write_all_at(checksum.as_bytes(), place.start as u64)?)
+}
+
+/// Refuses bytes that are not those that were sealed.
+pub fn verify(bytes: &[u8]) -> Result<()> {
+    let place = checksum_place(bytes)?;
+    let expected = checksum(bytes, &place);
+    if bytes[place.clone()] == *expected.as_bytes() {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "its checksum is {}, that of its bytes {expected}",
+        String::from_utf8_lossy(&bytes[place])
+    )))
+}
+
+/// The footer of an Arrow file, and where it begins.
+pub fn footer(bytes: &[u8]) -> Result<(usize, Footer<'_>)> {
+    let (before, trailer) = bytes
+        .split_last_chunk::<TRAILER>()
+        .ok_or_else(|| Error::corrupt(format!("a file of {} bytes", bytes.len())))?;
+    let start = before
+        .len()
+        .checked_sub(read_footer_length(*trailer)?)
+        .ok_or_else(truncated)?;
+    let footer =
+        root_as_footer(&before[start..]).map_err(|error| Error::corrupt(error.to_string()))?;
+    Ok((start, footer))
+}
+
+/// The file ends too early.
+pub fn truncated() -> Error {
+    Error::corrupt("the file is truncated")
+}
+
+fn checksum_place(bytes: &[u8]) -> Result<Range<usize>> {
+    let (_, footer) = footer(bytes)?;
+    let mut pairs = footer.custom_metadata().into_iter().flatten();
+    let found = pairs.find(|pair| pair.key() == Some(CHECKSUM));
+    let value = found.and_then(|pair| pair.value());
+    let value = value.filter(|value| value.len() == UNSEALED.len());
+    let value = value.ok_or_else(|| Error::corrupt("it has no checksum"))?;
+    // The value is a piece of these bytes.
+    let start = value.as_ptr() as usize - bytes.as_ptr() as usize;
+    Ok(start..start + value.len())
+}
+
+fn checksum(bytes: &[u8], place: &Range<usize>) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..place.start]);
+    hasher.update(UNSEALED.as_bytes());
+    hasher.update(&bytes[place.end..]);
+    format!("{:08x}", hasher.finalize())
+}
