@@ -25,7 +25,16 @@ LAYERS = (
         "stored",
     },
     {"dataset", "index", "paths", "spans", "tokens"}
-    | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"},
+    | {
+        "length_counts",
+        "criteria",
+        "divide",
+        "pieces",
+        "predicate",
+        "query",
+        "scanning",
+        "selection",
+    },
     {
         "sequences",
         "blocks",
@@ -38,7 +47,17 @@ LAYERS = (
     },
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
-    | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"},
+    | {
+        "engines",
+        "formats",
+        "orders",
+        "supply",
+        "mixed",
+        "mixed_parts",
+        "feeds",
+        "fields",
+        "rows",
+    },
     {
         "torch",
         "attention",

@@ -305,7 +305,9 @@ def test_blocks_are_large_and_stay_in_their_file_if_asked(written):
             spans = np.arange(units.first_span[block] + 1, units.first_span[block + 1])
             begin, end = units.lines.first(units.first_span[block : block + 2])
             inner = units.lines.first(spans)
-            cuts = (inner - begin >= BLOCK_UNITS * length) & (end - inner >= BLOCK_UNITS * length)
+            cuts = (inner - begin >= BLOCK_UNITS * length) & (
+                end - inner >= BLOCK_UNITS * length
+            )
             assert not cuts.any() or units.first_span[block + 1] in files
 
 

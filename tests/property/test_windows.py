@@ -144,7 +144,7 @@ def test_counts_of_windows_are_those_of_a_plain_model(files, windows):
     span_of = units.starts.spans(np.arange(len(expected)))
     assert np.array_equal(span_of[1].span[span_of[0]], starts)
     borders = np.arange(len(spans) + 1)
-    first = units._first_unit(borders)  # noqa: SLF001 - what blocks are made of
+    first = units._first_unit(borders)
     assert np.array_equal(first, np.searchsorted(starts, borders))
     assert np.array_equal(units.file_first_unit, first[spans.file_first_span])
 
