@@ -25,16 +25,8 @@ LAYERS = (
         "stored",
     },
     {"dataset", "index", "paths", "spans", "tokens"}
-    | {
-        "length_counts",
-        "criteria",
-        "divide",
-        "pieces",
-        "predicate",
-        "query",
-        "scanning",
-        "selection",
-    },
+    | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"}
+    | {"length_counts"},
     {
         "sequences",
         "blocks",
@@ -47,17 +39,8 @@ LAYERS = (
     },
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
-    | {
-        "engines",
-        "formats",
-        "orders",
-        "supply",
-        "mixed",
-        "mixed_parts",
-        "feeds",
-        "fields",
-        "rows",
-    },
+    | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"}
+    | {"mixed_parts", "padding", "row_columns"},
     {
         "torch",
         "attention",

@@ -27,7 +27,13 @@ class Documents:
     A batch holds an Arrow array per column, for any library that knows the Arrow
     PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
     columns alike. With ``max_length`` the dataset's token column comes as
-    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size].
+    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]. Other
+    columns of integers with a value for every token, such as labels, are cut and
+    padded alike (int64 [batch_size, length], ``labels`` with -100, others with 0);
+    all else comes whole. A column called like a field that is made is the user's.
+
+    In a mixture each dataset gives its own token column; other columns are those of
+    the same name in all.
 
     Args:
         columns: Columns of a batch; by default the dataset's column and its metadata.

@@ -42,6 +42,7 @@ __all__ = [
     "LimitExceededError",
     "MissingDependencyError",
     "MissingFileError",
+    "PaddingWarning",
     "PagefeedError",
     "ReloadWarning",
     "StaleFileError",
@@ -49,6 +50,10 @@ __all__ = [
     "TokenRangeError",
     "UnsupportedError",
 ]
+
+
+class PaddingWarning(UserWarning):
+    """Batches hold padding that nothing in them tells from tokens."""
 
 
 class ReloadWarning(RuntimeWarning):

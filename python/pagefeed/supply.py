@@ -10,6 +10,7 @@ import numpy as np
 
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
@@ -17,7 +18,7 @@ from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Cut, Sequences, Units
 from pagefeed.state import LoaderState
 
-__all__ = ["EpochSupply", "Supply", "bind_checked"]
+__all__ = ["EpochSupply", "Supply", "bind_checked", "check_metadata"]
 
 MAX_HORIZON = 1 << 17
 """Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
@@ -269,6 +270,20 @@ class EpochSupply:
         return {}
 
 
+def check_metadata(dataset: ParquetDataset, sequences: Sequences) -> None:
+    """Refuse metadata that would be left out without a word.
+
+    Raises:
+        InvalidArgumentError: Then.
+    """
+    if dataset.metadata and not isinstance(sequences, Documents):
+        raise InvalidArgumentError(
+            f"metadata={list(dataset.metadata)} of {dataset!r} would not arrive: "
+            f"sequences of {sequences!r} carry tokens only; leave metadata out, or "
+            "take rows with Documents, whose batches have these columns"
+        )
+
+
 def bind_checked(sequences: Sequences, dataset: ParquetDataset, name: str) -> Units:
     """Cut a dataset.
 
@@ -278,8 +293,10 @@ def bind_checked(sequences: Sequences, dataset: ParquetDataset, name: str) -> Un
         name: What to call it in an error.
 
     Raises:
-        InvalidArgumentError: If it holds no sequence.
+        InvalidArgumentError: If it holds no sequence, or metadata that no batch would
+            hold.
     """
+    check_metadata(dataset, sequences)
     units = sequences.bind(dataset.spans)
     if units.num_units == 0:
         dataset.check_not_empty()
