@@ -26,7 +26,8 @@ LAYERS = (
         "stored",
     },
     {"dataset", "index", "paths", "spans", "tokens"}
-    | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"},
+    | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"}
+    | {"length_counts"},
     {
         "sequences",
         "blocks",
@@ -51,7 +52,8 @@ LAYERS = (
         "feeds",
         "fields",
         "rows",
-    },
+    }
+    | {"mixed_parts", "padding", "row_columns"},
     {
         "torch",
         "attention",

@@ -28,7 +28,7 @@ class ParquetDataset:
     column: str
     """The column that is fed: a list of tokens per row."""
     metadata: tuple[str, ...] = ()
-    """Further columns of the same rows."""
+    """Further columns of the same rows, for :class:`Documents`."""
     cache_dir: str | None = None
     """Folder of the page index."""
     page_index: bool = True
@@ -43,9 +43,15 @@ class ParquetDataset:
         """The page index of the column, built or opened on first use."""
         if self.selection is not None:
             return self.selection.spans.index
+        index = self._build_index(self.column)
+        for name in self.metadata:  # Those that do not exist are told here.
+            self.column_index(name)
+        return index
+
+    def _build_index(self, column: str) -> PageIndex:
         return PageIndex.build(
             self.files,
-            self.column,
+            column,
             self.cache_dir,
             page_index=self.page_index,
             verify_checksums=self.verify_checksums,
@@ -56,13 +62,7 @@ class ParquetDataset:
         if column == self.column:
             return self.index
         if column not in self._column_indexes:
-            self._column_indexes[column] = PageIndex.build(
-                self.files,
-                column,
-                self.cache_dir,
-                page_index=self.page_index,
-                verify_checksums=self.verify_checksums,
-            )
+            self._column_indexes[column] = self._build_index(column)
         return self._column_indexes[column]
 
     @lazy
@@ -233,7 +233,9 @@ def parquet(
         paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
             patterns; or a list of these, whose order is kept.
         column: The token column: a list of integers per row.
-        metadata: Further columns of the same rows.
+        metadata: Further columns of the same rows, which batches of
+            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
+            of these refuses a dataset with metadata.
         cache_dir: Folder for the page index, which every process of the machine then
             maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
         page_index: Use the files' own offset indexes where they have them.
@@ -244,6 +246,7 @@ def parquet(
 
     Raises:
         MissingFileError: If there is nothing at a path.
+        InvalidArgumentError: If metadata is no list of other columns.
 
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
@@ -252,10 +255,16 @@ def parquet(
         raise InvalidArgumentError(
             f"metadata={metadata!r} must be a list of columns, such as [{metadata!r}]"
         )
+    others = tuple(metadata)
+    if column in others or len(set(others)) < len(others):
+        raise InvalidArgumentError(
+            f"metadata={list(others)} must name further columns, beside {column!r}, "
+            "each once"
+        )
     return ParquetDataset(
         files=tuple(expand_paths(paths)),
         column=column,
-        metadata=tuple(metadata),
+        metadata=others,
         cache_dir=None if cache_dir is None else os.fspath(cache_dir),
         page_index=page_index,
         verify_checksums=verify_checksums,

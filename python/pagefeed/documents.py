@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.index import BlockKind
+from pagefeed.length_counts import length_counts
 from pagefeed.sequences import Bundles, Layout, Parts, Segments, bytes_of_pages
 from pagefeed.spans import Spans
 
@@ -25,7 +27,13 @@ class Documents:
     A batch holds an Arrow array per column, for any library that knows the Arrow
     PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
     columns alike. With ``max_length`` the dataset's token column comes as
-    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size].
+    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]. Other
+    columns of integers with a value for every token, such as labels, are cut and
+    padded alike (int64 [batch_size, length], ``labels`` with -100, others with 0);
+    all else comes whole. A column called like a field that is made is the user's.
+
+    In a mixture each dataset gives its own token column; other columns are those of
+    the same name in all.
 
     Args:
         columns: Columns of a batch; by default the dataset's column and its metadata.
@@ -103,9 +111,22 @@ class DocumentUnits:
         return self.spans.num_values
 
     @property
-    def num_own_tokens(self) -> int:
-        """The same: there are no separators."""
-        return self.num_tokens
+    def has_tokens(self) -> bool:
+        """Whether the column has tokens that can be counted."""
+        return self.spans.index.value_bytes > 0
+
+    @property
+    def reads_lengths(self) -> bool:
+        """Whether counting the tokens that are delivered takes reading all rows."""
+        return self.has_tokens and self.documents.max_length is not None
+
+    @cached_property
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all rows, cut to ``max_length``; 0 where the column has none."""
+        most = self.documents.max_length
+        if most is None or not self.has_tokens:
+            return self.spans.num_values if self.has_tokens else 0
+        return length_counts(self.spans).cut_tokens(most)
 
     @property
     def file_first_unit(self) -> Int64Array:

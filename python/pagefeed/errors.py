@@ -44,6 +44,7 @@ __all__ = [
     "LimitExceededError",
     "MissingDependencyError",
     "MissingFileError",
+    "PaddingWarning",
     "PagefeedError",
     "ReloadWarning",
     "StaleFileError",
@@ -55,6 +56,10 @@ __all__ = [
 
 class CacheWarning(RuntimeWarning):
     """A cache folder cannot be used; all is made anew by every process instead."""
+
+
+class PaddingWarning(UserWarning):
+    """Batches hold padding that nothing in them tells from tokens."""
 
 
 class ReloadWarning(RuntimeWarning):

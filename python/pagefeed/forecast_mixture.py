@@ -12,7 +12,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.extras import require
 from pagefeed.loader import Loader
 from pagefeed.mixed import MixtureSupply
-from pagefeed.mixture import Course, Span
+from pagefeed.mixture import Course, Part, Span
 from pagefeed.reuse import needed_bytes
 from pagefeed.state import LoaderState
 
@@ -41,7 +41,7 @@ class DatasetForecast:
     delivered_units: int
     """Sequences the run delivers."""
     delivered_tokens: int
-    """Tokens in them, by mean tokens of a sequence."""
+    """Tokens in them, by mean tokens of a sequence; 0 if they are not counted."""
     epochs: float
     """How often that is the whole dataset."""
 
@@ -57,9 +57,10 @@ class StageForecast:
     anneal_steps: float
     """Steps in which the former weights turn into its own."""
     shares: dict[str, float]
-    """Share of each dataset in its tokens, as realised."""
+    """Share of each dataset in its tokens, as realised; in its sequences, if the
+    tokens are not counted."""
     tokens: dict[str, int]
-    """Tokens of each dataset."""
+    """Tokens of each dataset; 0 if they are not counted."""
     epochs: dict[str, float]
     """Epochs over each dataset, from the begin of the run to its end."""
 
@@ -114,7 +115,7 @@ def forecast_mixture(loader: Loader) -> MixtureForecast:
                 tokens=spans_of.num_values,
                 units=part.num_units,
                 delivered_units=count,
-                delivered_tokens=round(count * part.unit_tokens),
+                delivered_tokens=_tokens_in(part, count),
                 epochs=count / part.num_units,
             )
     return MixtureForecast(
@@ -190,11 +191,13 @@ def _end(loader: Loader, supply: MixtureSupply, begin: LoaderState) -> int:
 def _stage(course: Course, span: Span, stop: int, step_units: int) -> StageForecast:
     parts = course.schedule.parts
     before, after = course.counts(span.start), course.counts(stop)
-    sizes = np.array([part.unit_tokens for part in parts])
-    tokens = np.rint((after - before) * sizes).astype(np.int64)
+    units = after - before
+    pairs = zip(parts, units.tolist(), strict=True)
+    tokens = np.array([_tokens_in(part, count) for part, count in pairs])
+    counted = tokens if all(part.num_tokens for part in parts) else units
     names = course.schedule.names
     epochs = after / np.array([part.num_units for part in parts])
-    shares = tokens / max(1, int(tokens.sum()))
+    shares = counted / max(1, int(counted.sum()))
     return StageForecast(
         first_step=-(-span.start // step_units),
         steps=(stop - span.start) / step_units,
@@ -203,6 +206,10 @@ def _stage(course: Course, span: Span, stop: int, step_units: int) -> StageForec
         tokens=dict(zip(names, tokens.tolist(), strict=True)),
         epochs=dict(zip(names, epochs.tolist(), strict=True)),
     )
+
+
+def _tokens_in(part: Part, units: int) -> int:
+    return round(units * part.unit_tokens) if part.num_tokens else 0
 
 
 def _needed_bytes(loader: Loader, supply: MixtureSupply, begin: LoaderState) -> int:

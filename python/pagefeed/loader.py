@@ -23,6 +23,7 @@ from pagefeed.launch import Follower, check_share, resolve_rank, resolve_threads
 from pagefeed.mixed import MixtureSupply
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
+from pagefeed.padding import PaddingWatch
 from pagefeed.planner import Planner, unit_of_slot
 from pagefeed.provenance import Source
 from pagefeed.route import Route, Slot
@@ -79,7 +80,9 @@ class Loader:
         memory: Bytes the loader may hold, such as ``"1GiB"``.
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
-        padding: Token that fills up short sequences.
+        padding: Token that fills up short sequences. Where it is more than 0.1 % of an
+            epoch, and fields tell it from tokens by neither labels nor a mask, a
+            :class:`PaddingWarning` says so.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
         transform: Called with every batch, a dict of arrays or tensors that it may
@@ -148,6 +151,10 @@ class Loader:
         supply = self._make_supply()
         self._feed = self._make_feed(supply)
         self._reloads = ReloadWatch(self.memory)
+        tells_lengths = isinstance(self.sequences, Documents)
+        self._padding = PaddingWatch(
+            supply.cut, self.fields, tells_lengths=tells_lengths
+        )
         self.run = Run(
             supply=supply,
             batch_size=self.batch_size,
@@ -288,10 +295,13 @@ class Loader:
             begin = self.run.going_on(begin)
             self.run.check_steps(begin)
         self._stop(begin)
+        route = self.run.route(begin, worker, num_workers)
+        if worker == 0:
+            self._padding.look(route, stacklevel=4)
         iteration = Iteration(
             engine=self._feed.engine(),
             begin=begin,
-            planner=self.planner(self.run.route(begin, worker, num_workers)),
+            planner=self.planner(route),
             horizon_units=self.run.horizon_units(begin, self.memory),
         )
         self._iteration, self._finished, self._loaded = iteration, None, None

@@ -19,13 +19,13 @@ from pagefeed.errors import (
     StateMismatchError,
 )
 from pagefeed.joined import JoinedUnits
+from pagefeed.mixed_parts import make_parts
 from pagefeed.mixture import (
     LEAST_LANES,
     Anchor,
     Course,
     CourseInOrder,
     Mixture,
-    Part,
     Schedule,
     adopt,
     check_weights,
@@ -44,8 +44,6 @@ __all__ = ["MAX_STATE_BYTES", "MixtureSupply"]
 
 MAX_STATE_BYTES = 128 << 10
 """Room for some 2,000 datasets; a state with more of them and stages is refused."""
-FINGERPRINT_DIGITS = 12
-"""Of each dataset, in a state."""
 AT_ONCE = 1 << 15
 """Positions looked at in a step; of datasets in order fewer, as they take longer."""
 RARE = 0.05
@@ -113,9 +111,10 @@ class MixtureSupply:
         self.orders = lru_cache(maxsize=2)(self._make_orders)
         """The orders of the datasets in an epoch of the run."""
         self._course = lru_cache(maxsize=4)(self._make_course)
-        self.parts = self._make_parts()
+        self.parts = make_parts(mixture, self.names, self.datasets, self.units_of)
         """The datasets as a schedule knows them."""
-        largest = int(np.argmax([part.num_tokens for part in self.parts]))
+        sizes = [(part.num_tokens, part.num_units) for part in self.parts]
+        largest = sizes.index(max(sizes))
         self.plan = LoaderState(
             num_lanes=self.orders(0)[largest].num_lanes,
             seed=seed,
@@ -126,21 +125,6 @@ class MixtureSupply:
         )
         # Its course is not looked at yet: a state may bring another.
         _check_size(self.plan)
-
-    def _make_parts(self) -> list[Part]:
-        usual = 1 if self.mixture.stop == "first_exhausted" else None
-        return [
-            Part(
-                name=name,
-                fingerprint=dataset.fingerprint[:FINGERPRINT_DIGITS],
-                num_units=units.num_units,
-                num_tokens=units.num_own_tokens - units.num_dropped_tokens,
-                max_epochs=self.mixture.max_epochs.get(name, usual),
-            )
-            for name, dataset, units in zip(
-                self.names, self.datasets, self.units_of, strict=True
-            )
-        ]
 
     def course(self, begin: LoaderState) -> Course:
         """Return the course of positions from the state of an iteration."""
@@ -351,7 +335,7 @@ class MixtureSupply:
         return min(int(max(horizons)) // world_size, 2 * MAX_HORIZON)
 
     def stats(self, state: LoaderState) -> dict[str, float]:
-        """Return units and tokens, by mean tokens of a unit, before a state."""
+        """Return units, and tokens by mean tokens of a unit, before a state."""
         course, found = self.course(state), {}
         counts = course.counts(state.position)
         for begin, end in state.skipped:
@@ -360,7 +344,8 @@ class MixtureSupply:
                 counts -= skipped - course.counts(begin)
         for part, count in zip(course.schedule.parts, counts.tolist(), strict=True):
             found[f"{part.name}/units"] = count
-            found[f"{part.name}/tokens"] = round(count * part.unit_tokens)
+            if part.num_tokens:
+                found[f"{part.name}/tokens"] = round(count * part.unit_tokens)
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +19,9 @@ from pagefeed.index import BlockKind
 from pagefeed.lines import Lines
 from pagefeed.sequences import (
     FIRST_BUNDLE,
+    JOINS,
     Bundles,
+    Join,
     Layout,
     Parts,
     Segments,
@@ -30,19 +33,23 @@ from pagefeed.spans import Spans
 
 __all__ = ["Packed", "PackedRows", "PackedUnits", "pack_lengths"]
 
-BLOCK_UNITS = 128
-"""Sequences' worth of tokens that a block holds at least, unless its file ends."""
+BLOCK_UNITS = 200
+"""Sequences' worth of tokens that a block holds at least, unless there are no more.
+
+Of a block less than one sequence is padding: so never more than 0.5 %.
+"""
 
 
 @dataclass(frozen=True)
 class Packed:
     """Whole documents packed into sequences of ``length`` tokens.
 
-    Packed are the documents of a block: a run of consecutive pages of one file with at
-    least 128 sequences' worth of tokens. A block of T tokens gives exactly
-    ``ceil(T / length)`` sequences, so that their number follows from the index: what
-    would need more is split, the rest is padding. Every row gets its ``bos`` and
-    ``eos``, also an empty or null one. No token is dropped.
+    Packed are the documents of a block: a run of consecutive pages with at least 200
+    sequences' worth of tokens, over several files where these are smaller. A block of
+    T tokens gives exactly ``ceil(T / length)`` sequences, so that their number follows
+    from the index: what would need more is split, the rest is padding, at most 0.5 %
+    or one sequence. Every row gets its ``bos`` and ``eos``, also an empty or null one.
+    No token is dropped.
 
     Args:
         length: Tokens of a sequence.
@@ -55,6 +62,8 @@ class Packed:
         method: ``"best_fit"`` packs the longest documents first, each where it fits
             best; ``"first_fit"`` in file order where there is room first; ``"greedy"``
             into the last sequence or a new one.
+        join: ``"dataset"`` lets blocks run over small files; with ``"file"`` every
+            block, and so every sequence, is of one file.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -71,11 +80,13 @@ class Packed:
     method: Literal["best_fit", "first_fit", "greedy"] = field(
         default="best_fit", kw_only=True
     )
+    join: Join = field(default="dataset", kw_only=True)
 
     def __post_init__(self) -> None:
         check_length(self.length)
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
+        check_choice(self.join, JOINS, "join")
         _ = self.layout
 
     def __repr__(self) -> str:
@@ -136,7 +147,7 @@ def pack_lengths(lengths: npt.ArrayLike, length: int, layout: Layout) -> PackedR
 class PackedUnits:
     """The packed sequences of a dataset, numbered by block.
 
-    Of a block are kept its first span and its first unit: 16 bytes for every 128
+    Of a block are kept its first span and its first unit: 16 bytes for every 200
     sequences or more.
     """
 
@@ -145,8 +156,10 @@ class PackedUnits:
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
-        self.num_tokens, self.num_own_tokens = self.lines.num_tokens, spans.num_values
-        self.first_span = _block_starts(self.lines, BLOCK_UNITS * packed.length)
+        self.num_tokens = self.num_delivered_tokens = self.lines.num_tokens
+        least = BLOCK_UNITS * packed.length
+        files = _lines_of_files(self.lines.file_first, least, packed.join)
+        self.first_span = _block_starts(self.lines, files, least)
         self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         counts = -(-self._block_tokens() // packed.length)
         self._first_unit = np.zeros(len(self.first_span), dtype=np.int64)
@@ -180,7 +193,7 @@ class PackedUnits:
 
     @property
     def file_first_unit(self) -> Int64Array:
-        """Units before each file, and in all: int64 [files + 1]."""
+        """Units of blocks that start before each file: int64 [files + 1]."""
         block = np.searchsorted(self.first_span, self.spans.file_first_span)
         return self._first_unit[block]
 
@@ -283,29 +296,57 @@ class PackedUnits:
         return pack_lengths(self.lengths(block), self.length, self.layout)
 
 
-def _block_starts(lines: Lines, least: int) -> Int64Array:
+def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:
+    """Return the first file of each line of files, and the number of files.
+
+    A line takes files until it has ``least`` tokens; what is left at the end and has
+    less joins the last line. Most files are lines of their own.
+
+    Args:
+        file_first: Tokens before each file, and of all: int64 [files + 1].
+        least: Tokens of a line.
+        join: ``"file"`` makes every file a line.
+    """
+    if join == "file":
+        return np.arange(len(file_first))
+    before: list[int] = file_first.tolist()
+    starts, following = [0], 0
+    last = bisect_right(before, before[-1] - least) - 1  # Where a line may begin yet.
+    while True:
+        following = bisect_left(before, before[following] + least)
+        if following > last:
+            return np.array([*starts, len(before) - 1], dtype=np.int64)
+        starts.append(following)
+
+
+def _block_starts(lines: Lines, files: Int64Array, least: int) -> Int64Array:
     """Return the first span of each block, and the number of spans.
 
-    A block takes runs of spans until it has ``least`` tokens; the last of a file takes
-    what is left, when that is less. All files advance together.
+    A block takes runs of spans until it has ``least`` tokens; the last of a line takes
+    what is left, when that is less. All lines advance together.
+
+    Args:
+        lines: The tokens of all rows.
+        files: First file of each line, and the number of files: int64 [lines + 1].
+        least: Tokens of a block.
     """
     spans = lines.spans
     runs = spans.runs("page")
-    first, last = spans.file_first_span[:-1], spans.file_first_span[1:]
-    file = np.flatnonzero(last > first)
-    starts = [first[file]]
-    begin = lines.file_first[file]
-    end = lines.file_first[file + 1]
-    while len(file):
+    borders = spans.file_first_span[files]
+    line = np.flatnonzero(np.diff(borders))
+    starts = [borders[line]]
+    begin = lines.file_first[files[line]]
+    end = lines.file_first[files[line + 1]]
+    while len(line):
         # A block that begins `least` later must have as many itself.
         going = begin + 2 * least <= end
-        file, begin, end = file[going], begin[going], end[going]
+        line, begin, end = line[going], begin[going], end[going]
         span = lines.spans_of(begin + least - 1) + 1
         if runs is not None:
             run = np.searchsorted(runs, span)
             span = np.append(runs, len(spans))[run]
         begin = lines.first(span)
         going = begin + least <= end
-        file, begin, end = file[going], begin[going], end[going]
+        line, begin, end = line[going], begin[going], end[going]
         starts.append(span[going])
     return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -14,10 +15,11 @@ from pagefeed.arrays import Int64Array, distinct
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents, DocumentUnits
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.fields import DOCUMENTS, Fields
+from pagefeed.fields import DOCUMENTS, IGNORED, Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.joined import JoinedUnits
 from pagefeed.planner import NO_UNIT
+from pagefeed.row_columns import aligned_columns, check_aligned, row_columns
 from pagefeed.sequences import Cut
 
 __all__ = ["RowFeed", "RowPlan"]
@@ -50,6 +52,7 @@ class RowFeed:
 
     Raises:
         ColumnNotFoundError: If a column does not exist.
+        InvalidArgumentError: If columns cannot be had under one name or be cut.
     """
 
     def __init__(
@@ -66,25 +69,27 @@ class RowFeed:
         fields: Fields,
         convert: Converter,
     ) -> None:
-        first = datasets[0]
-        names = documents.columns or (first.column, *first.metadata)
         if fields.needs_documents and documents.max_length is None:
             raise InvalidArgumentError(
                 f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
                 "a max_length"
             )
         self._documents = documents
-        self._padded = None if documents.max_length is None else first.column
-        if self._padded is not None:
-            names = dict.fromkeys((self._padded, *names))
-        self._names = tuple(names)
+        columns = row_columns(datasets, documents)
+        self._names = columns.names
         self._datasets = datasets
         parts = cut.parts if isinstance(cut, JoinedUnits) else (cut,)
         self._parts = cast("tuple[DocumentUnits, ...]", parts)
         self._first_units = np.cumsum([0, *(part.num_units for part in self._parts)])
-        self._indexes = [
-            dataset.column_index(name) for dataset in datasets for name in self._names
+        indexes = [
+            [dataset.column_index(name) for name in names]
+            for dataset, names in zip(datasets, columns.of, strict=True)
         ]
+        self._indexes = list(itertools.chain.from_iterable(indexes))
+        self._aligned: list[int] = []
+        """Columns that are cut and padded like the tokens."""
+        if documents.max_length is not None:
+            self._aligned = aligned_columns(columns, indexes)
         self._first_pages = np.cumsum([0, *map(len, self._indexes)])
         self._batch_rows = batch_rows
         self._num_threads = num_threads
@@ -122,23 +127,33 @@ class RowFeed:
         """Make a batch of what the engine delivers."""
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
-        if self._padded is None or most is None:
+        if most is None:
             return batch
-        tokens = batch.pop(self._padded)
-        lengths = np.frombuffer(tokens.list_lengths(), dtype=np.int64)
-        lengths = np.minimum(lengths, most)
+        whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
+        lengths = np.minimum(whole, most)
         length = most
         if self._documents.pad == "longest":
             length = max(1, int(lengths.max(initial=0)))
-        rows = np.empty((len(tokens), length), dtype=self._dtype)
-        tokens.write_padded(rows, length, self._padding)
-        padded: Batch = {"input_ids": rows}
+        rows = np.empty((len(whole), length), dtype=self._dtype)
+        columns[0].write_padded(rows, length, self._padding)
+        made: Batch = {"input_ids": rows}
         if self._fields.needs_documents:
-            padded = self._fields.make(rows, _table(lengths))
-        for name, value in (padded | {"lengths": lengths}).items():
-            is_array = isinstance(value, np.ndarray)
-            batch[name] = self._convert(value) if is_array else value
-        return batch
+            made = self._fields.make(rows, _table(lengths))
+        made |= {"lengths": lengths}
+        # Columns called like what is made are the user's.
+        del batch[self._names[0]]
+        made |= batch
+        for number in self._aligned:
+            name, column = self._names[number], columns[number]
+            found = np.frombuffer(column.list_lengths(), dtype=np.int64)
+            check_aligned(name, whole, found)
+            made[name] = np.empty((len(whole), length), dtype=np.int64)
+            filling = IGNORED if name == "labels" else 0
+            column.write_padded(made[name], length, filling)
+        return {
+            name: self._convert(value) if isinstance(value, np.ndarray) else value
+            for name, value in made.items()
+        }
 
     def _cells(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Page, numbered through all indexes, and row in it: int64 [units, columns]."""

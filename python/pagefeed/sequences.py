@@ -8,7 +8,7 @@ seed, no epoch and no data enter here.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,12 +20,17 @@ from pagefeed.spans import Spans
 
 __all__ = [
     "Cut",
+    "Join",
     "Layout",
     "Parts",
     "Segments",
     "Sequences",
     "Units",
 ]
+
+Join: TypeAlias = Literal["dataset", "file"]
+"""Whether units go on from file to file, or end with each."""
+JOINS = ("dataset", "file")
 
 FIRST_BUNDLE = 1 << 62
 """Pages of segments from here on stand for bundles of pages, see :class:`Bundles`."""
@@ -150,8 +155,8 @@ class Units(Cut, Protocol):
         """Tokens of all rows, separators included."""
 
     @property
-    def num_own_tokens(self) -> int:
-        """Tokens of all rows without separators."""
+    def num_delivered_tokens(self) -> int:
+        """Tokens in all units together, separators included, padding not."""
 
     @property
     def file_first_unit(self) -> Int64Array:

@@ -28,6 +28,10 @@ class Spans(Protocol):
         """Return the number of spans."""
 
     @property
+    def fingerprint(self) -> str:
+        """What identifies the contents, and which rows these are."""
+
+    @property
     def num_rows(self) -> int:
         """Rows of all spans."""
 
@@ -99,6 +103,11 @@ class PageSpans:
     def __len__(self) -> int:
         """Return the number of spans."""
         return len(self.index)
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents."""
+        return self.index.fingerprint
 
     @property
     def num_rows(self) -> int:

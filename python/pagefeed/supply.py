@@ -11,6 +11,7 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.damage import units_of_damage
 from pagefeed.dataset import ParquetDataset
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
@@ -18,7 +19,7 @@ from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Cut, Sequences, Units
 from pagefeed.state import LoaderState
 
-__all__ = ["EpochSupply", "Held", "Supply", "bind_checked"]
+__all__ = ["EpochSupply", "Held", "Supply", "bind_checked", "check_metadata"]
 
 Held: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Units of datasets: the number of each dataset, and those of its units."""
@@ -281,6 +282,20 @@ class EpochSupply:
         return {}
 
 
+def check_metadata(dataset: ParquetDataset, sequences: Sequences) -> None:
+    """Refuse metadata that would be left out without a word.
+
+    Raises:
+        InvalidArgumentError: Then.
+    """
+    if dataset.metadata and not isinstance(sequences, Documents):
+        raise InvalidArgumentError(
+            f"metadata={list(dataset.metadata)} of {dataset!r} would not arrive: "
+            f"sequences of {sequences!r} carry tokens only; leave metadata out, or "
+            "take rows with Documents, whose batches have these columns"
+        )
+
+
 def bind_checked(sequences: Sequences, dataset: ParquetDataset, name: str) -> Units:
     """Cut a dataset.
 
@@ -290,8 +305,10 @@ def bind_checked(sequences: Sequences, dataset: ParquetDataset, name: str) -> Un
         name: What to call it in an error.
 
     Raises:
-        InvalidArgumentError: If it holds no sequence.
+        InvalidArgumentError: If it holds no sequence, or metadata that no batch would
+            hold.
     """
+    check_metadata(dataset, sequences)
     units = sequences.bind(dataset.spans)
     if units.num_units == 0:
         dataset.check_not_empty()

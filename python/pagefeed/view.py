@@ -21,6 +21,7 @@ from pagefeed.launch import resolve_threads
 from pagefeed.planner import plan_batches
 from pagefeed.sequences import Sequences, Units
 from pagefeed.sizes import parse_bytes
+from pagefeed.supply import check_metadata
 
 __all__ = ["SequenceView"]
 
@@ -82,6 +83,7 @@ class SequenceView:
                 "a SequenceView gives sequences of tokens: for documents use a Loader, "
                 "or Windows or Packed here"
             )
+        check_metadata(dataset, sequences)
         self._units: Units = sequences.bind(dataset.spans)
         self._engine = ProcessEngine(
             [dataset],

@@ -23,8 +23,8 @@ class StartSpans(NamedTuple):
 
     span: Int64Array
     """Number of the span."""
-    file: Int64Array
-    """Its file."""
+    line: Int64Array
+    """Its line."""
     begin: Int64Array
     """Tokens of all rows before it."""
     end: Int64Array
@@ -32,35 +32,42 @@ class StartSpans(NamedTuple):
 
 
 class WindowStarts:
-    """The first tokens of windows, every so many in a file.
+    """The first tokens of windows, every so many in a line.
 
     Args:
         lines: The tokens of all rows.
-        stride: Tokens from one window of a file to the next.
-        file_first_unit: Windows before each file, and in all: int64 [files + 1].
+        stride: Tokens from one window of a line to the next.
+        first_token: Tokens before each line, and of all: int64 [lines + 1].
+        first_unit: Windows before each line, and of all: int64 [lines + 1].
     """
 
-    def __init__(self, lines: Lines, stride: int, file_first_unit: Int64Array) -> None:
+    def __init__(
+        self,
+        lines: Lines,
+        stride: int,
+        first_token: Int64Array,
+        first_unit: Int64Array,
+    ) -> None:
         self._lines = lines
         self._stride = stride
-        self._file_first_unit = file_first_unit
-        self.shift = lines.file_first - file_first_unit * stride
-        """Window u of a file begins at token ``shift + u * stride``: int64 [files + 1].
+        self._first_unit = first_unit
+        self.shift = first_token - first_unit * stride
+        """Window u of a line begins at token ``shift + u * stride``: int64 [lines + 1].
 
-        The last stands for no file.
+        The last stands for no line.
         """
 
-    def files(self, units: Int64Array) -> Int64Array:
-        """Return the file of each window: int64."""
-        return np.searchsorted(self._file_first_unit, units, side="right") - 1
+    def line_of(self, units: Int64Array) -> Int64Array:
+        """Return the line of each window: int64."""
+        return np.searchsorted(self._first_unit, units, side="right") - 1
 
-    def first_window(self, tokens: Int64Array, files: Int64Array) -> Int64Array:
-        """Return the first window that begins at each token of a file, or behind it.
+    def first_window(self, tokens: Int64Array, lines: Int64Array) -> Int64Array:
+        """Return the first window that begins at each token of a line, or behind it.
 
-        If none does in the file, that is the first window of the next one.
+        If none does in the line, that is the first window of the next one.
         """
-        unit = -((self.shift[files] - tokens) // self._stride)  # Rounded up.
-        limited: Int64Array = np.minimum(unit, self._file_first_unit[files + 1])
+        unit = -((self.shift[lines] - tokens) // self._stride)  # Rounded up.
+        limited: Int64Array = np.minimum(unit, self._first_unit[lines + 1])
         return limited
 
     def spans(self, units: Int64Array) -> tuple[Int64Array, StartSpans]:
@@ -78,8 +85,8 @@ class WindowStarts:
         some = self._look_up(rising[::LOOK_UP_EVERY])
         is_new = np.diff(some.span, prepend=-1) > 0
         some = StartSpans(*(column[is_new] for column in some))
-        begin = np.searchsorted(rising, self.first_window(some.begin, some.file))
-        end = np.searchsorted(rising, self.first_window(some.end, some.file))
+        begin = np.searchsorted(rising, self.first_window(some.begin, some.line))
+        end = np.searchsorted(rising, self.first_window(some.end, some.line))
         found, heads = [some], [begin]
         # Between the windows of these spans are a few of others. Of each few the first
         # span is found by its first window, the rest window by window.
@@ -92,7 +99,7 @@ class WindowStarts:
             some = self._look_up(rising[head])
             found.append(some)
             heads.append(head)
-            head = np.searchsorted(rising, self.first_window(some.end, some.file))
+            head = np.searchsorted(rising, self.first_window(some.end, some.line))
         head = np.concatenate(heads)
         by_head = np.argsort(head)
         counts = np.diff(head[by_head], append=len(units))
@@ -103,6 +110,6 @@ class WindowStarts:
 
     def _look_up(self, units: Int64Array) -> StartSpans:
         """Return the span in which each window begins."""
-        file, lines = self.files(units), self._lines
-        span = lines.spans_of(self.shift[file] + units * self._stride)
-        return StartSpans(span, file, lines.first(span), lines.first(span + 1))
+        line, lines = self.line_of(units), self._lines
+        span = lines.spans_of(self.shift[line] + units * self._stride)
+        return StartSpans(span, line, lines.first(span), lines.first(span + 1))

@@ -1,4 +1,4 @@
-"""Windows: the tokens of files, cut every so many."""
+"""Windows: the tokens of a dataset joined end to end, cut every so many."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Literal
 
 import numpy as np
 
+from pagefeed.arguments import check_choice
 from pagefeed.arrays import Int64Array, joined_ranges
 from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import BlockKind
 from pagefeed.lines import Lines
 from pagefeed.sequences import (
+    JOINS,
     Bundles,
+    Join,
     Layout,
     Parts,
     Segments,
@@ -30,18 +33,24 @@ __all__ = ["WindowUnits", "Windows"]
 
 @dataclass(frozen=True)
 class Windows:
-    """Each file's tokens joined end to end and cut every ``length`` tokens.
+    """A dataset's tokens joined end to end and cut every ``length`` tokens.
 
+    The line goes on from file to file, so that only its last window may be shorter.
     Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
     windows follows from the rows and values of the index and is exact.
 
     Args:
         length: Tokens of a window.
-        tail: What becomes of the last, shorter piece of a file: ``"pad"`` fills it up
+        tail: What becomes of the last, shorter piece of a line: ``"pad"`` fills it up
             with the loader's padding token, ``"drop"`` leaves it out.
         eos: Token written behind every row.
         bos: Token written before every row.
         overlap: Tokens that a window repeats from the end of the one before.
+        join: ``"dataset"`` makes one line of all files; ``"file"`` a line of each, so
+            that no window has tokens of two files.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
 
     Example:
         >>> Windows(2048)
@@ -55,6 +64,7 @@ class Windows:
     eos: int | None = field(default=None, kw_only=True)
     bos: int | None = field(default=None, kw_only=True)
     overlap: int = field(default=0, kw_only=True)
+    join: Join = field(default="dataset", kw_only=True)
 
     def __post_init__(self) -> None:
         check_length(self.length)
@@ -65,6 +75,7 @@ class Windows:
                 f"overlap={self.overlap!r} must be a whole number of tokens, less than "
                 f"length={self.length}"
             )
+        check_choice(self.join, JOINS, "join")
         Layout(bos=self.bos, eos=self.eos)
 
     def __repr__(self) -> str:
@@ -77,7 +88,7 @@ class Windows:
 
 
 class WindowUnits:
-    """The windows of a dataset. Window i of a file is its tokens [i*S, i*S + L).
+    """The windows of a dataset. Window i of a line is its tokens [i*S, i*S + L).
 
     S, the stride, is the length L but for the overlap.
     """
@@ -87,26 +98,43 @@ class WindowUnits:
         self.windows = windows
         self.layout = Layout(bos=windows.bos, eos=windows.eos)
         self.lines = Lines(spans, self.layout.per_row)
-        self.num_tokens, self.num_own_tokens = self.lines.num_tokens, spans.num_values
+        self.num_tokens = self.lines.num_tokens
         self.stride = stride = windows.length - windows.overlap
-        file_tokens = np.diff(self.lines.file_first)
-        beyond = file_tokens - windows.length
+        ends = slice(None) if windows.join == "file" else [0, -1]
+        self.line_first: Int64Array = self.lines.file_first[ends]
+        """Tokens before each line, and of all: int64 [lines + 1]."""
+        self._line_first_span: Int64Array = spans.file_first_span[ends]
+        line_tokens = np.diff(self.line_first)
+        beyond = line_tokens - windows.length
         if windows.tail == "pad":
             units = np.where(
-                file_tokens > 0, 1 + -(-np.maximum(beyond, 0) // stride), 0
+                line_tokens > 0, 1 + -(-np.maximum(beyond, 0) // stride), 0
             )
         else:
             units = np.where(beyond >= 0, 1 + beyond // stride, 0)
         covered = np.where(units > 0, (units - 1) * stride + windows.length, 0)
-        self.num_dropped_tokens = int(np.maximum(file_tokens - covered, 0).sum())
-        self.num_padding_tokens = int(np.maximum(covered - file_tokens, 0).sum())
-        self.file_first_unit = np.concatenate([[0], np.cumsum(units)])
-        self.starts = WindowStarts(self.lines, stride, self.file_first_unit)
+        self.num_dropped_tokens = int(np.maximum(line_tokens - covered, 0).sum())
+        self.num_padding_tokens = int(np.maximum(covered - line_tokens, 0).sum())
+        self.line_first_unit = np.concatenate([[0], np.cumsum(units)])
+        """Windows before each line, and of all: int64 [lines + 1]."""
+        self.starts = WindowStarts(
+            self.lines, stride, self.line_first, self.line_first_unit
+        )
 
     @property
     def num_units(self) -> int:
         """Number of windows."""
-        return int(self.file_first_unit[-1])
+        return int(self.line_first_unit[-1])
+
+    @property
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all windows: those that windows share count in each."""
+        return self.num_units * self.length - self.num_padding_tokens
+
+    @property
+    def file_first_unit(self) -> Int64Array:
+        """Windows that start before each file, and in all: int64 [files + 1]."""
+        return self._first_unit(self.spans.file_first_span)
 
     @property
     def length(self) -> int:
@@ -125,10 +153,10 @@ class WindowUnits:
 
     def _first_unit(self, spans: Int64Array) -> Int64Array:
         """Return the windows that start before each of ``spans``."""
-        # The end of the last span belongs to the last file that has spans.
-        file = np.searchsorted(self.spans.file_first_span, spans, side="right") - 1
-        file = np.minimum(file, len(self.spans.file_first_span) - 2)
-        return self.starts.first_window(self.lines.first(spans), file)
+        # The end of the last span belongs to the last line.
+        line = np.searchsorted(self._line_first_span, spans, side="right") - 1
+        line = np.minimum(line, len(self._line_first_span) - 2)
+        return self.starts.first_window(self.lines.first(spans), line)
 
     def _span_of(self, units: Int64Array) -> Int64Array:
         """Return the span in which each window starts."""
@@ -136,21 +164,21 @@ class WindowUnits:
 
     def token_ranges(self, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
-        file = self.starts.files(units)
-        start = self.starts.shift[file] + units * self.stride
-        return start, np.minimum(start + self.length, self.lines.file_first[file + 1])
+        line = self.starts.line_of(units)
+        start = self.starts.shift[line] + units * self.stride
+        return start, np.minimum(start + self.length, self.line_first[line + 1])
 
     def units_of_row(self, row: int) -> Int64Array:
         """Return the windows with tokens of a row of the spans; reads its page."""
         first, last = self.lines.row_range(row)
         if first >= last:
             return np.empty(0, dtype=np.int64)
-        starts = self.lines.file_first
-        file = int(np.searchsorted(starts, first, side="right")) - 1
-        begin, end = self.file_first_unit[file : file + 2].tolist()
+        line = int(np.searchsorted(self.line_first, first, side="right")) - 1
+        before = int(self.line_first[line])
+        begin, end = self.line_first_unit[line : line + 2].tolist()
         # The first window that ends behind `first`, and the last that begins by `last`.
-        early = -(-(first - int(starts[file]) + 1 - self.length) // self.stride)
-        late = (last - 1 - int(starts[file])) // self.stride
+        early = -(-(first - before + 1 - self.length) // self.stride)
+        late = (last - 1 - before) // self.stride
         return np.arange(begin + max(early, 0), min(begin + late + 1, end))
 
     def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
@@ -184,10 +212,10 @@ class WindowUnits:
             return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
         which, spans = self.starts.spans(units)
         page, row = self.spans.places(spans.span)
-        file_end = self.lines.file_first[spans.file + 1]
+        line_end = self.line_first[spans.line + 1]
         first_token = units * self.stride
-        first_token += (self.starts.shift[spans.file] - spans.begin)[which]
-        num_tokens = (file_end - spans.begin)[which]
+        first_token += (self.starts.shift[spans.line] - spans.begin)[which]
+        num_tokens = (line_end - spans.begin)[which]
         num_tokens -= first_token
         np.minimum(num_tokens, self.length, out=num_tokens)
         segments = Segments(

@@ -173,3 +173,124 @@ def test_documents_of_other_numbers_are_located(tmp_path, column):
         assert source.num_tokens == 0
         assert table[column][source.row] == rows[place]
         assert (0, 0, place) in loader.steps_of(source.file, source.row)
+
+
+def write_two(folder):
+    """Rows with two token columns, and columns called like what is made."""
+    rng = np.random.default_rng(8)
+    lengths = rng.integers(1, 30, 60).tolist()
+    tok_a = [list(range(n, n + length)) for n, length in enumerate(lengths)]
+    tok_b = [[5000 + n] * (n % 9 + 1) for n in range(60)]
+    columns = {
+        "tok_a": pa.array(tok_a, pa.list_(pa.int32())),
+        "tok_b": pa.array(tok_b, pa.list_(pa.int32())),
+        "labels": pa.array([[-token for token in row] for row in tok_a]),
+        "weights": pa.array([[1 / 2] * len(row) for row in tok_a]),
+        "input_ids": pa.array([f"id {n}" for n in range(60)]),
+        "lengths": pa.array(range(100, 160), pa.int64()),
+        "number": pa.array(range(60), pa.int64()),
+    }
+    table = pa.table(columns)
+    for number in range(2):
+        path = folder / f"part-{number}.parquet"
+        part = table.slice(30 * number, 30)
+        pq.write_table(part, path, data_page_size=128, write_batch_size=4)
+    return table.to_pydict()
+
+
+def test_every_dataset_of_a_mixture_gives_its_own_tokens(tmp_path):
+    expected = write_two(tmp_path)
+    parts = {name: pf.parquet(tmp_path, column=name) for name in ("tok_a", "tok_b")}
+    loader = pf.Loader(
+        pf.mix(parts, stop="all_exhausted"),
+        sequences=pf.Documents(columns=["number"], max_length=40),
+        batch_size=4,
+        rank=0,
+        world_size=1,
+    )
+    seen = set()
+    for batch in loader:
+        numbers = pa.array(batch["number"]).to_pylist()
+        for row, length, number in zip(
+            batch["input_ids"].tolist(), batch["lengths"].tolist(), numbers, strict=True
+        ):
+            name = "tok_b" if row[0] >= 5000 else "tok_a"
+            assert row[:length] == expected[name][number]
+            seen.add((name, number))
+    assert len(seen) > 100
+    with pytest.raises(InvalidArgumentError, match=r"tok_b.*columns="):
+        pf.Loader(pf.mix(parts), sequences=pf.Documents(), batch_size=4)
+
+
+@pytest.mark.parametrize("pad", ["longest", "max_length"])
+def test_columns_with_a_value_per_token_are_cut_alike(tmp_path, pad):
+    expected = write_two(tmp_path)
+    documents = pf.Documents(
+        columns=["labels", "tok_b", "number"], max_length=12, pad=pad
+    )
+    fields = ("input_ids", "labels", "attention_mask")
+    loader = make_loader(tmp_path, documents, column="tok_a", fields=fields)
+    for batch in loader:
+        assert batch["labels"].shape == batch["input_ids"].shape
+        assert batch["labels"].dtype == np.int64
+        is_token = batch["attention_mask"]
+        assert (batch["labels"][is_token] == -batch["input_ids"][is_token]).all()
+        assert (batch["labels"][~is_token] == -100).all()
+        for number, other in zip(
+            pa.array(batch["number"]).to_pylist(),
+            pa.array(batch["tok_b"]).to_pylist(),
+            strict=True,
+        ):
+            assert other == expected["tok_b"][number]
+    with pytest.raises(InvalidArgumentError, match=r"weights.*integers"):
+        make_loader(
+            tmp_path, pf.Documents(columns=["weights"], max_length=4), column="tok_a"
+        )
+
+
+def test_rows_that_are_not_as_long_as_their_tokens_are_told(tmp_path):
+    tokens = [[1, 2], [3], [4, 5], [6, 7, 8]]
+    other = [[1, 2], [3], [4, 5, 6], [7, 8]]
+    table = pa.table({"tokens": tokens, "labels": other})
+    # The first page looks as if it fitted.
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    documents = pf.Documents(columns=["labels"], max_length=2)
+    loader = make_loader(tmp_path, documents, column="tokens", batch_size=4)
+    with pytest.raises(ValueError, match=r"'labels' has . values in row"):
+        next(iter(loader))
+
+
+def test_columns_called_like_made_fields_are_the_users(tmp_path):
+    write_two(tmp_path)
+    documents = pf.Documents(columns=["lengths", "number"], max_length=8)
+    for batch in make_loader(tmp_path, documents, column="tok_a"):
+        numbers = pa.array(batch["number"]).to_pylist()
+        assert pa.array(batch["lengths"]).to_pylist() == [100 + n for n in numbers]
+        assert batch["input_ids"].dtype == np.int64
+    taken = pf.Documents(columns=["input_ids"], max_length=8)
+    with pytest.raises(InvalidArgumentError, match=r"'input_ids'.*'tok_a'"):
+        make_loader(tmp_path, taken, column="tok_a")
+    whole = make_loader(tmp_path, pf.Documents(columns=["input_ids"]), column="tok_a")
+    assert pa.array(next(iter(whole))["input_ids"]).to_pylist()[0].startswith("id")
+
+
+def test_metadata_arrives_or_is_refused(tmp_path):
+    write_two(tmp_path)
+    dataset = pf.parquet(tmp_path, column="tok_a", metadata=["number"])
+    loader = pf.Loader(
+        dataset, sequences=pf.Documents(), batch_size=4, rank=0, world_size=1
+    )
+    assert set(next(iter(loader))) == {"tok_a", "number"}
+    for sequences in (pf.Windows(8), pf.Packed(8)):
+        with pytest.raises(InvalidArgumentError, match=r"metadata=\['number'\]"):
+            pf.Loader(dataset, sequences=sequences, batch_size=4)
+        with pytest.raises(InvalidArgumentError, match="Documents"):
+            pf.Loader(pf.mix({"a": dataset}), sequences=sequences, batch_size=4)
+        with pytest.raises(InvalidArgumentError, match="Documents"):
+            pf.SequenceView(dataset, sequences)
+    unknown = pf.parquet(tmp_path, column="tok_a", metadata=["nothing"])
+    with pytest.raises(ColumnNotFoundError, match="nothing"):
+        _ = unknown.index
+    for wrong in (["tok_a"], ["number", "number"]):
+        with pytest.raises(InvalidArgumentError, match="further columns"):
+            pf.parquet(tmp_path, column="tok_a", metadata=wrong)

@@ -22,6 +22,7 @@ from documents import (
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.forecast import forecast
+from pagefeed.packed import BLOCK_UNITS
 
 SEPARATORS = [(None, None), (None, EOS), (BOS, None), (BOS, EOS)]
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -48,15 +49,15 @@ def by_file(documents):
 
 @pytest.mark.parametrize(("bos", "eos"), SEPARATORS)
 @pytest.mark.parametrize("length", [1, 7, 32, 1500])
-@pytest.mark.parametrize("overlap", [0, 3])
-def test_windows_are_the_joined_files_cut(written, bos, eos, length, overlap):
+@pytest.mark.parametrize(("overlap", "join"), [(0, "dataset"), (3, "file")])
+def test_windows_are_the_joined_rows_cut(written, bos, eos, length, overlap, join):
     if overlap >= length:
         return
     folder, documents = written
-    windows = pf.Windows(length, bos=bos, eos=eos, overlap=overlap)
+    windows = pf.Windows(length, bos=bos, eos=eos, overlap=overlap, join=join)
     loader = loader_of(folder, windows, shuffle=None, batch_size=8)
     expected, padding = [], 0
-    for part in by_file(documents):
+    for part in by_file(documents) if join == "file" else [documents]:
         line = list(chain.from_iterable(lines_of(part, bos, eos)))
         start = 0
         while line:
@@ -75,11 +76,13 @@ def test_windows_are_the_joined_files_cut(written, bos, eos, length, overlap):
     )
 
 
-def test_windows_without_a_tail_count_what_they_drop(written):
+@pytest.mark.parametrize("join", ["dataset", "file"])
+def test_windows_without_a_tail_count_what_they_drop(written, join):
     folder, documents = written
-    loader = loader_of(folder, pf.Windows(64, eos=EOS, overlap=10, tail="drop"))
+    windows = pf.Windows(64, eos=EOS, overlap=10, tail="drop", join=join)
+    loader = loader_of(folder, windows)
     dropped = units = 0
-    for part in by_file(documents):
+    for part in by_file(documents) if join == "file" else [documents]:
         num_tokens = sum(map(len, lines_of(part, None, EOS)))
         count = (num_tokens - 64) // 54 + 1
         units += count
@@ -132,7 +135,9 @@ def test_packed_never_splits_when_told_so(written):
         pf.Windows(50, overlap=20),
         pf.Windows(50, bos=BOS, eos=EOS),
         pf.Windows(50, eos=EOS, overlap=20),
+        pf.Windows(50, eos=EOS, overlap=20, join="file"),
         pf.Packed(50, bos=BOS, eos=EOS),
+        pf.Packed(50, bos=BOS, eos=EOS, join="file"),
         pf.Packed(50, split="never", eos=EOS),
     ],
     ids=str,
@@ -283,24 +288,26 @@ def test_packed_sequences_by_number(written):
     ]
 
 
-def test_blocks_are_large_and_stay_in_their_file(written):
+def test_blocks_are_large_and_stay_in_their_file_if_asked(written):
     folder, _ = written
     dataset = pf.parquet(folder, column="input_ids")
     for length in (1, 2, 5, 30, 1000):
-        units = pf.Packed(length, eos=EOS).bind(dataset.spans)
+        units = pf.Packed(length, eos=EOS, join="file").bind(dataset.spans)
         files = dataset.spans.file_first_span
         assert set(files) <= set(units.first_span)
         tokens = np.diff(units.lines.first(units.first_span))
         is_only = np.isin(units.first_span[:-1], files) & np.isin(
             units.first_span[1:], files
         )
-        assert (tokens[~is_only] >= 128 * length).all()
+        assert (tokens[~is_only] >= BLOCK_UNITS * length).all()
         # None could be cut in two: each half would have to be as large.
-        for block in np.flatnonzero(tokens >= 2 * 128 * length):
+        for block in np.flatnonzero(tokens >= 2 * BLOCK_UNITS * length):
             spans = np.arange(units.first_span[block] + 1, units.first_span[block + 1])
             begin, end = units.lines.first(units.first_span[block : block + 2])
             inner = units.lines.first(spans)
-            cuts = (inner - begin >= 128 * length) & (end - inner >= 128 * length)
+            cuts = (inner - begin >= BLOCK_UNITS * length) & (
+                end - inner >= BLOCK_UNITS * length
+            )
             assert not cuts.any() or units.first_span[block + 1] in files
 
 

@@ -54,18 +54,19 @@ SIZES = st.one_of(
 )
 FILES = st.lists(st.lists(SIZES, max_size=12), min_size=1, max_size=4)
 WINDOWS = st.builds(
-    lambda length, overlap, tail, separators: pf.Windows(
-        length, tail, overlap=min(overlap, length - 1), **separators
+    lambda length, overlap, tail, separators, join: pf.Windows(
+        length, tail, overlap=min(overlap, length - 1), join=join, **separators
     ),
     st.sampled_from([1, 2, 3, 8, 40, 150]),
     st.sampled_from([0, 0, 1, 5]),
     st.sampled_from(["pad", "drop"]),
     st.sampled_from([{}, {"eos": 0}, {"eos": 0, "bos": 1}]),
+    st.sampled_from(["dataset", "dataset", "file"]),
 )
 
 
-def expected_segments(files, windows, units):
-    """Window by window and token by token: what `segments` says of them."""
+def lines_of(files, windows):
+    """The (span, token of the span) of every token, line by line."""
     per_row, lines, first = windows.layout.per_row, [], 0
     for file in files:
         lines.append(
@@ -76,13 +77,31 @@ def expected_segments(files, windows, units):
             ]
         )
         first += len(file)
+    if windows.windows.join == "dataset":
+        return [[token for line in lines for token in line]]
+    return lines
+
+
+def windows_of(files, windows):
+    """Every window: the (span, token of the span) of its tokens."""
+    length, drops = windows.length, windows.windows.tail == "drop"
     found = []
+    for line in lines_of(files, windows):
+        start = 0
+        while start < len(line) - (length - 1 if drops else 0):
+            found.append(line[start : start + length])
+            if start + length >= len(line):
+                break
+            start += windows.stride
+    return found
+
+
+def expected_segments(files, windows, units):
+    """Window by window and token by token: what `segments` says of them."""
+    every, found = windows_of(files, windows), []
     for place, unit in enumerate(units):
-        file = int(np.searchsorted(windows.file_first_unit, unit, side="right")) - 1
-        start = (unit - int(windows.file_first_unit[file])) * windows.stride
         ranges: list[list[int]] = []
-        tokens = lines[file][start : start + windows.length]
-        for offset, (span, token) in enumerate(tokens):
+        for offset, (span, token) in enumerate(every[unit]):
             if ranges and ranges[-1][1] == span:
                 ranges[-1][4] += 1
             else:
@@ -108,6 +127,26 @@ def test_segments_are_the_tokens_of_windows(many, files, windows, seed, count):
         segments = units.segments(asked)
     expected = expected_segments(files, units, asked.tolist())
     assert np.array(segments).T.tolist() == expected
+
+
+@given(files=FILES, windows=WINDOWS)
+def test_counts_of_windows_are_those_of_a_plain_model(files, windows):
+    spans: Any = ListedSpans(files)
+    units, expected = windows.bind(spans), windows_of(files, windows.bind(spans))
+    held = sum(map(len, expected))
+    assert units.num_units == len(expected)
+    assert units.num_delivered_tokens == held
+    assert units.num_padding_tokens == len(expected) * windows.length - held
+    distinct = {token for window in expected for token in window}
+    assert units.num_dropped_tokens == units.num_tokens - len(distinct)
+    # Blocks and files by where windows start.
+    starts = np.array([window[0][0] for window in expected], dtype=np.int64)
+    span_of = units.starts.spans(np.arange(len(expected)))
+    assert np.array_equal(span_of[1].span[span_of[0]], starts)
+    borders = np.arange(len(spans) + 1)
+    first = units._first_unit(borders)
+    assert np.array_equal(first, np.searchsorted(starts, borders))
+    assert np.array_equal(units.file_first_unit, first[spans.file_first_span])
 
 
 @given(files=FILES, per_row=st.integers(1, 3))

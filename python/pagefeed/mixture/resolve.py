@@ -72,6 +72,7 @@ def adopt(
         StateMismatchError: If a dataset is another one by the same name, or none is
             known; both sides are shown.
     """
+    theirs = replace(theirs, parts=_counted(theirs.parts, parts))
     _check_same(theirs, parts)
     known = theirs.with_parts(parts)
     if theirs.digest == mixture.digest:
@@ -111,7 +112,7 @@ def _first_weights(mixture: Mixture, parts: Sequence[Part]) -> list[float]:
         return unit_weights(mixture, parts, mixture.weights)
     by_tokens = mixture.unit == "tokens"
     sizes = {
-        part.name: (part.num_tokens if by_tokens else part.num_units)
+        part.name: ((by_tokens and part.num_tokens) or part.num_units)
         ** (1 / mixture.temperature)
         for part in parts
     }
@@ -148,8 +149,17 @@ def _by_name(
     return tuple(by_name.get(name, 0.0) for name in ours.names)
 
 
+def _counted(parts: Sequence[Part], others: Sequence[Part]) -> tuple[Part, ...]:
+    """Return parts with the tokens of those that only the others have counted."""
+    known = {part.name: part.num_tokens for part in others}
+    return tuple(
+        replace(part, num_tokens=part.num_tokens or known.get(part.name, 0))
+        for part in parts
+    )
+
+
 def _check_same(theirs: Schedule, parts: Sequence[Part]) -> None:
-    ours = {part.name: part for part in parts}
+    ours = {part.name: part for part in _counted(parts, theirs.parts)}
     shared = [part for part in theirs.parts if part.name in ours]
     differing = [
         f"  {part.name}: the state has {part}, this loader {ours[part.name]}"

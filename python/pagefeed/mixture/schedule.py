@@ -27,14 +27,14 @@ class Part:
     num_units: int
     """Units of an epoch."""
     num_tokens: int
-    """Tokens in them."""
+    """Tokens in them, as delivered; 0 if they are not counted."""
     max_epochs: int | None = None
     """Epochs after which it is left out."""
 
     @property
     def unit_tokens(self) -> float:
-        """Mean tokens of a unit."""
-        return self.num_tokens / self.num_units
+        """Mean tokens of a unit; 1 if they are not counted."""
+        return self.num_tokens / self.num_units if self.num_tokens else 1.0
 
 
 class Span(NamedTuple):

@@ -1,0 +1,138 @@
+"""Many small files: little padding, a word about it, and first batches of few pages."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.errors import PaddingWarning
+from pagefeed.sequences import FIRST_BUNDLE
+
+FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
+
+
+def write(folder: Path, num_files: int, num_tokens: int) -> None:
+    """Files of so many numbered tokens each, in rows of 100."""
+    folder.mkdir()
+    for number in range(num_files):
+        first = 1 + number * num_tokens
+        tokens = np.arange(first, first + num_tokens).reshape(-1, 100)
+        rows = pa.array(tokens.tolist(), pa.list_(pa.int32()))
+        pq.write_table(
+            pa.table({"input_ids": rows}), folder / f"part-{number:03}.parquet"
+        )
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Path:
+    root: Path = tmp_path_factory.mktemp("small")
+    for name, (num_files, num_tokens) in FILES.items():
+        write(root / name, num_files, num_tokens)
+    return root
+
+
+def make(folder: Path, sequences: Any, **options: Any) -> pf.Loader:
+    dataset = pf.parquet(folder, column="input_ids")
+    settings: dict[str, Any] = {"batch_size": 4, "rank": 0, "world_size": 1}
+    return pf.Loader(dataset, sequences=sequences, **settings | options)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", [pf.Windows, pf.Packed])
+def test_at_most_one_sequence_is_padding(folders, name, kind):
+    num_files, num_tokens = FILES[name]
+    loader = make(folders / name, kind(2048), drop_last=False, fields=("labels",))
+    assert loader.num_padding_tokens < 2048
+    loader = make(folders / name, kind(2048), drop_last=False)
+    rows = np.concatenate([batch["input_ids"] for batch in loader])
+    tokens = np.sort(rows[rows > 0])
+    assert np.array_equal(tokens, np.arange(1, num_files * num_tokens + 1))
+    assert len(loader.steps_of(folders / name / "part-007.parquet", 3)) >= 1
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_their_own_are_padded(folders, name):
+    num_files, num_tokens = FILES[name]
+    padding = num_files * (-num_tokens % 2048)
+    for sequences in (pf.Windows(2048, join="file"), pf.Packed(2048, join="file")):
+        assert make(folders / name, sequences).num_padding_tokens == padding
+
+
+def told(loader: pf.Loader) -> list[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            next(iter(loader))
+    assert {w.category for w in found} <= {PaddingWarning}
+    assert all(w.filename == __file__ for w in found)
+    return [str(w.message) for w in found]
+
+
+def test_padding_that_nothing_tells_is_warned_of_once(folders):
+    folder = folders / "300 of 500"
+    share = 1 - 500 / 2048
+    for sequences in (pf.Windows(2048, join="file"), pf.Packed(2048, join="file")):
+        (message,) = told(make(folder, sequences))
+        assert message.startswith(f"{share:.1%} of the tokens of an epoch")
+        for field in ("labels", "attention_mask", "loss_mask", "document_ids"):
+            assert told(make(folder, sequences, fields=("input_ids", field))) == []
+    (message,) = told(make(folder, pf.Windows(2048)))
+    assert message.startswith("1.0% of")
+    assert told(make(folder, pf.Windows(2048, tail="drop"))) == []
+    assert told(make(folder, pf.Documents(max_length=40), drop_last=False)) == []
+
+
+def test_filling_up_the_last_step_is_padding_too(folders):
+    folder = folders / "300 of 500"
+    assert told(make(folder, pf.Windows(1500), batch_size=8)) == []
+    (message,) = told(make(folder, pf.Windows(1500), batch_size=8, drop_last=False))
+    assert message.startswith(f"{4 / 104:.1%} of")  # 100 windows in 13 steps.
+
+
+def test_a_mixture_is_warned_of_as_one(folders):
+    parts = {name: pf.parquet(folders / name, column="input_ids") for name in FILES}
+    sequences = pf.Windows(2048, join="file")
+    loader = pf.Loader(
+        pf.mix(parts, max_steps=3),
+        sequences=sequences,
+        batch_size=2,
+        rank=0,
+        world_size=1,
+    )
+    cut = loader.run.cut
+    (message,) = told(loader)
+    share = cut.num_padding_tokens / (cut.num_units * 2048)
+    assert message.startswith(f"{share:.1%} of")
+
+
+def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
+    """Pages, and bundles of pages, that the first batch is planned from."""
+    route = loader.run.route(loader.run.beginning(0))
+    ((_, plan),) = (
+        piece for piece in loader.planner(route).pieces(0, 1) if piece is not None
+    )
+    pages = np.unique(plan.page)
+    return int((pages < FIRST_BUNDLE).sum()), int((pages >= FIRST_BUNDLE).sum())
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row_group", "buffer", None])
+def test_the_first_batch_needs_few_pages(folders, shuffle):
+    # A window of 2048 tokens has some of six files of 500 at most.
+    loader = make(folders / "300 of 500", pf.Windows(2048), shuffle=shuffle)
+    pages, _ = pages_of_first_batch(loader)
+    assert 4 * 4 <= pages <= 4 * 6
+    loader = make(folders / "50 of 2100", pf.Windows(2048), shuffle=shuffle)
+    assert pages_of_first_batch(loader)[0] <= 4 * 2
+    packed = make(folders / "300 of 500", pf.Packed(10), shuffle=shuffle)
+    pages, bundles = pages_of_first_batch(packed)
+    assert pages == 0
+    assert 1 <= bundles <= 4
+    assert not isinstance(packed.dataset, pf.Mixture)
+    blocks = pf.Packed(10).bind(packed.dataset.spans)
+    # Of 200 sequences and a page more, in files of 500 tokens.
+    assert np.diff(blocks.first_span).max() <= 2 * (200 * 10 // 500)
