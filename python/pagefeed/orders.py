@@ -113,7 +113,7 @@ class Orders:
             num_lanes=num_lanes,
             window=self.window(num_lanes),
             fingerprint=self._fingerprint,
-            cache_dir=self._dataset.cache_dir,
+            cache_dir=self._dataset.index.cache_dir,
             is_ahead=True,
             most_held=self._most_held,
         )

@@ -1,4 +1,4 @@
-"""The order's faces: settings, lanes, windows, blocks, errors, shared sums."""
+"""The order's faces: settings, lanes, windows, blocks and errors."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagefeed.errors import InternalError, InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     ExplicitBlocks,
     Order,
@@ -385,87 +385,6 @@ def test_few_places_of_a_large_order_are_found_without_what_lies_between(monkeyp
     units = order.units(anywhere)
     assert sum(resolved) < 6000
     assert order.positions(units).tolist() == anywhere.tolist()
-
-
-def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
-    blocks = random_blocks(5000)
-    options = {"cache_dir": tmp_path / "new", "fingerprint": "corpus"}
-    units = make_order(blocks).units(range(blocks.num_units))
-    first = make_order(blocks, **options)
-    [path] = (tmp_path / "new").iterdir()
-    assert re.fullmatch(r"order-[0-9a-f]{32}\.starts", path.name)
-    monkeypatch.setattr(starts_module, "sum_sizes", None)  # no second pass
-    second = make_order(blocks, **options)
-    for order in (first, second):
-        assert np.array_equal(order.units(range(blocks.num_units)), units)
-    for other in ({"epoch": 1}, {"seed": 2}, {"name": "code"}, {"fingerprint": "x"}):
-        with pytest.raises(TypeError):
-            make_order(blocks, **(options | other))
-
-
-def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path, monkeypatch):
-    blocks = random_blocks(5000)
-    units = make_order(blocks).units(range(blocks.num_units))
-    monkeypatch.setattr(starts_module, "PIECE", 640)
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus", "is_ahead": True}
-    for num_steps in (0, 3, 1000):  # what is left is made when it is needed
-        order = make_order(blocks, **options)
-        assert not list(tmp_path.iterdir())
-        steps = sum(1 for _, _ in zip(range(num_steps), order.begin(), strict=False))
-        assert steps == min(num_steps, 9)
-        assert bool(list(tmp_path.iterdir())) == (num_steps == 1000)
-        assert np.array_equal(order.units(range(blocks.num_units)), units)
-        [path] = tmp_path.iterdir()
-        path.unlink()
-
-
-@pytest.mark.parametrize("place", [3, 20, 60, -1])
-def test_broken_sums_are_made_anew(tmp_path, place):
-    blocks = random_blocks(5000)
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
-    make_order(blocks, **options)
-    [path] = tmp_path.iterdir()
-    good = path.read_bytes()
-    broken = bytearray(good)
-    broken[place] ^= 1
-    for content in (bytes(broken), good[:place], b""):
-        path.write_bytes(content)
-        units = make_order(blocks, **options).units(range(blocks.num_units))
-        assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
-        assert path.read_bytes() == good
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_sums_of_other_blocks_are_found_out(tmp_path):
-    options = {"cache_dir": tmp_path, "fingerprint": "the same, wrongly"}
-    sizes = np.random.default_rng(0).permutation(np.arange(5000) % 7)
-    make_order(ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes)])), **options)
-    other = ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes[::-1])]))
-    order = make_order(other, **options)
-    with pytest.raises(InternalError, match="delete the order-\\*"):
-        order.units(range(other.num_units))
-
-
-def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
-    blocks = random_blocks(5000)
-    (tmp_path / "file").write_text("")
-    folder = tmp_path / "file" / "folder"
-    order = make_order(blocks, cache_dir=folder, fingerprint="corpus")
-    units = order.units(range(blocks.num_units))
-    assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
-    assert "sums of an epoch are not shared" in caplog.text
-
-
-def test_drafts_of_sums_do_not_stay(tmp_path, caplog):
-    blocks = random_blocks(5000)
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
-    make_order(blocks, **options)
-    [path] = tmp_path.iterdir()
-    path.unlink()
-    path.mkdir()  # a file cannot take its place
-    make_order(blocks, **options)
-    assert list(tmp_path.iterdir()) == [path]
-    assert "sums of an epoch are not shared" in caplog.text
 
 
 def test_a_permutation_hides_its_key():

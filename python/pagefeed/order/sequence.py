@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -100,8 +101,12 @@ class BlockSequence:
         if blocks.uniform is not None:
             self._starts = ComputedStarts(self._order, blocks.uniform)
         else:
-            sums = shared_sums(
-                self._order, key=key, fingerprint=fingerprint, folder=folder
+            sums = partial(
+                shared_sums,
+                self._order,
+                key=key,
+                fingerprint=fingerprint,
+                folder=folder,
             )
             self._starts = SampledStarts(self._order, sums)
         self._inside = PermutationFamily(derive_key(key, "inside"))
