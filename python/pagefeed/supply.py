@@ -20,7 +20,7 @@ from pagefeed.state import LoaderState
 __all__ = ["EpochSupply", "Supply", "bind_checked"]
 
 MAX_HORIZON = 1 << 17
-"""Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
+"""Units planned ahead at most where there are no blocks."""
 
 
 class Supply(Protocol):
@@ -108,6 +108,7 @@ class EpochSupply:
         seed: Seed of the run.
         shuffle: How to shuffle it.
         world_size: Number of ranks.
+        memory: Bytes that its orders may hold of what they read ahead.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -121,6 +122,7 @@ class EpochSupply:
         seed: int,
         shuffle: Shuffle,
         world_size: int,
+        memory: int,
     ) -> None:
         self.dataset = dataset
         self.cut: Units = bind_checked(sequences, dataset, repr(dataset))
@@ -131,6 +133,7 @@ class EpochSupply:
             seed=seed,
             shuffle=shuffle,
             world_size=world_size,
+            memory=memory,
         )
         self.plan = LoaderState(
             num_lanes=self.orders.num_lanes,
