@@ -34,6 +34,11 @@ class NoEngine:
     def submit(self, *plan: Any) -> None:  # noqa: ANN401
         """Forget a plan."""
 
+    @property
+    def plan_bytes(self) -> int:
+        """No bytes: nothing is kept."""
+        return 0
+
     def next_batch(self) -> None:
         """Return no batch."""
 
@@ -48,7 +53,7 @@ class NoEngine:
 def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]]:
     """Microseconds of a unit in each of some rounds; milliseconds of each step's plan.
 
-    The first step, which plans the horizon, is not counted.
+    The first step is not counted.
     """
     begin = loader.run.beginning(0)
     iteration = Iteration(
@@ -56,6 +61,7 @@ def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]
         begin=begin,
         planner=loader.run.planner(begin, loader.run.route(begin)),
         horizon_units=loader.run.horizon_units(begin, loader.memory),
+        plan_bytes=loader.memory,
     )
     iteration.take()
     iteration.count()

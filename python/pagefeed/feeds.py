@@ -29,6 +29,10 @@ class BatchEngine(Protocol[Out_co]):
     def submit(self) -> Callable[..., None]:
         """Append the batches of a plan; returns at once."""
 
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans that were submitted, while their batches are not taken."""
+
     def next_batch(self) -> Out_co:
         """Return the next batch; waits for it, serving Ctrl-C."""
 

@@ -17,8 +17,11 @@ __all__ = ["Iteration"]
 CHUNK_UNITS = 1 << 15
 """Units ordered at a time: enough for the overhead of NumPy's calls to vanish."""
 
-FIRST_SHARE = 8
-"""The first chunk is that much smaller, so that the engine begins soon."""
+FIRST_UNITS = 1 << 9
+"""Units of the first chunk: fewer, so that the engine begins soon."""
+
+STEP_UNITS = 1 << 10
+"""For every so many units of a batch another piece is planned while it is taken."""
 
 
 class _Place(NamedTuple):
@@ -41,6 +44,7 @@ class Iteration(Generic[Out]):
         planner: Makes the plans.
         horizon_units: Units of this rank to plan ahead, so that the engine knows the
             last use of every page it holds.
+        plan_bytes: What the plans may take of the engine's memory.
     """
 
     def __init__(
@@ -50,10 +54,16 @@ class Iteration(Generic[Out]):
         begin: LoaderState,
         planner: Planner,
         horizon_units: int,
+        plan_bytes: int,
     ) -> None:
         self._engine = engine
         self._chunk_steps = max(1, CHUNK_UNITS // planner.route.batch_size)
-        self._ahead_steps = horizon_units // planner.route.batch_size
+        # Beyond the horizon, so that no call has to make up for many.
+        self._ahead_steps = (
+            self._chunk_steps + horizon_units // planner.route.batch_size
+        )
+        self._plan_bytes = plan_bytes
+        self._pieces_at_once = 1 + planner.route.batch_size // STEP_UNITS
         self._process = os.getpid()
         self._open = True
         self._begin(begin, planner, is_new=True)
@@ -148,15 +158,20 @@ class Iteration(Generic[Out]):
         self._is_whole = True
 
     def _top_up(self) -> None:
-        """Plan the whole horizon at the start, then a piece for every few steps."""
-        while self._num_planned - self._num_taken <= self._ahead_steps:
-            if not self._plan_on():
+        """Plan the next step, then, in short pieces, up to the horizon."""
+        while self._num_planned == self._num_taken and self._plan_on():
+            pass
+        for _ in range(self._pieces_at_once):
+            if not self._has_room:
+                next(self._next_epoch, None)
                 return
-        # Beyond the horizon, so that no call has to make up for many.
-        if self._num_planned - self._num_taken <= self._ahead_steps + self._chunk_steps:
             self._plan_on()
-        else:
-            next(self._next_epoch, None)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether more is to be planned, and the plans may take more memory."""
+        is_near = self._num_planned - self._num_taken <= self._ahead_steps
+        return is_near and self._engine.plan_bytes < self._plan_bytes
 
     def _plan_on(self) -> bool:
         """Do a few milliseconds of planning at most; False if all is planned."""
@@ -171,7 +186,8 @@ class Iteration(Generic[Out]):
     def _all_plans(self) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
         """The pieces of all plans of the route, from what is planned on."""
         first, planner = self._num_planned, self._place.planner
-        chunk = max(1, self._chunk_steps // FIRST_SHARE)
+        chunk = -(-FIRST_UNITS // planner.route.batch_size)
+        chunk = min(chunk, self._chunk_steps)
         while self._num_steps is None or first < self._num_steps:
             steps = chunk
             chunk = min(2 * chunk, self._chunk_steps)

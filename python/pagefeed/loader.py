@@ -36,6 +36,15 @@ from pagefeed.supply import EpochSupply, Supply
 
 __all__ = ["Loader"]
 
+PLAN_SHARE = 8
+"""Plans take at most this part of the memory."""
+
+ORDER_SHARE = 16
+"""What orders read ahead takes at most this part of it."""
+
+MAX_ORDER_BYTES = 32 << 20
+"""And no more than is of any use."""
+
 STEPS_BETWEEN_WARNINGS = 64
 """Steps after which the loader looks again whether there is something to warn of."""
 
@@ -186,6 +195,7 @@ class Loader:
                 seed=self.seed,
                 shuffle=self.shuffle,
                 world_size=self.world_size,
+                memory=self._order_bytes,
             )
         if self.epochs != 1:
             raise InvalidArgumentError(
@@ -199,7 +209,12 @@ class Loader:
             shuffle=self.shuffle,
             world_size=self.world_size,
             step_units=step_units,
+            memory=self._order_bytes,
         )
+
+    @property
+    def _order_bytes(self) -> int:
+        return min(MAX_ORDER_BYTES, self.memory // ORDER_SHARE)
 
     def _make_feed(self, supply: Supply) -> Feed[Any]:
         convert = make_converter(self.format, pin_memory=self.pin_memory)
@@ -210,7 +225,7 @@ class Loader:
                 self.sequences,
                 batch_rows=self.batch_size,
                 num_threads=self.num_threads,
-                memory=self.memory,
+                memory=self.memory - self._order_bytes,
                 dtype=self.dtype,
                 padding=self.padding,
                 fields=self.fields,
@@ -221,7 +236,7 @@ class Loader:
             batch_rows=self.batch_size,
             row_length=supply.cut.length,
             num_threads=self.num_threads,
-            memory=self.memory,
+            memory=self.memory - self._order_bytes,
             dtype=self.dtype,
             padding=self.padding,
             layout=supply.cut.layout,
@@ -303,6 +318,7 @@ class Loader:
             begin=begin,
             planner=self.planner(route),
             horizon_units=self.run.horizon_units(begin, self.memory),
+            plan_bytes=self.memory // PLAN_SHARE,
         )
         self._iteration, self._finished, self._loaded = iteration, None, None
         return iteration

@@ -62,6 +62,7 @@ class MixtureSupply:
         shuffle: How to shuffle each.
         world_size: Number of ranks.
         step_units: Units of a step on all ranks, by which stages begin at steps.
+        memory: Bytes that the orders may hold of what they read ahead.
 
     Raises:
         InvalidArgumentError: If a dataset holds no sequence, or the stages do not begin
@@ -77,6 +78,7 @@ class MixtureSupply:
         shuffle: Shuffle,
         world_size: int,
         step_units: int,
+        memory: int,
     ) -> None:
         self.mixture = mixture
         self._seed = seed
@@ -101,7 +103,7 @@ class MixtureSupply:
                 shuffle=shuffle,
                 world_size=world_size,
                 least_lanes=LEAST_LANES,
-                num_datasets=len(self.datasets),
+                memory=memory // len(self.datasets),
                 name=name,
             )
             for name, dataset, units in zip(

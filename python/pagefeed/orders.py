@@ -7,7 +7,7 @@ from functools import lru_cache
 from pagefeed.blocks import Blocks
 from pagefeed.dataset import ParquetDataset
 from pagefeed.index import BlockKind
-from pagefeed.order import MOST_HELD, Order, Shuffle, choose_num_lanes
+from pagefeed.order import Order, Shuffle, choose_num_lanes
 from pagefeed.order.keys import KeyPart
 from pagefeed.sequences import Units
 
@@ -26,7 +26,7 @@ class Orders:
         shuffle: The settings.
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
         least_lanes: Fewest of them.
-        num_datasets: Datasets that are read side by side, each with orders of its own.
+        memory: Bytes that an order may hold of what it reads ahead.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Orders:
         seed: KeyPart,
         shuffle: Shuffle,
         world_size: int,
+        memory: int,
         least_lanes: int = 1,
-        num_datasets: int = 1,
         name: str = "",
     ) -> None:
         self._dataset = dataset
@@ -48,7 +48,7 @@ class Orders:
         self._seed = seed
         self._name = name
         self._shuffle = shuffle
-        self._most_held = MOST_HELD // num_datasets
+        self._most_held = memory // 8
         self._in_order = shuffle.in_order
         kind: BlockKind = "row_group" if shuffle.block == "row_group" else "page"
         self._blocks: Blocks = units.blocks(kind)
@@ -113,7 +113,7 @@ class Orders:
             num_lanes=num_lanes,
             window=self.window(num_lanes),
             fingerprint=self._fingerprint,
-            cache_dir=self._dataset.cache_dir,
+            cache_dir=self._dataset.index.cache_dir,
             is_ahead=True,
             most_held=self._most_held,
         )

@@ -25,7 +25,7 @@ Held: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Units of datasets: the number of each dataset, and those of its units."""
 
 MAX_HORIZON = 1 << 17
-"""Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
+"""Units planned ahead at most where there are no blocks."""
 
 
 class Supply(Protocol):
@@ -114,6 +114,7 @@ class EpochSupply:
         seed: Seed of the run.
         shuffle: How to shuffle it.
         world_size: Number of ranks.
+        memory: Bytes that its orders may hold of what they read ahead.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -127,6 +128,7 @@ class EpochSupply:
         seed: int,
         shuffle: Shuffle,
         world_size: int,
+        memory: int,
     ) -> None:
         self.dataset = dataset
         self.cut: Units = bind_checked(sequences, dataset, repr(dataset))
@@ -137,6 +139,7 @@ class EpochSupply:
             seed=seed,
             shuffle=shuffle,
             world_size=world_size,
+            memory=memory,
         )
         self.plan = LoaderState(
             num_lanes=self.orders.num_lanes,

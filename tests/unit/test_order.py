@@ -1,4 +1,4 @@
-"""The order's faces: settings, lanes, windows, blocks, errors, shared sums."""
+"""The order's faces: settings, lanes, windows, blocks and errors."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagefeed.errors import InternalError, InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     ExplicitBlocks,
     Order,
@@ -343,6 +343,28 @@ def test_reading_ahead_holds_no_more_than_it_may():
     assert tight._reader._most_held == 2000
 
 
+@pytest.mark.parametrize("spread", [64, -10_000, 10_000])
+@pytest.mark.parametrize("options", [{}, {"passes": 3}, {"block": "buffer"}])
+def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
+    """However good the guess is of when a unit leaves."""
+    settings = {"num_lanes": 3, "window": 700, "shuffle": Shuffle(**options)}
+    blocks = random_blocks(4000)
+    units = make_order(blocks, **settings).units(range(blocks.num_units))
+    monkeypatch.setattr(reader_module, "AT_ONCE", 100)
+    monkeypatch.setattr("pagefeed.order.window.MIN_SPREAD", spread)
+    order = make_order(blocks, most_held=600, **settings)
+    assert order._reader._is_long
+    begins = range(0, blocks.num_units, 400)
+    parts = [order.units(range(b, min(b + 400, len(units)))) for b in begins]
+    assert np.array_equal(np.concatenate(parts), units)
+    assert order._reader._num_held <= 2 * 3 * order._reader.read_ahead
+    for begin in (len(units) - 1, 17, len(units) // 2, 0):
+        part = order.units(range(begin, min(begin + 100, len(units))))
+        assert np.array_equal(part, units[begin : begin + 100])
+    anywhere = np.random.default_rng(0).integers(0, len(units), 30)
+    assert np.array_equal(order.units(anywhere), units[anywhere])
+
+
 def test_lanes_that_were_forgotten_are_read_again():
     blocks = UniformBlocks(6000, 10)
     whole = make_order(blocks, num_lanes=10, window=100).units(range(6000))
@@ -385,87 +407,6 @@ def test_few_places_of_a_large_order_are_found_without_what_lies_between(monkeyp
     units = order.units(anywhere)
     assert sum(resolved) < 6000
     assert order.positions(units).tolist() == anywhere.tolist()
-
-
-def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
-    blocks = random_blocks(5000)
-    options = {"cache_dir": tmp_path / "new", "fingerprint": "corpus"}
-    units = make_order(blocks).units(range(blocks.num_units))
-    first = make_order(blocks, **options)
-    [path] = (tmp_path / "new").iterdir()
-    assert re.fullmatch(r"order-[0-9a-f]{32}\.starts", path.name)
-    monkeypatch.setattr(starts_module, "sum_sizes", None)  # no second pass
-    second = make_order(blocks, **options)
-    for order in (first, second):
-        assert np.array_equal(order.units(range(blocks.num_units)), units)
-    for other in ({"epoch": 1}, {"seed": 2}, {"name": "code"}, {"fingerprint": "x"}):
-        with pytest.raises(TypeError):
-            make_order(blocks, **(options | other))
-
-
-def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path, monkeypatch):
-    blocks = random_blocks(5000)
-    units = make_order(blocks).units(range(blocks.num_units))
-    monkeypatch.setattr(starts_module, "PIECE", 640)
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus", "is_ahead": True}
-    for num_steps in (0, 3, 1000):  # what is left is made when it is needed
-        order = make_order(blocks, **options)
-        assert not list(tmp_path.iterdir())
-        steps = sum(1 for _, _ in zip(range(num_steps), order.begin(), strict=False))
-        assert steps == min(num_steps, 9)
-        assert bool(list(tmp_path.iterdir())) == (num_steps == 1000)
-        assert np.array_equal(order.units(range(blocks.num_units)), units)
-        [path] = tmp_path.iterdir()
-        path.unlink()
-
-
-@pytest.mark.parametrize("place", [3, 20, 60, -1])
-def test_broken_sums_are_made_anew(tmp_path, place):
-    blocks = random_blocks(5000)
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
-    make_order(blocks, **options)
-    [path] = tmp_path.iterdir()
-    good = path.read_bytes()
-    broken = bytearray(good)
-    broken[place] ^= 1
-    for content in (bytes(broken), good[:place], b""):
-        path.write_bytes(content)
-        units = make_order(blocks, **options).units(range(blocks.num_units))
-        assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
-        assert path.read_bytes() == good
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_sums_of_other_blocks_are_found_out(tmp_path):
-    options = {"cache_dir": tmp_path, "fingerprint": "the same, wrongly"}
-    sizes = np.random.default_rng(0).permutation(np.arange(5000) % 7)
-    make_order(ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes)])), **options)
-    other = ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes[::-1])]))
-    order = make_order(other, **options)
-    with pytest.raises(InternalError, match="delete the order-\\*"):
-        order.units(range(other.num_units))
-
-
-def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
-    blocks = random_blocks(5000)
-    (tmp_path / "file").write_text("")
-    folder = tmp_path / "file" / "folder"
-    order = make_order(blocks, cache_dir=folder, fingerprint="corpus")
-    units = order.units(range(blocks.num_units))
-    assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
-    assert "sums of an epoch are not shared" in caplog.text
-
-
-def test_drafts_of_sums_do_not_stay(tmp_path, caplog):
-    blocks = random_blocks(5000)
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
-    make_order(blocks, **options)
-    [path] = tmp_path.iterdir()
-    path.unlink()
-    path.mkdir()  # a file cannot take its place
-    make_order(blocks, **options)
-    assert list(tmp_path.iterdir()) == [path]
-    assert "sums of an epoch are not shared" in caplog.text
 
 
 def test_a_permutation_hides_its_key():

@@ -80,6 +80,12 @@ impl RecycledBuffer {
         }
     }
 
+    /// All bytes of its memory, of which nobody knows what those behind its end hold.
+    pub fn into_whole(mut self) -> Self {
+        self.size = self.capacity();
+        self
+    }
+
     /// Leaves out the bytes behind the first `size`.
     pub fn truncate(&mut self, size: usize) {
         self.size = self.size.min(size);

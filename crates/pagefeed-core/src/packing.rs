@@ -56,6 +56,11 @@ pub struct Packing {
 }
 
 impl Packing {
+    /// Memory it takes.
+    pub fn num_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>() + self.first_piece.capacity() * 4
+    }
+
     /// Number of sequences.
     pub fn num_units(&self) -> usize {
         self.first_piece.len().saturating_sub(1)

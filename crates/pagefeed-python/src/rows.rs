@@ -125,6 +125,12 @@ impl RowEngine {
         self.engine.num_pending()
     }
 
+    /// Bytes of plans submitted and not yet taken.
+    #[getter]
+    fn plan_bytes(&self) -> usize {
+        self.engine.plan_bytes()
+    }
+
     /// Counters since the start.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         counters(py, &detached(py, || self.engine.stats())?)

@@ -14,11 +14,9 @@ from pagefeed.order.keys import ORDER_VERSION, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
 from pagefeed.order.order import Order
 from pagefeed.order.permutation import Permutation
-from pagefeed.order.reader import MOST_HELD
 from pagefeed.order.shuffle import Shuffle
 
 __all__ = [
-    "MOST_HELD",
     "ORDER_VERSION",
     "Blocks",
     "ExplicitBlocks",

@@ -18,7 +18,8 @@ from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
 
 MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 13  # units of one lane
-AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more
+AT_ONCE = 1 << 13  # units resolved in a step
+MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
 
 
 class Held(NamedTuple):
@@ -40,6 +41,8 @@ class _Missing(NamedTuple):
     """The stretch of time to be resolved of a lane, and units to be kept before."""
 
     lane: int
+    place: int
+    """The first that is wanted."""
     begin: int
     end: int
     kept: Int64Array
@@ -53,7 +56,8 @@ class LaneReader:
     Args:
         window: Delays units inside their lanes.
         sequence: The units before lanes and window.
-        most_held: Units of all lanes to hold at most, as far as the delay allows.
+        most_held: Units of all lanes to hold at most; but at least an eighth of what
+            the delays span.
     """
 
     def __init__(
@@ -63,8 +67,10 @@ class LaneReader:
         self._sequence = sequence
         num_lanes = window.lanes.num_lanes
         most = min(MAX_STRETCH, most_held // 2) // num_lanes
-        self.read_ahead = max(window.delay, min(READ_AHEAD, most), 1)
+        least = max(min(window.delay, MIN_STRETCH), window.delay // MOST_REPEATED)
+        self.read_ahead = max(min(max(window.delay, READ_AHEAD), most), least, 1)
         """Units of a lane that are resolved at once when it is read on."""
+        self._is_long = 2 * window.delay > AT_ONCE
         # Less would forget lanes before they are read again.
         self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
         self._held: OrderedDict[int, Held] = OrderedDict()
@@ -95,7 +101,7 @@ class LaneReader:
     def _holding(self, lane: int, place: int) -> Held:
         """Units of the lane that hold a place."""
         held = self._held.get(lane)
-        if held is None or not held.first_place <= place < held.end_place:
+        while held is None or not held.first_place <= place < held.end_place:
             for _ in self.prepare([(lane, range(place, place + 1))]):
                 pass
             held = self._held[lane]
@@ -104,13 +110,17 @@ class LaneReader:
     def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
         """Resolve what reading these places of these lanes will take, in steps.
 
-        What was held of a lane before the first place is forgotten.
+        What was held of a lane before the first place is forgotten. Where the delay is
+        long, now and then some of it is left to the reading.
         """
         group: list[_Missing] = []
         num_units = 0
         for lane, places in wanted:
             missing = self._missing(lane, places)
             if missing is None:
+                continue
+            if self._is_long:
+                yield from self._resolve_long(missing)
                 continue
             # Units are looked at from the delay before up to the lane's end.
             end = min(missing.end, self._window.lanes.length(lane))
@@ -137,21 +147,58 @@ class LaneReader:
         if held is not None and held.first_place <= first and last < held.end_place:
             return None
         delay, last = self._window.delay, min(last, first + self.read_ahead)
+        latest = last + delay + 1
+        if self._is_long:
+            latest = self._window.expected_time(last) + self._window.spread
         if held is None or not held.first_place <= first <= held.end_place:
             begin = first
-            end = max(first + min(MIN_STRETCH, self.read_ahead), last + 1) + delay
+            ahead = min(MIN_STRETCH, self.read_ahead)
+            end = max(latest, first + ahead + delay)
+            if self._is_long:
+                expected = self._window.expected_time(first) - self._window.spread
+                begin, end = max(0, expected), latest
             kept = np.empty(0, dtype=np.int64)
         else:
             begin = held.end_time
             ahead = min(2 * len(held.units), self.read_ahead)
-            end = max(begin + ahead, last + delay + 1)
+            end = max(begin + max(ahead, 1), latest)
             kept = held.units[first - held.first_place :]
         # A rest of the lane that is no longer than the delay costs less now: later the
         # units before it would have to be looked at again.
         lane_end = self._window.lanes.length(lane) + delay
-        if end < lane_end <= end + max(delay, MIN_STRETCH):
+        if end < lane_end <= end + max(min(delay, self.read_ahead), MIN_STRETCH):
             end = lane_end
-        return _Missing(lane, begin, end, kept)
+        return _Missing(lane, first, begin, end, kept)
+
+    def _resolve_long(self, missing: _Missing) -> Iterator[None]:
+        """Put the units of a lane in the order they leave, looking at few at a time.
+
+        Most of those looked at leave before or after: only the others are held.
+        """
+        lane, window = missing.lane, self._window
+        low = max(0, missing.begin - window.delay)
+        high = max(low, min(missing.end, window.lanes.length(lane)))
+        start, num_left = window.lanes.start(lane) + low, 0
+        times, units = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for first in range(low, high, AT_ONCE):
+            part = range(first, min(first + AT_ONCE, high))
+            left, packed = window.part(lane, low, part, missing.begin, missing.end)
+            num_left += left
+            if len(packed):
+                run = range(part.start + start - low, part.stop + start - low)
+                places = window.places_of(packed) + start
+                times.append(packed)
+                units.append(self._sequence.some(run, places))
+            yield
+        first_place = low + num_left
+        if first_place > missing.place and not len(missing.kept):
+            begin, end = missing.place, missing.place + window.delay + 1
+            yield from self._resolve_long(missing._replace(begin=begin, end=end))
+            return
+        found = np.concatenate(units)[window.by_time(np.concatenate(times))]
+        held = np.concatenate([missing.kept, found])
+        self._keep(lane, Held(first_place - len(missing.kept), held, missing.end))
+        yield
 
     def _resolve(self, group: list[_Missing]) -> None:
         """Put the units of a few lanes in the order they leave."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,9 @@ class UnitSequence(Protocol):
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
         """Units, int64, at the indices [start, stop), none empty, run after run."""
 
+    def some(self, run: range, indices: Int64Array) -> Int64Array:
+        """Units, int64, at rising indices inside a run."""
+
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""
 
@@ -43,6 +47,14 @@ class FileSequence:
 
     def at(self, indices: Int64Array) -> Int64Array:
         """Units, int64, at any indices."""
+        return indices
+
+    def some(
+        self,
+        run: range,  # noqa: ARG002 - all are as near
+        indices: Int64Array,
+    ) -> Int64Array:
+        """Units, int64, at rising indices inside a run."""
         return indices
 
     def indices(self, units: Int64Array) -> Int64Array:
@@ -66,6 +78,14 @@ class RowSequence:
 
     def at(self, indices: Int64Array) -> Int64Array:
         """Units, int64, at any indices."""
+        return self._permutation[indices]
+
+    def some(
+        self,
+        run: range,  # noqa: ARG002 - all are as near
+        indices: Int64Array,
+    ) -> Int64Array:
+        """Units, int64, at rising indices inside a run."""
         return self._permutation[indices]
 
     def indices(self, units: Int64Array) -> Int64Array:
@@ -100,8 +120,12 @@ class BlockSequence:
         if blocks.uniform is not None:
             self._starts = ComputedStarts(self._order, blocks.uniform)
         else:
-            sums = shared_sums(
-                self._order, key=key, fingerprint=fingerprint, folder=folder
+            sums = partial(
+                shared_sums,
+                self._order,
+                key=key,
+                fingerprint=fingerprint,
+                folder=folder,
             )
             self._starts = SampledStarts(self._order, sums)
         self._inside = PermutationFamily(derive_key(key, "inside"))
@@ -124,6 +148,22 @@ class BlockSequence:
         return np.repeat(items.first_unit, counts) + self._inside.forward(
             ranks, *self._domains(items.block, items.block_units, counts)
         )
+
+    def some(self, run: range, indices: Int64Array) -> Int64Array:
+        """Units, int64, at rising indices inside a run."""
+        ends = np.array([run.start]), np.array([run.stop])
+        items, begins, _ = self._starts.cover(*ends)
+        # Of items that begin at one index, all but the last are empty.
+        item = np.searchsorted(begins, indices, side="right") - 1
+        rank = indices - begins[item]
+        if self._passes == 1:
+            rank += items.first_unit[item]
+            return rank
+        rank += items.skipped(self._passes)[item]
+        block = items.block[item]
+        tweaks = mix(block, self._inside_key)
+        rank = self._inside.forward(rank, items.block_units[item], tweaks)
+        return items.first_unit[item] + rank
 
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -17,6 +19,8 @@ from pagefeed.order.keys import derive_key
 
 STEP = 64  # items between two kept sums: a megabyte for 8 million blocks
 PIECE = 1 << 14  # items at a time: a millisecond or two
+
+STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are removed
 
 _MAGIC = b"pagefeed starts\n"
 _logger = logging.getLogger("pagefeed")
@@ -105,25 +109,35 @@ class SampledStarts:
 
     Args:
         order: The items.
-        sums: Yields None after each step of making them, and then the start of every
-            64th item and the number of units: int64.
+        sums: Begins to make them: yields None after each step, and then the start of
+            every 64th item and the number of units: int64.
     """
 
-    def __init__(self, order: ItemOrder, sums: Iterator[Int64Array | None]) -> None:
+    def __init__(
+        self, order: ItemOrder, sums: Callable[[], Iterator[Int64Array | None]]
+    ) -> None:
         self._order = order
         self._sums = sums
+        self._steps = sums()
         self._made: Int64Array | None = None
 
     def prepare(self) -> Iterator[None]:
         """Make the sums, in steps; whoever needs them makes what is left at once."""
         while self._made is None:
-            self._made = next(self._sums)
+            self._go_on()
             yield
+
+    def _go_on(self) -> None:
+        """Take a step; all of them anew where Ctrl-C, say, ended them."""
+        try:
+            self._made = next(self._steps)
+        except StopIteration:
+            self._steps = self._sums()
 
     @property
     def _kept(self) -> Int64Array:
         while self._made is None:
-            self._made = next(self._sums)
+            self._go_on()
         return self._made
 
     def of(self, numbers: Int64Array) -> Int64Array:
@@ -214,6 +228,8 @@ def shared_sums(
 ) -> Iterator[Int64Array | None]:
     """Take the sums another process of the node has left, or make and leave them.
 
+    Those that take a single step are not worth a file.
+
     Args:
         order: The items.
         key: Key of this epoch's order.
@@ -223,7 +239,7 @@ def shared_sums(
     Yields:
         What :func:`sum_sizes` does.
     """
-    if folder is None:
+    if folder is None or len(order) <= PIECE:
         yield from sum_sizes(order)
         return
     shape = f"{order.blocks.num_units}/{len(order.blocks)}/{order.passes}/{STEP}"
@@ -234,6 +250,7 @@ def shared_sums(
         for sums in sum_sizes(order):
             if sums is not None:
                 _write(path, name, sums)
+                _remove_stale(folder)
             yield sums
         return
     yield sums
@@ -252,6 +269,8 @@ def _read(path: Path, name: bytes, order: ItemOrder) -> Int64Array | None:
     body = content[head:]
     if content[:head] != _MAGIC + derive_key(name, body):
         return None
+    with suppress(OSError):
+        os.utime(path)  # It is in use: see `_remove_stale`.
     sums = np.frombuffer(body, dtype="<i8").astype(np.int64, copy=False)
     return sums if sums[-1] == order.blocks.num_units else None
 
@@ -269,3 +288,17 @@ def _write(path: Path, name: bytes, sums: Int64Array) -> None:
             draft.unlink(missing_ok=True)
     except OSError as error:
         _logger.warning("the sums of an epoch are not shared: %s", error)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove sums, of any dataset, that nobody has used for a week.
+
+    Every epoch leaves its own. An epoch that goes on for longer has read them already,
+    and a resume makes them anew.
+    """
+    oldest = time.time() - STALE_SECONDS
+    with suppress(OSError):
+        for entry in folder.glob("order-*.starts*"):  # Drafts of dead processes, too.
+            with suppress(OSError):  # Others may be removing it.
+                if entry.stat().st_mtime < oldest:
+                    entry.unlink()

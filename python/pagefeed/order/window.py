@@ -8,6 +8,7 @@ it has to be replayed.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from pagefeed.order.lanes import Lanes
 
 MAX_STRETCH = 1 << 21  # units: what is sorted at once, unless D itself is longer
 MIN_STRETCH = 1 << 10
+MIN_SPREAD = 64
 NEVER = np.uint64(2**64 - 1)  # behind every time
 
 
@@ -68,6 +70,7 @@ class DelayWindow:
         # One sort does it all: a 64-bit number holds the time, with a fraction, above
         # the place. The bits depend on D alone, as they decide between near ties.
         self._place_bits = np.uint64(max(4 * delay, 2 * MAX_STRETCH).bit_length())
+        self._place_mask = (np.uint64(1) << self._place_bits) - np.uint64(1)
         self._time_bits = np.uint64(min(16, 63 - 2 * int(self._place_bits)))
 
     def stretches(
@@ -93,8 +96,55 @@ class DelayWindow:
             np.searchsorted(row, edge) for row, edge in zip(packed, edges, strict=True)
         ]
         first, last = np.array(found).T
-        packed &= (np.uint64(1) << self._place_bits) - np.uint64(1)
+        packed &= self._place_mask
         return Stretches(low, high, first, last, packed)
+
+    def expected_time(self, place: int) -> int:
+        """Return about when the unit at a place of a lane leaves, at the end too early.
+
+        It hardly ever leaves more than :attr:`spread` before or after that.
+        """
+        if 2 * place >= self.delay:
+            return place + self.delay // 2
+        return math.isqrt(2 * self.delay * place)
+
+    @property
+    def spread(self) -> int:
+        """Eight times the deviation of what has left of a lane, as a time."""
+        return 6 * math.isqrt(self.delay) + MIN_SPREAD
+
+    def part(
+        self, lane: int, low: int, places: range, begin: int, end: int
+    ) -> tuple[int, UInt64Array]:
+        """Look at consecutive places of a lane.
+
+        Returns:
+            How many have left before ``begin``; the rest with time < ``end``, by place:
+            time above place, counted from ``low`` as the others of their stretch.
+        """
+        place = np.arange(places.start - low, places.stop - low)
+        packed = self._packed(place, place + (low + self.lanes.start(lane)))
+        shift = self._time_bits + self._place_bits
+        edges = np.array([begin - low, end - low]).astype(np.uint64) << shift
+        has_left = packed < edges[0]
+        leaves = packed < edges[1]
+        leaves ^= has_left
+        return int(np.count_nonzero(has_left)), packed[leaves]
+
+    def places_of(self, packed: UInt64Array) -> Int64Array:
+        """Return the places below the times."""
+        return (packed & self._place_mask).view(np.int64)
+
+    def by_time(self, packed: UInt64Array) -> Int64Array:
+        """Return the places in ``packed`` of its elements, by time: int64.
+
+        Args:
+            packed: Time above place, by place; the places are lost.
+        """
+        packed &= ~self._place_mask
+        packed |= np.arange(len(packed), dtype=np.uint64)
+        packed.sort()
+        return self.places_of(packed)
 
     def places(self, lane: int, places: Int64Array) -> Int64Array:
         """Where the window puts places of one lane, int64; fast for neighbours."""

@@ -387,7 +387,9 @@ impl<T: ByteArrayType> Strings<T> {
     fn finish(self, nulls: Option<NullBuffer>) -> ArrayRef {
         debug_assert_eq!(self.valid, (self.offsets.len(), self.end));
         let offsets = ScalarBuffer::from(self.offsets);
-        let data = Buffer::from(Bytes::from_owner(self.data).slice(..self.end));
+        // All of the memory counts as the array's, not only what is in use.
+        let data = Buffer::from(Bytes::from_owner(self.data.into_whole()));
+        let data = data.slice_with_length(0, self.end);
         // SAFETY: offsets begin with 0, only grow and end with the length of the data;
         // if it is text, `validate` has seen every string.
         let array: GenericByteArray<T> = unsafe {

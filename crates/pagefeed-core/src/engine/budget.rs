@@ -7,6 +7,9 @@ use super::EngineConfig;
 /// consumer that keeps up stays with few of them, in the processor's cache.
 const READY_BYTES: usize = 24 << 20;
 
+/// What workers keep between loads is at most this part of the budget.
+const SCRATCH_PART: usize = 16;
+
 /// Counts what the engine holds.
 ///
 /// Some batches' worth is set aside for batches, from being assembled to being dropped
@@ -28,6 +31,10 @@ pub(super) struct Budget {
     pub num_buffers: usize,
     /// Bytes the source keeps.
     pub source: usize,
+    /// Bytes of plans, and of the table of the pages in them.
+    pub plans: usize,
+    /// Bytes the workers keep between loads.
+    pub scratch: usize,
     /// Most bytes counted at one time.
     pub peak: usize,
 }
@@ -46,8 +53,15 @@ impl Budget {
             spare: 0,
             num_buffers: 0,
             source: 0,
+            plans: 0,
+            scratch: 0,
             peak: 0,
         }
+    }
+
+    /// Bytes of its scratch that a worker may keep from one load to the next.
+    pub fn scratch_share(config: &EngineConfig) -> usize {
+        config.budget / SCRATCH_PART / config.num_threads.max(1)
     }
 
     /// Batches that may be assembled or waiting: two of those set aside are for the
@@ -72,7 +86,12 @@ impl Budget {
         let hoarded = (self.num_buffers * self.batch_bytes).min(self.limit / 2);
         self.limit
             .saturating_sub(self.set_aside.max(hoarded))
-            .saturating_sub(self.source)
+            .saturating_sub(self.beside())
+    }
+
+    /// Bytes that are neither pages nor batches.
+    fn beside(&self) -> usize {
+        self.source + self.plans + self.scratch
     }
 
     /// Whether a page of `bytes` may be loaded, spare memory given up if need be.
@@ -88,7 +107,7 @@ impl Budget {
     /// Call after every change.
     pub fn note_peak(&mut self) {
         let buffers = self.num_buffers * self.batch_bytes;
-        let total = self.held + self.loading + self.spare + self.source + buffers;
+        let total = self.held + self.loading + self.spare + self.beside() + buffers;
         self.peak = self.peak.max(total);
     }
 }

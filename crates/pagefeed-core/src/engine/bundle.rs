@@ -34,6 +34,16 @@ impl Bundle {
         }
     }
 
+    /// Memory it takes, the packing left out.
+    pub(super) fn num_bytes(&self) -> usize {
+        size_of::<Self>() + self.parts.capacity() * size_of::<PageRows>()
+    }
+
+    /// Memory of the packing, if its rows have been loaded.
+    pub(super) fn packing_bytes(&self) -> usize {
+        self.packing.get().map_or(0, Packing::num_bytes)
+    }
+
     /// How its rows are packed, once they have been loaded.
     pub(super) fn packing(&self) -> Option<&Packing> {
         self.packing.get()
@@ -42,6 +52,17 @@ impl Bundle {
     pub(super) fn decoded_size<P>(&self, source: &dyn PageSource<P>) -> usize {
         let sizes = self.parts.iter().map(|part| source.decoded_size(part.page));
         sizes.fold(0, usize::saturating_add)
+    }
+
+    /// Bytes that it takes while it is loaded: beside what becomes of it, one page as it
+    /// is stored and decoded.
+    pub(super) fn loading_size<P>(&self, source: &dyn PageSource<P>) -> usize {
+        let page = |part: &PageRows| {
+            let stored = source.stored_size(part.page);
+            source.decoded_size(part.page).saturating_add(stored)
+        };
+        let largest = self.parts.iter().map(page).max().unwrap_or(0);
+        self.decoded_size(source).saturating_add(largest)
     }
 
     pub(super) fn stored_size<P>(&self, source: &dyn PageSource<P>) -> usize {

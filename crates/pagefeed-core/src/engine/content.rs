@@ -19,6 +19,12 @@ pub trait Content: Sized + Send + Sync + 'static {
     /// Memory the page occupies, as allocated.
     fn num_bytes(&self) -> usize;
 
+    /// Memory that the scratch occupies.
+    fn scratch_bytes(scratch: &Self::Scratch) -> usize {
+        let _ = scratch;
+        0
+    }
+
     /// How many batches' memory is best allocated at once.
     fn buffers_at_once(config: &EngineConfig) -> usize;
 

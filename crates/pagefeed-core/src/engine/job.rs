@@ -26,6 +26,12 @@ pub(super) struct LoadJob<P> {
     pub recycle: Option<P>,
     /// Pages to tell the source about first.
     pub advise: Vec<u64>,
+    /// Bytes of the worker's scratch before the load.
+    pub scratch_before: usize,
+    /// After it, as far as it was kept.
+    pub scratch_after: usize,
+    /// And as far as it was not.
+    pub scratch_freed: usize,
 }
 
 /// Write the pages that are held into a batch.

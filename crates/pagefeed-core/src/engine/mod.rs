@@ -109,8 +109,8 @@ impl TokenType {
 pub struct EngineConfig {
     /// Threads that read, decode and scatter.
     pub num_threads: usize,
-    /// Bytes of pages held, being read, and of batches from being assembled to being
-    /// dropped by the consumer.
+    /// Bytes of pages held, being read, of plans, and of batches from being assembled to
+    /// being dropped by the consumer.
     pub budget: usize,
     /// Type of the tokens in a batch.
     pub token_type: TokenType,
@@ -315,6 +315,15 @@ impl<P: Content> Engine<P> {
             return 0;
         }
         self.shared.lock().num_pending()
+    }
+
+    /// Bytes that plans take which were submitted and not taken yet, inside the budget;
+    /// none in a forked child.
+    pub fn plan_bytes(&self) -> usize {
+        if self.shared.is_forked() {
+            return 0;
+        }
+        self.shared.lock().plan_bytes()
     }
 
     /// What the engine has done so far.

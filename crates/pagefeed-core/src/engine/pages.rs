@@ -14,6 +14,9 @@ pub(super) type BatchNumber = u64;
 /// Place of a page in the table.
 pub(super) type Slot = u32;
 
+/// Uses that a free slot keeps room for.
+const FEW_USES: usize = 8;
+
 #[derive(Debug)]
 enum State<P> {
     /// To be loaded, or failed to.
@@ -51,6 +54,8 @@ pub(super) struct PageTable<P> {
     num_advised: usize,
     /// Pages to be loaded again, by next use.
     again: BTreeSet<(BatchNumber, Slot)>,
+    /// Uses of all pages.
+    num_uses: usize,
 }
 
 impl<P> Default for PageTable<P> {
@@ -63,11 +68,22 @@ impl<P> Default for PageTable<P> {
             fresh: VecDeque::new(),
             num_advised: 0,
             again: BTreeSet::new(),
+            num_uses: 0,
         }
     }
 }
 
 impl<P> PageTable<P> {
+    /// Memory the table takes, the pages left out; about, as queues grow by doubling.
+    pub fn num_bytes(&self) -> usize {
+        let per_entry = size_of::<Entry<P>>() + size_of::<BatchNumber>();
+        let per_slot = size_of::<(u64, Slot)>() + 1;
+        self.entries.capacity() * per_entry
+            + self.slots.capacity() * per_slot
+            + (self.free.capacity() + self.fresh.capacity()) * size_of::<Slot>()
+            + self.num_uses * size_of::<BatchNumber>() * 3 / 2
+    }
+
     /// The slot of `page`, a new one if need be. A new one must get a use.
     pub fn enter(&mut self, page: u64, bundle: Option<&Arc<Bundle>>) -> Slot {
         if let Some(&slot) = self.slots.get(&page) {
@@ -104,6 +120,7 @@ impl<P> PageTable<P> {
     pub fn add_use(&mut self, slot: Slot, batch: BatchNumber) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.uses.push_back(batch);
+        self.num_uses += 1;
         matches!(entry.content, State::Held(_))
     }
 
@@ -217,6 +234,7 @@ impl<P> PageTable<P> {
         entry.num_readers -= 1;
         if let Some(position) = entry.uses.iter().position(|&by| by == batch) {
             entry.uses.remove(position);
+            self.num_uses -= 1;
         }
         if !entry.uses.is_empty() {
             if entry.num_readers == 0 {
@@ -227,6 +245,7 @@ impl<P> PageTable<P> {
         self.slots.remove(&entry.page);
         self.free.push(slot);
         entry.bundle = None;
+        entry.uses.shrink_to(FEW_USES);
         match std::mem::replace(&mut entry.content, State::Absent) {
             State::Held(page) => Some((page, entry.bytes)),
             _ => None,

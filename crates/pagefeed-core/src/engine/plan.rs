@@ -32,6 +32,25 @@ pub struct Plan {
     pub bundles: Bundles,
 }
 
+impl Plan {
+    /// Memory of the segments, as allocated.
+    fn num_bytes(&self) -> usize {
+        let narrow = [
+            &self.batch_offsets,
+            &self.row,
+            &self.first_token,
+            &self.num_tokens,
+            &self.destination_row,
+            &self.destination_offset,
+        ];
+        vec_bytes(&self.page) + narrow.map(vec_bytes).iter().sum::<usize>()
+    }
+}
+
+fn vec_bytes<T>(values: &Vec<T>) -> usize {
+    values.capacity() * size_of::<T>()
+}
+
 /// Bundles that the segments of a plan refer to: rows of several pages, joined.
 #[derive(Clone, Debug, Default)]
 pub struct Bundles {
@@ -135,7 +154,21 @@ impl PreparedPlan {
             plan,
         };
         prepared.number_pages(num_batches);
+        // The uses say it.
+        prepared.plan.page = Vec::new();
+        prepared.plan.bundles = Bundles::default();
         Ok(prepared)
+    }
+
+    /// Memory it takes, the packing of its bundles left out.
+    pub fn num_bytes(&self) -> usize {
+        let narrow = [&self.uses, &self.use_offsets, &self.use_of_segment];
+        let bundles = self.bundles.values().map(|bundle| bundle.num_bytes());
+        self.plan.num_bytes()
+            + narrow.map(vec_bytes).iter().sum::<usize>()
+            + vec_bytes(&self.pages)
+            + vec_bytes(&self.num_covered)
+            + bundles.sum::<usize>()
     }
 
     pub fn num_batches(&self) -> usize {
@@ -155,12 +188,14 @@ impl PreparedPlan {
     /// Segments of `batch` by destination; they do not overlap.
     pub fn segments(&self, batch: usize, row_length: usize) -> impl Iterator<Item = Segment> {
         let plan = &self.plan;
+        let uses = self.uses(batch);
         segment_range(plan, batch).map(move |i| {
+            let page_use = self.use_of_segment[i] as usize;
             let start =
                 plan.destination_row[i] as usize * row_length + plan.destination_offset[i] as usize;
             Segment {
-                page_use: self.use_of_segment[i] as usize,
-                page: plan.page[i],
+                page_use,
+                page: self.pages[uses[page_use] as usize],
                 row: plan.row[i],
                 first_token: plan.first_token[i],
                 start,

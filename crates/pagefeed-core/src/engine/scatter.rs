@@ -41,6 +41,10 @@ impl Content for TokenPage {
         buffer.is_alone()
     }
 
+    fn scratch_bytes(scratch: &TokenPage) -> usize {
+        scratch.num_bytes()
+    }
+
     fn load_bundle(
         bundle: &Bundle,
         source: &dyn PageSource,

@@ -56,6 +56,13 @@ struct Pending<B> {
 }
 
 impl<B> Pending<B> {
+    /// Memory that goes with it: of a plan, with its last batch.
+    fn num_bytes(&self) -> usize {
+        let is_last = self.number_in_plan + 1 == self.plan.num_batches();
+        let plan = if is_last { self.plan.num_bytes() } else { 0 };
+        plan + size_of::<Self>() + self.uses.capacity() * size_of::<Slot>()
+    }
+
     fn is_ready(&self) -> bool {
         self.num_missing == 0 && matches!(self.phase, Phase::Waiting)
     }
@@ -76,6 +83,8 @@ pub(super) struct State<P: Content> {
     /// Changes when pending work is dropped: jobs of another generation end unseen.
     generation: u64,
     num_running: usize,
+    /// Bytes of the plans of `batches`.
+    pending_bytes: usize,
     /// Pages to load so that loads are spread evenly over the batches that are planned:
     /// where an epoch begins many pages are opened, where it ends almost none.
     loads_due: f32,
@@ -102,6 +111,7 @@ impl<P: Content> State<P> {
             failure: None,
             generation: 0,
             num_running: 0,
+            pending_bytes: 0,
             loads_due: 0.0,
             garbage: Garbage::default(),
             num_freed: 0,
@@ -132,15 +142,27 @@ impl<P: Content> State<P> {
                 .iter()
                 .filter(|&&slot| self.pages.add_use(slot, batch))
                 .count();
-            self.batches.push_back(Pending {
+            let pending = Pending {
                 plan: Arc::clone(plan),
                 number_in_plan,
                 num_missing: uses.len() - held,
                 uses,
                 phase: Phase::Waiting,
                 buffer: None,
-            });
+            };
+            self.pending_bytes += pending.num_bytes();
+            self.batches.push_back(pending);
         }
+        self.count_plans();
+    }
+
+    fn count_plans(&mut self) {
+        self.budget.plans = self.pending_bytes + self.pages.num_bytes();
+    }
+
+    /// Bytes of plans that were not taken yet, and of the table of their pages.
+    pub fn plan_bytes(&self) -> usize {
+        self.budget.plans
     }
 
     /// Drops all pending batches. Work in progress ends unseen.
@@ -152,7 +174,9 @@ impl<P: Content> State<P> {
                 .into_iter()
                 .for_each(|buffer| self.take_back(buffer));
         }
+        self.pending_bytes = 0;
         let dropped = std::mem::take(&mut self.pages);
+        self.count_plans();
         self.garbage.pages.extend(dropped.into_held());
         self.num_freed += self.budget.held;
         self.budget.held = 0;
@@ -173,7 +197,10 @@ impl<P: Content> State<P> {
         self.head += 1;
         self.stats.batches += 1;
         self.stats.tokens += self.config.batch_tokens() as u64;
-        let buffer = self.batches.pop_front().and_then(|pending| pending.buffer);
+        let taken = self.batches.pop_front();
+        self.pending_bytes -= taken.as_ref().map_or(0, Pending::num_bytes);
+        self.count_plans();
+        let buffer = taken.and_then(|pending| pending.buffer);
         if let Some(buffer) = &buffer {
             P::count(buffer, &mut self.stats);
         }
@@ -261,14 +288,15 @@ impl<P: Content> State<P> {
     }
 
     fn estimate(&self, source: &dyn PageSource<P>, slot: Slot) -> usize {
-        let (decoded, stored) = match self.pages.bundle(slot) {
-            Some(bundle) => (bundle.decoded_size(source), bundle.stored_size(source)),
+        let estimate = match self.pages.bundle(slot) {
+            Some(bundle) => bundle.loading_size(source),
             None => {
                 let page = self.pages.page(slot);
-                (source.decoded_size(page), source.stored_size(page))
+                let stored = source.stored_size(page);
+                source.decoded_size(page).saturating_add(stored)
             }
         };
-        decoded.saturating_add(stored).min(MAX_ESTIMATE)
+        estimate.min(MAX_ESTIMATE)
     }
 
     /// The next thing to do, begun.
@@ -367,6 +395,9 @@ impl<P: Content> State<P> {
             recycled_bytes,
             recycle,
             advise: advise.take(ADVICE_AT_ONCE).collect(),
+            scratch_before: 0,
+            scratch_after: 0,
+            scratch_freed: 0,
         })
     }
 
@@ -429,9 +460,13 @@ impl<P: Content> State<P> {
     pub fn end_load(&mut self, job: &LoadJob<P>, result: Result<P>) {
         self.num_running -= 1;
         self.budget.loading -= job.estimate;
+        self.budget.scratch += job.scratch_after;
+        self.budget.scratch -= job.scratch_before;
+        self.num_freed += job.scratch_freed;
         match result {
             Ok(page) if job.generation == self.generation => {
-                let bytes = page.num_bytes();
+                let packing = job.bundle.as_ref().map_or(0, |b| b.packing_bytes());
+                let bytes = page.num_bytes() + packing;
                 self.budget.held += bytes;
                 if bytes != job.recycled_bytes {
                     self.num_freed += job.recycled_bytes;
@@ -497,7 +532,7 @@ impl<P: Content> State<P> {
     fn recycle(&mut self, page: Arc<P>, bytes: usize) {
         self.budget.held -= bytes;
         if let Some(page) = Arc::into_inner(page) {
-            self.budget.spare += bytes;
+            self.budget.spare += page.num_bytes();
             self.spares.put(page);
         }
     }

@@ -250,28 +250,46 @@ fn each_page_is_loaded_once_when_memory_allows() {
     assert_eq!(stats.tokens, 200 * (ROWS * LENGTH) as u64);
 }
 
+/// A batch of pages of which each following one needs all but one.
+fn sliding(batch: u64) -> Plan {
+    first_tokens(&[0, 3, 6, 9, 12].map(|row| batch + row))
+}
+
+#[test]
+fn plans_count_until_they_are_taken() {
+    let source = Arc::new(Formula::default());
+    source.is_held.store(true, Ordering::Relaxed);
+    let engine = Engine::new(source.clone(), config(2, 1 << 20, TokenType::U16)).unwrap();
+    let empty = engine.plan_bytes();
+    let (plan, expected) = random_plan(&mut Random(3), 300, 50);
+    let segments = plan.page.len();
+    engine.submit(plan).unwrap();
+    let planned = engine.plan_bytes();
+    assert!((40 * segments..80 * segments + 50_000).contains(&planned));
+    source.is_held.store(false, Ordering::Relaxed);
+    expected.iter().for_each(|_| drop(next(&engine).unwrap()));
+    assert!(engine.stats().unwrap().peak_bytes as usize > planned);
+    let table = engine.plan_bytes();
+    assert!(table < planned / 4);
+    engine.submit(sliding(0)).unwrap();
+    assert!(engine.plan_bytes() > table);
+    engine.clear().unwrap();
+    assert_eq!(engine.plan_bytes(), empty);
+}
+
 #[test]
 fn memory_stays_within_the_budget_and_is_used_again() {
     let budget = 40_000;
     let source = Arc::new(Formula::default());
     let engine = Engine::new(source.clone(), config(2, budget, TokenType::U16)).unwrap();
     // A sliding window of pages, each used by several batches: pages come and go.
-    let mut plan = Plan {
-        batch_offsets: vec![0],
-        ..Plan::default()
-    };
-    for batch in 0..600u64 {
-        for row in 0..ROWS as u64 {
-            plan.page.push(batch + row * 3);
-            plan.destination_row.push(row as u32);
-        }
-        plan.batch_offsets.push(plan.page.len() as u32);
+    for batch in 0..40 {
+        engine.submit(sliding(batch)).unwrap();
     }
-    let zeros = vec![0; plan.page.len()];
-    (plan.row, plan.first_token) = (zeros.clone(), zeros.clone());
-    (plan.num_tokens, plan.destination_offset) = (vec![10; zeros.len()], zeros);
-    engine.submit(plan).unwrap();
     for batch in 0..600 {
+        if batch + 40 < 600 {
+            engine.submit(sliding(batch + 40)).unwrap();
+        }
         let tokens = values(&next(&engine).unwrap(), TokenType::U16);
         assert_eq!(tokens[4 * LENGTH + 3], i64::from(token(batch + 12, 3)));
     }

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::budget::Budget;
 use super::content::{Content, Gathering};
 use super::job::{GatherJob, Job, LoadJob};
 use super::schedule::State;
@@ -102,7 +103,9 @@ fn work<P: Content>(shared: &Shared<P>) {
         garbage.discard();
         state = match job {
             Job::Load(mut job) => {
+                job.scratch_before = P::scratch_bytes(&scratch);
                 let result = load(shared, &mut opener, &mut scratch, &mut job);
+                release_large(shared, &mut scratch, &mut job);
                 let mut state = shared.lock();
                 state.end_load(&job, result);
                 state
@@ -150,6 +153,17 @@ fn load<P: Content>(
         result
     })
     .map_err(|error| shared.source.locate(error, job.page))
+}
+
+/// Gives the scratch up if its worker would keep more than its share of the budget.
+fn release_large<P: Content>(shared: &Shared<P>, scratch: &mut P::Scratch, job: &mut LoadJob<P>) {
+    let bytes = P::scratch_bytes(scratch);
+    if bytes > Budget::scratch_share(&shared.config) {
+        *scratch = P::Scratch::default();
+        job.scratch_freed = bytes;
+    } else {
+        job.scratch_after = bytes;
+    }
 }
 
 fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> {

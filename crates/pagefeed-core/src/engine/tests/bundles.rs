@@ -189,3 +189,22 @@ fn pages_have_separators_and_tell_their_documents() {
         .collect();
     assert_eq!(told, [(0, 15, 6), (1, 0, 1), (2, 0, 5), (0, 0, 5)]);
 }
+
+#[test]
+fn a_load_of_a_bundle_counts_the_page_that_it_joins() {
+    let source = Arc::new(Formula::default());
+    let config = EngineConfig {
+        layout: layout(None),
+        ..config(1, 1 << 20, TokenType::I64)
+    };
+    let (buffers, decoded) = (config.batch_bytes(), |page| source.decoded_size(page));
+    let engine = Engine::new(source.clone(), config).unwrap();
+    engine.submit(plan_of(&[(0, 0)], None)).unwrap();
+    let plans = engine.plan_bytes();
+    let batch = next(&engine).unwrap();
+    let bundle: usize = pages(0).map(decoded).iter().sum();
+    let page = pages(0).map(decoded).into_iter().max().unwrap();
+    let peak = engine.stats().unwrap().peak_bytes as usize;
+    assert!(peak >= plans + bundle + page, "{peak} of {buffers} a batch");
+    drop(batch);
+}
