@@ -72,6 +72,17 @@ impl RecycledBuffer {
         Ok(Self { memory, size })
     }
 
+    /// The bytes of all `parts`, copied.
+    pub fn joined(parts: &[&[u8]]) -> Result<Self> {
+        let mut buffer = Self::new(parts.iter().map(|part| part.len()).sum())?;
+        let mut at = 0;
+        for part in parts {
+            buffer[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Ok(buffer)
+    }
+
     /// Bytes of memory that are held.
     pub fn capacity(&self) -> usize {
         match &self.memory {
@@ -201,10 +212,29 @@ fn rounded(size: usize) -> usize {
 
 /// Memory for at least `size` bytes, from the system.
 fn map(size: usize) -> Result<MmapMut> {
-    let memory = MmapMut::map_anon(rounded(size))
-        .map_err(|_| Error::limit(format!("no memory for a buffer of {size} bytes")))?;
+    let memory = MmapMut::map_anon(rounded(size)).map_err(|_| no_memory(size))?;
     ask_for_huge_pages(&memory);
     Ok(memory)
+}
+
+/// Refuses `size` bytes that the system would not give: for readers that end the process
+/// where memory is short.
+pub(crate) fn check_available(size: usize) -> Result<()> {
+    // Less is had from the allocator without asking, most of the time.
+    if size < MIN_KEPT_BYTES {
+        return Ok(());
+    }
+    MmapMut::map_anon(size)
+        .map(drop)
+        .map_err(|_| no_memory(size))
+}
+
+/// The system refuses `size` bytes.
+pub(crate) fn no_memory(size: usize) -> Error {
+    Error::limit(format!(
+        "there is no memory for {size} bytes of a page: raise the limit of the process \
+         (ulimit -v, or that of its container), or write smaller pages"
+    ))
 }
 
 /// Tells the system that large memory will be written as a whole: otherwise it is

@@ -1,6 +1,8 @@
 //! Repetition and definition levels, read run by run.
 
 use crate::decode::hybrid::{Run, Runs};
+use crate::decode::integers::reserve;
+use crate::decode::unpack::{BATCH, unpack};
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
@@ -77,6 +79,61 @@ pub(crate) fn for_each_record(
             }
         }
         start += run.count();
+    }
+    Ok(())
+}
+
+/// Number of levels of a page at which a list no deeper than `repetition` goes on: 0
+/// counts the records.
+pub(crate) fn count_up_to(page: &DataPage<'_>, leaf: &Leaf, repetition: i16) -> Result<u64> {
+    let num_levels = num_levels(page)?;
+    let max = leaf.max_repetition;
+    if repetition >= max {
+        return Ok(num_levels as u64);
+    }
+    let (wanted, mut count) = (0..=u32::from(repetition.unsigned_abs()), 0);
+    for run in Runs::new(page.repetition, level_width(max), num_levels) {
+        let run = run?;
+        count += match run {
+            Run::Repeated { value, count } if wanted.contains(&value) => count as u64,
+            Run::Repeated { .. } => 0,
+            Run::Packed(packed) => wanted
+                .clone()
+                .map(|level| packed.count_equal(level, 0, packed.count) as u64)
+                .sum(),
+        };
+    }
+    Ok(count)
+}
+
+/// Appends all levels of a page, one by one: `bytes` are those of one kind, which are
+/// at most `max`.
+pub(crate) fn unpack_levels(
+    bytes: &[u8],
+    max: i16,
+    num_levels: usize,
+    levels: &mut Vec<u8>,
+) -> Result<()> {
+    reserve(levels, num_levels)?;
+    if max == 0 {
+        levels.resize(levels.len() + num_levels, 0);
+        return Ok(());
+    }
+    let mut buffer = [0; BATCH];
+    for run in Runs::new(bytes, level_width(max), num_levels) {
+        let run = run?;
+        check_run(&run, u32::from(max.unsigned_abs()))?;
+        match run {
+            // Schemas are not so deep that a level would not fit.
+            Run::Repeated { value, count } => levels.resize(levels.len() + count, value as u8),
+            Run::Packed(packed) => {
+                for from in (0..packed.count).step_by(BATCH) {
+                    let values = &mut buffer[..BATCH.min(packed.count - from)];
+                    unpack(&packed, from, values);
+                    levels.extend(values.iter().map(|&level| level as u8));
+                }
+            }
+        }
     }
     Ok(())
 }

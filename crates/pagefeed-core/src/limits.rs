@@ -18,8 +18,13 @@ pub const MAX_COMPRESSED_PAGE_BYTES: usize = 1 << 30;
 /// [`Codec::max_decompressed_size`](crate::codec::Codec::max_decompressed_size) bounds
 /// the size by that stored; and memory is only taken as it is written to.
 pub const MAX_UNCOMPRESSED_PAGE_BYTES: usize = i32::MAX as usize;
-/// Most values one page may decode to, in bytes of output: a dictionary page can
-/// make a few bytes stand for a great many values.
+/// Most bytes that one page may decode to: a few bytes can stand for a great many
+/// values.
 pub const MAX_DECODED_PAGE_BYTES: usize = 4 << 30;
+/// Most bytes that nulls may take up in values and lists of fixed size, where a schema of
+/// a few bytes says how much room a null takes.
+pub const MAX_PADDING_BYTES: usize = 512 << 20;
+/// Most bytes of a file's page indexes, of one column.
+pub const MAX_PAGE_INDEX_BYTES: u64 = 1 << 30;
 /// Most bytes read from a file at once: a record may span several pages.
 pub const MAX_READ_BYTES: usize = 4 << 30;

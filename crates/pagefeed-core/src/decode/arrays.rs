@@ -10,10 +10,10 @@ use arrow_array::{
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, FieldRef};
 
-use super::integers::{IntegerReader, Storage};
+use super::integers::{IntegerReader, Storage, collect};
 use super::rows::RowReader;
 use super::tokens::decode_rows;
-use super::{PageRun, Tokens, fallback, strings};
+use super::{PageRun, Tokens, fallback, nested};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
 use crate::schema::rewrite;
@@ -110,7 +110,7 @@ fn check(array: &ArrayRef, schema: &ColumnSchema, num_rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// Columns of one leaf that have a decoder of their own; `None` for all others.
+/// Columns that have a decoder of their own; `None` for all others.
 fn decode_fast(
     opener: &mut PageOpener,
     schema: &ColumnSchema,
@@ -118,6 +118,10 @@ fn decode_fast(
     first_row: u64,
     num_rows: u64,
 ) -> Result<Option<ArrayRef>> {
+    let rows = first_row..first_row.saturating_add(num_rows);
+    if let Some(array) = nested::decode(opener, schema, runs, rows)? {
+        return Ok(Some(array));
+    }
     let ([leaf], [run]) = (&schema.leaves[..], runs) else {
         return Ok(None);
     };
@@ -129,13 +133,7 @@ fn decode_fast(
         num_rows: skipped + num_rows,
         ..run.clone()
     };
-    let data_type = schema.field.data_type();
-    let array = match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-            strings::decode(opener, &run, leaf, data_type, skip + rows)?
-        }
-        _ => integers(opener, &run, leaf, data_type)?,
-    };
+    let array = integers(opener, &run, leaf, schema.field.data_type())?;
     Ok(array.map(|array| {
         if skip > 0 {
             array.slice(skip, rows)
@@ -156,12 +154,15 @@ fn integers(
         data_type
     else {
         let tokens = read_integers(opener, run, leaf, data_type, 0)?;
-        return Ok(tokens.and_then(|(tokens, _)| primitive(data_type, tokens)));
+        return match tokens {
+            Some((tokens, _)) => primitive(data_type, tokens),
+            None => Ok(None),
+        };
     };
     let Some((tokens, offsets)) = read_integers(opener, run, leaf, item.data_type(), 1)? else {
         return Ok(None);
     };
-    let Some(values) = primitive(item.data_type(), tokens) else {
+    let Some(values) = primitive(item.data_type(), tokens)? else {
         return Ok(None);
     };
     Ok(match data_type {
@@ -202,18 +203,18 @@ fn read_integers(
 }
 
 /// An array without nulls; `None` if the type is not what the column stores.
-fn primitive(data_type: &DataType, tokens: Tokens) -> Option<ArrayRef> {
-    Some(match (data_type, tokens) {
+fn primitive(data_type: &DataType, tokens: Tokens) -> Result<Option<ArrayRef>> {
+    Ok(Some(match (data_type, tokens) {
         (DataType::Int32, Tokens::I32(values)) => whole::<Int32Type>(Buffer::from_vec(values)),
         (DataType::UInt32, Tokens::U32(values)) => whole::<UInt32Type>(Buffer::from_vec(values)),
         (DataType::Int64, Tokens::I64(values)) => whole::<Int64Type>(Buffer::from_vec(values)),
         (DataType::UInt64, Tokens::I64(values)) => whole::<UInt64Type>(Buffer::from_vec(values)),
-        (DataType::Int8, Tokens::I32(values)) => cut::<Int8Type, _>(values, |v| v as i8),
-        (DataType::Int16, Tokens::I32(values)) => cut::<Int16Type, _>(values, |v| v as i16),
-        (DataType::UInt8, Tokens::U32(values)) => cut::<UInt8Type, _>(values, |v| v as u8),
-        (DataType::UInt16, Tokens::U32(values)) => cut::<UInt16Type, _>(values, |v| v as u16),
-        _ => return None,
-    })
+        (DataType::Int8, Tokens::I32(values)) => cut::<Int8Type, _>(values, |v| v as i8)?,
+        (DataType::Int16, Tokens::I32(values)) => cut::<Int16Type, _>(values, |v| v as i16)?,
+        (DataType::UInt8, Tokens::U32(values)) => cut::<UInt8Type, _>(values, |v| v as u8)?,
+        (DataType::UInt16, Tokens::U32(values)) => cut::<UInt16Type, _>(values, |v| v as u16)?,
+        _ => return Ok(None),
+    }))
 }
 
 fn whole<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
@@ -221,10 +222,12 @@ fn whole<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
 }
 
 /// Small integers are stored in 32 bits; as other readers, we keep the lowest.
-fn cut<T: ArrowPrimitiveType, V>(values: Vec<V>, narrow: impl Fn(V) -> T::Native) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::from_iter_values(
-        values.into_iter().map(narrow),
-    ))
+fn cut<T: ArrowPrimitiveType, V>(
+    values: Vec<V>,
+    narrow: impl Fn(V) -> T::Native,
+) -> Result<ArrayRef> {
+    let values = collect(values.into_iter().map(narrow))?;
+    Ok(whole::<T>(Buffer::from_vec(values)))
 }
 
 fn list<O: OffsetSizeTrait>(
@@ -232,15 +235,13 @@ fn list<O: OffsetSizeTrait>(
     offsets: &[u32],
     values: ArrayRef,
 ) -> Result<Option<ArrayRef>> {
-    let offsets: Option<Vec<O>> = offsets
-        .iter()
-        .map(|&offset| O::from_usize(offset as usize))
-        .collect();
-    let Some(offsets) = offsets else {
+    // Offsets only grow.
+    if offsets.last().and_then(|&last| O::from_usize(last as usize)).is_none() {
         return Err(Error::limit(
             "a page holds more values than its Arrow type can address",
         ));
-    };
+    }
+    let offsets = collect(offsets.iter().map(|&offset| O::usize_as(offset as usize)))?;
     let offsets = OffsetBuffer::new(offsets.into());
     let list = GenericListArray::<O>::try_new(item.clone(), offsets, values, None)?;
     Ok(Some(Arc::new(list)))

@@ -1,74 +1,189 @@
-//! What a page decodes to is bounded before a reader that does not ask takes memory.
+//! What a page decodes to, computed before memory is taken for it.
+//!
+//! A page may stand for far more than its bytes: a run of five bytes is two billion
+//! values, an index of one bit names a text of a megabyte, a string of no bytes repeats
+//! all of the string before it, a null takes the room of a list of fixed size. And a
+//! header may claim what is not there at all. So every decoder of this crate, and
+//! everything that is handed to the `parquet` crate's, which take memory by what is
+//! claimed, comes through here first:
+//!
+//! | encoding | what proves the values | their size |
+//! | --- | --- | --- |
+//! | PLAIN, BYTE_STREAM_SPLIT | the bytes they take | the same |
+//! | RLE, RLE_DICTIONARY | the runs cover them | count times width, or the lengths of the entries named |
+//! | DELTA_BINARY_PACKED | the blocks are there | count times width |
+//! | DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY | the blocks of lengths are there | the sums of all lengths |
+//!
+//! The size is held against [`MAX_DECODED_PAGE_BYTES`], and what comes from nothing but
+//! nulls against [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that
+//! the system may refuse it: see [`crate::buffers`].
 
+use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
+use super::delta::Delta;
+use super::hybrid::Runs;
+use super::indices;
 use crate::error::{Error, Result};
-use crate::levels::{LevelCounts, num_levels};
-use crate::limits::MAX_DECODED_PAGE_BYTES;
+use crate::levels::{count_up_to, num_levels};
+use crate::limits::{MAX_DECODED_PAGE_BYTES, MAX_PADDING_BYTES};
 use crate::page::DataPage;
 use crate::schema::Leaf;
 
-/// Refuses a page whose values cannot be in its bytes, or would take too much memory.
-pub(crate) fn check(page: &DataPage<'_>, leaf: &Leaf, counts: &LevelCounts) -> Result<()> {
-    let bits = plain_bits(leaf);
-    if page.header.encoding() == Some(Encoding::PLAIN)
-        && u128::from(counts.num_values) * u128::from(bits) > page.values.len() as u128 * 8
-    {
-        return Err(Error::corrupt(format!(
-            "{} values do not fit {} bytes",
-            counts.num_values,
-            page.values.len()
-        )));
-    }
-    // Two levels of 16 bits, and room for a null as for a value.
-    let size = num_levels(page)? as u128 * (4 + u128::from(bits.div_ceil(8)));
-    check_size(size)
-}
-
-/// Refuses a dictionary of strings of which `num_values` could take too much memory:
-/// one long entry can be named by very few bits, very often.
-pub(crate) fn check_dictionary(
-    mut bytes: &[u8],
-    num_entries: usize,
+/// Bytes that the first `num_values` values of a page decode to, all of which are found
+/// to be there: those of the numbers or strings themselves, without offsets and nulls.
+/// `lengths` are those of the dictionary's strings.
+pub(crate) fn decoded_size(
+    page: &DataPage<'_>,
     leaf: &Leaf,
-    num_values: u64,
-) -> Result<()> {
-    if leaf.physical != PhysicalType::BYTE_ARRAY {
-        let size = num_entries as u128 * u128::from(plain_bits(leaf));
-        if size > bytes.len() as u128 * 8 {
-            return Err(short(num_entries, bytes.len()));
+    num_values: usize,
+    lengths: Option<&[u32]>,
+) -> Result<u64> {
+    let (bytes, bits) = (page.values, plain_bits(leaf));
+    let fixed = (num_values as u64).saturating_mul(bits).div_ceil(8);
+    if num_values == 0 {
+        return Ok(0);
+    }
+    let is_string = leaf.physical == PhysicalType::BYTE_ARRAY;
+    let size = match page.header.encoding() {
+        Some(Encoding::PLAIN) if is_string => sized(bytes, fixed, num_values)?,
+        Some(Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT) => {
+            sized(bytes, fixed, num_values).map(|_| fixed)?
         }
-        return Ok(());
-    }
-    let (mut longest, size) = (0, bytes.len());
-    for _ in 0..num_entries {
-        let (length, rest) = bytes
-            .split_first_chunk::<4>()
-            .ok_or_else(|| short(num_entries, size))?;
-        let length = u32::from_le_bytes(*length);
-        longest = longest.max(length);
-        bytes = rest
-            .get(length as usize..)
-            .ok_or_else(|| short(num_entries, size))?;
-    }
-    // Entries that are all as long as the longest: an upper bound, and above the
-    // limit only for what no writer makes.
-    check_size(u128::from(longest) * u128::from(num_values))
+        Some(Encoding::RLE_DICTIONARY) => match lengths {
+            Some(lengths) => indices::total_length(bytes, 0..num_values, lengths)?,
+            None => covered(indices::runs(bytes, num_values)?).map(|()| fixed)?,
+        },
+        Some(Encoding::RLE) => {
+            let runs = bytes.get(4..).unwrap_or_default();
+            covered(Runs::new(runs, 1, num_values)).map(|()| fixed)?
+        }
+        Some(Encoding::DELTA_BINARY_PACKED) => {
+            deltas(bytes, num_values)?.end()?;
+            fixed
+        }
+        Some(Encoding::DELTA_LENGTH_BYTE_ARRAY) => {
+            let (size, behind) = total(deltas(bytes, num_values)?)?;
+            sized(behind, size, num_values).map(|_| size)?
+        }
+        Some(Encoding::DELTA_BYTE_ARRAY) => {
+            let (prefixes, behind) = total(deltas(bytes, num_values)?)?;
+            let (suffixes, behind) = total(deltas(behind, num_values)?)?;
+            sized(behind, suffixes, num_values)?;
+            prefixes.saturating_add(suffixes)
+        }
+        // The reader refuses what it does not know.
+        _ => 0,
+    };
+    check(size)
 }
 
-fn short(num_entries: usize, size: usize) -> Error {
-    Error::corrupt(format!(
-        "{num_entries} dictionary entries do not fit {size} bytes"
-    ))
-}
-
-fn check_size(size: u128) -> Result<()> {
-    if size > MAX_DECODED_PAGE_BYTES as u128 {
+/// Bytes that a page takes in an Arrow array and on the way there: its values as
+/// `decoded_size`, levels, and a place in each list of fixed size around a null.
+pub(crate) fn array_size(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    decoded_size: u64,
+    data_type: &DataType,
+    ordinal: usize,
+) -> Result<u64> {
+    // Two levels of 16 bits, and an offset or a number.
+    let bytes = plain_bits(leaf).div_ceil(8);
+    let places = (num_levels(page)? as u64).saturating_mul(4 + bytes);
+    let slots = padded_slots(page, leaf, data_type, ordinal)?;
+    let nulls = match leaf.physical {
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => num_levels(page)? as u64,
+        _ => 0,
+    };
+    let padding = slots.max(nulls).saturating_mul(bytes);
+    let padding = padding.saturating_sub(decoded_size);
+    if padding > MAX_PADDING_BYTES as u64 {
         return Err(Error::limit(format!(
-            "a page could decode to {size} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
+            "nulls would take {padding} bytes in values or lists of fixed size, the limit \
+             is {MAX_PADDING_BYTES}"
         )));
     }
-    Ok(())
+    check(
+        places
+            .saturating_add(padding)
+            .saturating_add(decoded_size),
+    )
+}
+
+/// Refuses a size above the limit.
+pub(crate) fn check(size: u64) -> Result<u64> {
+    if size > MAX_DECODED_PAGE_BYTES as u64 {
+        return Err(Error::limit(format!(
+            "a page decodes to {size} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
+        )));
+    }
+    Ok(size)
+}
+
+/// Lengths of the strings of a dictionary, stored one by one behind them.
+pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
+    sized(bytes, num_entries as u64 * 4, num_entries)?;
+    let mut lengths = Vec::new();
+    super::integers::reserve(&mut lengths, num_entries)?;
+    for _ in 0..num_entries {
+        let (string, rest) = split_string(bytes)?;
+        // Pages are less than 2 GiB.
+        lengths.push(string.len() as u32);
+        bytes = rest;
+    }
+    Ok(lengths)
+}
+
+/// Refuses a dictionary of fixed-size entries that are not there.
+pub(crate) fn check_dictionary(bytes: &[u8], num_entries: usize, leaf: &Leaf) -> Result<()> {
+    let size = (num_entries as u64).saturating_mul(plain_bits(leaf));
+    sized(bytes, size.div_ceil(8), num_entries).map(drop)
+}
+
+/// Splits off the first of strings that are stored one by one behind their lengths.
+pub(crate) fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    bytes
+        .split_first_chunk::<4>()
+        .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize))
+        .ok_or_else(|| Error::corrupt("a string is longer than its page"))
+}
+
+/// Bytes behind the `size` ones that values take.
+fn sized(bytes: &[u8], size: u64, num_values: usize) -> Result<u64> {
+    (bytes.len() as u64)
+        .checked_sub(size)
+        .ok_or_else(|| damaged_plain(num_values, bytes.len()))
+}
+
+pub(crate) fn damaged_plain(num_values: usize, bytes: usize) -> Error {
+    Error::corrupt(format!("{num_values} values do not fit {bytes} bytes"))
+}
+
+fn covered(mut runs: Runs<'_>) -> Result<()> {
+    runs.try_for_each(|run| run.map(drop))
+}
+
+/// The differences, of which there must be `num_values` at least: and hardly more, as
+/// memory is taken for all of them.
+fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
+    let deltas = Delta::new(bytes)?;
+    check((deltas.count as u64).saturating_mul(4))?;
+    if deltas.count < num_values {
+        return Err(Error::corrupt(format!(
+            "{num_values} values were expected, the page holds {}",
+            deltas.count
+        )));
+    }
+    Ok(deltas)
+}
+
+/// The sum of lengths, and the bytes behind them.
+fn total(deltas: Delta<'_>) -> Result<(u64, &[u8])> {
+    let mut sum = 0u64;
+    let behind = deltas.lengths(|lengths| {
+        sum += lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
+    })?;
+    Ok((sum, behind))
 }
 
 /// Bits that a PLAIN value takes at least.
@@ -83,3 +198,63 @@ fn plain_bits(leaf: &Leaf) -> u64 {
         }
     }
 }
+
+/// Places for values of leaf number `ordinal` of `data_type` if it lies in lists of
+/// fixed size, which take as much room when they are null: 0 if it does not.
+fn padded_slots(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    mut data_type: &DataType,
+    mut ordinal: usize,
+) -> Result<u64> {
+    // Lists that wait for one of fixed size inside, and the places that is known to have.
+    let (mut repetition, mut slots) = (0i16, None);
+    loop {
+        data_type = match data_type {
+            DataType::FixedSizeList(item, size) => {
+                let outside = match slots {
+                    Some(slots) => slots,
+                    None => count_up_to(page, leaf, repetition)?,
+                };
+                repetition += 1;
+                slots = Some(outside.saturating_mul(u64::from(size.unsigned_abs())));
+                item.data_type()
+            }
+            DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+                repetition += 1;
+                slots = None;
+                item.data_type()
+            }
+            DataType::Struct(fields) => {
+                let mut inside = None;
+                for field in fields {
+                    let leaves = num_leaves(field.data_type());
+                    if ordinal < leaves {
+                        inside = Some(field.data_type());
+                        break;
+                    }
+                    ordinal -= leaves;
+                }
+                match inside {
+                    Some(inside) => inside,
+                    None => return Ok(0),
+                }
+            }
+            _ => return Ok(slots.unwrap_or(0)),
+        };
+    }
+}
+
+fn num_leaves(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::FixedSizeList(item, _)
+        | DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::Map(item, _) => num_leaves(item.data_type()),
+        DataType::Struct(fields) => fields.iter().map(|f| num_leaves(f.data_type())).sum(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
-use parquet::basic::Encoding;
+use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
@@ -17,6 +17,7 @@ use super::PageRun;
 use super::bounds;
 use super::integers::missing_dictionary;
 use super::tokens::DataPages;
+use crate::buffers::{RecycledBuffer, check_available};
 use crate::error::{Error, Result, catch_damage};
 use crate::header::PageHeader;
 use crate::levels::{LevelCounts, count_levels};
@@ -41,12 +42,19 @@ pub(crate) fn decode(
     }
     let skipped = to_usize(first_row - base)?;
     let selected = to_usize(num_rows)?;
+    let mut size = 0u64;
     let chunks = schema
         .leaves
         .iter()
         .zip(runs)
-        .map(|(leaf, run)| {
-            let chunk = Chunk::open(opener, leaf, run, base)?;
+        .enumerate()
+        .map(|(ordinal, (leaf, run))| {
+            let chunk = Chunk::open(opener, leaf, run, base, |page, decoded_size| {
+                let data_type = schema.field.data_type();
+                let more = bounds::array_size(page, leaf, decoded_size, data_type, ordinal)?;
+                size = bounds::check(size.saturating_add(more))?;
+                Ok(())
+            })?;
             if chunk.num_rows < skipped + selected {
                 return Err(Error::corrupt(format!(
                     "rows {first_row} to {} were expected, the pages of {} end with row {}",
@@ -69,6 +77,8 @@ pub(crate) fn decode(
             RowSelector::select(selected),
         ])
     });
+    // The crate's buffers grow by doubling, and end the process where they cannot.
+    check_available(to_usize(size.saturating_mul(2))?)?;
     catch_damage(|| {
         let mut reader = ParquetRecordBatchReader::try_new_with_row_groups(
             &schema.levels,
@@ -116,13 +126,25 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn open(opener: &mut PageOpener, leaf: &Leaf, run: &PageRun, base: u64) -> Result<Self> {
+    /// Opens the pages of a run; `bound` is told what each of them decodes to, and may
+    /// refuse it.
+    fn open(
+        opener: &mut PageOpener,
+        leaf: &Leaf,
+        run: &PageRun,
+        base: u64,
+        mut bound: impl FnMut(&DataPage<'_>, u64) -> Result<()>,
+    ) -> Result<Self> {
         let gap = to_usize(first_record(run)? - base)?;
         let mut num_rows = gap + usize::from(run.starts_mid_record);
         let mut steps = VecDeque::new();
-        let (mut needs_dictionary, mut num_leaf_values) = (false, 0);
+        let mut dictionary = None;
         let mut pages = DataPages::new(&run.data);
         while let Some((header, stored)) = pages.next()? {
+            if header.encoding() == Some(Encoding::RLE_DICTIONARY) && dictionary.is_none() {
+                let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
+                dictionary = Some(Dictionary::open(opener, page, run, leaf)?);
+            }
             let page = opener.data_page(&header, stored, run.codec, leaf)?;
             let counts = count_levels(&page, leaf)?;
             if steps.is_empty() && counts.starts_mid_record != run.starts_mid_record {
@@ -131,11 +153,11 @@ impl Chunk {
                      build the index again",
                 ));
             }
-            bounds::check(&page, leaf, &counts)?;
-            needs_dictionary |= header.encoding() == Some(Encoding::RLE_DICTIONARY);
+            let lengths = dictionary.as_ref().and_then(|d| d.lengths.as_deref());
+            let num_values = to_usize(counts.num_values)?;
+            bound(&page, bounds::decoded_size(&page, leaf, num_values, lengths)?)?;
             let rows = to_usize(counts.num_rows)?;
             num_rows += rows;
-            num_leaf_values += counts.num_values;
             steps.push_back(Step::Data {
                 page: rebuild(&page, &header, &counts)?,
                 starts_mid_record: counts.starts_mid_record,
@@ -145,18 +167,38 @@ impl Chunk {
         if gap > 0 {
             steps.push_front(Step::Gap(gap));
         }
-        if needs_dictionary {
-            let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
-            let (num_values, values) = opener.dictionary_page(page, run.codec)?;
-            bounds::check_dictionary(values, num_values, leaf, num_leaf_values)?;
-            steps.push_front(Step::Dictionary(Page::DictionaryPage {
-                buf: Bytes::copy_from_slice(values),
+        if let Some(dictionary) = dictionary {
+            steps.push_front(Step::Dictionary(dictionary.page));
+        }
+        Ok(Self { steps, num_rows })
+    }
+}
+
+/// A dictionary page, checked.
+struct Dictionary {
+    page: Page,
+    /// Of its strings.
+    lengths: Option<Vec<u32>>,
+}
+
+impl Dictionary {
+    fn open(opener: &mut PageOpener, page: &[u8], run: &PageRun, leaf: &Leaf) -> Result<Self> {
+        let (num_values, values) = opener.dictionary_page(page, run.codec)?;
+        let lengths = match leaf.physical {
+            PhysicalType::BYTE_ARRAY => Some(bounds::string_lengths(values, num_values)?),
+            _ => bounds::check_dictionary(values, num_values, leaf).map(|()| None)?,
+        };
+        // The crate keeps a copy of it.
+        check_available(values.len().saturating_mul(3))?;
+        Ok(Self {
+            page: Page::DictionaryPage {
+                buf: Bytes::from_owner(RecycledBuffer::joined(&[values])?),
                 num_values: to_u32(num_values)?,
                 encoding: Encoding::PLAIN,
                 is_sorted: false,
-            }));
-        }
-        Ok(Self { steps, num_rows })
+            },
+            lengths,
+        })
     }
 }
 
@@ -170,9 +212,11 @@ fn rebuild(page: &DataPage<'_>, header: &PageHeader, counts: &LevelCounts) -> Re
         return Err(Error::invalid("not a data page"));
     };
     Ok(Page::DataPageV2 {
-        buf: [page.repetition, page.definition, page.values]
-            .concat()
-            .into(),
+        buf: Bytes::from_owner(RecycledBuffer::joined(&[
+            page.repetition,
+            page.definition,
+            page.values,
+        ])?),
         num_values: to_u32(num_values)?,
         encoding,
         num_nulls: to_u32(num_values - to_usize(counts.num_values)?)?,

@@ -3,14 +3,14 @@
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType};
 use parquet::data_type::{Int32Type, Int64Type};
 
+use super::bounds::{check as check_size, damaged_plain};
 use super::hybrid::{Run, Runs};
 use super::unpack::{BATCH, Entry, check_index, look_up};
 use super::values::decode_values;
-use super::{IntegerDictionary, Tokens};
-use crate::buffers::ask_for_huge_pages;
+use super::{IntegerDictionary, Tokens, indices};
+use crate::buffers::{ask_for_huge_pages, no_memory};
 use crate::codec::Codec;
 use crate::error::{Error, Kind, Result};
-use crate::limits::MAX_DECODED_PAGE_BYTES;
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
 
@@ -79,10 +79,6 @@ fn not_integers(leaf: &Leaf, found: &dyn std::fmt::Debug) -> Error {
     ))
 }
 
-fn damaged_plain(num_values: usize, bytes: usize) -> Error {
-    Error::corrupt(format!("{num_values} values do not fit {bytes} bytes"))
-}
-
 /// The first `num_values` numbers of `bytes`.
 fn plain<const SIZE: usize, T>(
     bytes: &[u8],
@@ -115,26 +111,41 @@ pub(crate) fn read_dictionary(
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {
-            let values: Vec<i32> = plain(bytes, num_values, i32::from_le_bytes)?.collect();
-            narrowed(&values).unwrap_or(IntegerDictionary::I32(values))
+            let values = collect(plain(bytes, num_values, i32::from_le_bytes)?)?;
+            narrowed(&values)?.unwrap_or(IntegerDictionary::I32(values))
         }
         Storage::U32 => {
-            let values: Vec<u32> = plain(bytes, num_values, u32::from_le_bytes)?.collect();
-            narrowed(&values).unwrap_or(IntegerDictionary::U32(values))
+            let values = collect(plain(bytes, num_values, u32::from_le_bytes)?)?;
+            narrowed(&values)?.unwrap_or(IntegerDictionary::U32(values))
         }
         Storage::I64 | Storage::U64 => {
-            let values: Vec<i64> = plain(bytes, num_values, i64::from_le_bytes)?.collect();
+            let values = collect(plain(bytes, num_values, i64::from_le_bytes)?)?;
             storage.check(&values)?;
-            narrowed(&values).unwrap_or(IntegerDictionary::I64(values))
+            narrowed(&values)?.unwrap_or(IntegerDictionary::I64(values))
         }
     })
 }
 
-fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Option<IntegerDictionary> {
-    let narrow = values.iter().map(|&value| value.try_into().ok());
-    narrow
-        .collect::<Option<Vec<u16>>>()
-        .map(IntegerDictionary::U16)
+fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Result<Option<IntegerDictionary>> {
+    let mut narrow = Vec::new();
+    for &value in values {
+        let Ok(value) = value.try_into() else {
+            return Ok(None);
+        };
+        if narrow.is_empty() {
+            reserve(&mut narrow, values.len())?;
+        }
+        narrow.push(value);
+    }
+    Ok(Some(IntegerDictionary::U16(narrow)))
+}
+
+/// All values of an iterator, if there is memory for them.
+pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
+    let mut collected = Vec::new();
+    reserve(&mut collected, values.len())?;
+    collected.extend(values);
+    Ok(collected)
 }
 
 /// Appends the values of pages to [`Tokens`], widening them when it must.
@@ -179,31 +190,32 @@ impl IntegerReader<'_> {
         if encoding == Encoding::RLE_DICTIONARY {
             let dictionary = dictionary.ok_or_else(missing_dictionary)?;
             if !matches!(dictionary, IntegerDictionary::U16(_)) {
-                tokens.widen(self.storage);
+                tokens.widen(self.storage)?;
             }
             return append_indices(page.values, num_values, dictionary, tokens);
         }
-        tokens.widen(self.storage);
-        reserve_tokens(tokens, num_values.min(page.values.len()))?;
+        tokens.widen(self.storage)?;
+        reserve_tokens(tokens, num_values)?;
         if encoding == Encoding::PLAIN {
             return self.append_plain(page.values, num_values, tokens);
         }
+        let leaf = self.leaf;
         match tokens {
-            Tokens::I32(out) => {
-                out.extend(decode_values::<Int32Type>(page, num_values, self.leaf)?);
-            }
-            Tokens::U32(out) => {
-                let values = decode_values::<Int32Type>(page, num_values, self.leaf)?;
-                out.extend(values.into_iter().map(i32::cast_unsigned));
-            }
-            Tokens::I64(out) => {
-                let values = decode_values::<Int64Type>(page, num_values, self.leaf)?;
-                self.storage.check(&values)?;
+            Tokens::I32(out) => decode_values::<Int32Type>(page, num_values, leaf, |values| {
                 out.extend(values);
-            }
-            Tokens::U16(_) => return Err(mismatch()),
+                Ok(())
+            }),
+            Tokens::U32(out) => decode_values::<Int32Type>(page, num_values, leaf, |values| {
+                out.extend(values.iter().map(|value| value.cast_unsigned()));
+                Ok(())
+            }),
+            Tokens::I64(out) => decode_values::<Int64Type>(page, num_values, leaf, |values| {
+                self.storage.check(values)?;
+                out.extend(values);
+                Ok(())
+            }),
+            Tokens::U16(_) => Err(mismatch()),
         }
-        Ok(())
     }
 
     fn append_plain(&self, bytes: &[u8], num_values: usize, tokens: &mut Tokens) -> Result<()> {
@@ -232,29 +244,13 @@ pub(crate) fn missing_dictionary() -> Error {
     Error::corrupt("the page refers to a dictionary, and there is none")
 }
 
-/// Splits a dictionary-encoded page into its runs of indices.
-pub(crate) fn index_runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
-    if num_values == 0 {
-        return Ok(Runs::new(&[], 0, 0));
-    }
-    let (&width, rest) = bytes
-        .split_first()
-        .ok_or_else(|| Error::corrupt("the dictionary indices are missing"))?;
-    if width > 32 {
-        return Err(Error::corrupt(format!(
-            "dictionary indices of {width} bits; 32 is the most"
-        )));
-    }
-    Ok(Runs::new(rest, u32::from(width), num_values))
-}
-
 fn append_indices(
     bytes: &[u8],
     num_values: usize,
     dictionary: &IntegerDictionary,
     tokens: &mut Tokens,
 ) -> Result<()> {
-    let runs = index_runs(bytes, num_values)?;
+    let runs = indices::runs(bytes, num_values)?;
     reserve_tokens(tokens, num_values)?;
     match (dictionary, tokens) {
         (IntegerDictionary::U16(table), Tokens::U16(out)) => append_runs(runs, table, out),
@@ -301,17 +297,13 @@ fn reserve_tokens(tokens: &mut Tokens, additional: usize) -> Result<()> {
 pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
     let count = values.len().saturating_add(additional);
     let bytes = count.saturating_mul(size_of::<T>());
-    if bytes > MAX_DECODED_PAGE_BYTES {
-        return Err(Error::limit(format!(
-            "a page decodes to {bytes} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
-        )));
-    }
+    check_size(bytes as u64)?;
     if values.is_empty() && values.capacity() < additional {
         *values = Vec::new(); // Nothing of what was there is worth a copy.
     }
     values
         .try_reserve(additional)
-        .map_err(|_| Error::limit(format!("no memory for a decoded page of {bytes} bytes")))?;
+        .map_err(|_| no_memory(bytes))?;
     ask_for_huge_pages(values.spare_capacity_mut());
     Ok(())
 }
@@ -327,16 +319,18 @@ impl Tokens {
     }
 
     /// Gives 16-bit tokens the column's own type.
-    fn widen(&mut self, storage: Storage) {
+    fn widen(&mut self, storage: Storage) -> Result<()> {
         if let Self::U16(values) = self {
+            let values = values.iter();
             *self = match storage {
-                Storage::I32 => Self::I32(values.iter().map(|&v| v.into()).collect()),
-                Storage::U32 => Self::U32(values.iter().map(|&v| v.into()).collect()),
+                Storage::I32 => Self::I32(collect(values.map(|&value| value.into()))?),
+                Storage::U32 => Self::U32(collect(values.map(|&value| value.into()))?),
                 Storage::I64 | Storage::U64 => {
-                    Self::I64(values.iter().map(|&v| v.into()).collect())
+                    Self::I64(collect(values.map(|&value| value.into()))?)
                 }
             };
         }
+        Ok(())
     }
 
     /// Keeps the tokens in `range`.

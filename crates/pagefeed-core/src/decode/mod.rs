@@ -1,19 +1,26 @@
 //! From stored pages to tokens and Arrow arrays.
 //!
-//! [`decode_tokens`] and the fast paths of [`decode_array`] are written by hand for what language-model data is; everything else goes through
-//! the `parquet` crate's own reader behind its `RowGroups` seam.
+//! [`decode_tokens`] and the fast paths of [`decode_array`] are written by hand for what
+//! language-model data is; everything else goes through the `parquet` crate's own reader
+//! behind its `RowGroups` seam. What a page may decode to is decided in `bounds`, for all
+//! of them, before memory is taken for it.
 
 mod arrays;
 mod bounds;
+mod delta;
 mod fallback;
 pub(crate) mod hybrid;
-mod integers;
+mod indices;
+pub(crate) mod integers;
+mod nested;
+mod records;
 mod rows;
+mod string_builder;
 mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
-mod unpack;
+pub(crate) mod unpack;
 mod values;
 mod widen;
 

@@ -6,9 +6,10 @@ use parquet::basic::Encoding;
 
 use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
 use super::rows::RowReader;
-use super::{IntegerDictionary, PageRun, TokenPage, Tokens};
+use super::{IntegerDictionary, PageRun, TokenPage, Tokens, bounds};
 use crate::error::{Error, Result};
 use crate::header::{PageHeader, PageKind};
+use crate::levels::{Definitions, num_levels};
 use crate::page::PageOpener;
 use crate::schema::Leaf;
 
@@ -82,6 +83,8 @@ pub(crate) fn decode_rows(
             reader.prepare(tokens, dictionary.as_deref().filter(|_| is_indices));
         }
         let page = opener.data_page(&header, stored, run.codec, reader.leaf)?;
+        let present = Definitions::new(&page, reader.leaf)?.advance(num_levels(&page)?)?;
+        bounds::decoded_size(&page, reader.leaf, present.present, None)?;
         let num_values = rows.read(&page)?;
         reader.append(&page, num_values, dictionary.as_deref(), tokens)?;
     }
@@ -113,6 +116,11 @@ pub(crate) struct DataPages<'a> {
 impl<'a> DataPages<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// Whether no bytes are left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// The next page's header and stored bytes.

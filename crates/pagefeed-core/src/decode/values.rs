@@ -10,17 +10,22 @@ use parquet::data_type::DataType;
 use parquet::errors::Result as ParquetResult;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
+use crate::buffers::RecycledBuffer;
 use crate::error::{Error, Result, catch_damage};
 use crate::page::DataPage;
 use crate::schema::Leaf;
 
+/// Values decoded at once: the crate takes memory for as many as it is asked for.
+const CHUNK: usize = 4096;
+
 /// Decodes the first `num_values` values of a page in any encoding but that of
-/// dictionaries: as a column without levels.
+/// dictionaries, as a column without levels; calls `each` with some at a time.
 pub(crate) fn decode_values<D: DataType>(
     page: &DataPage<'_>,
     num_values: usize,
     leaf: &Leaf,
-) -> Result<Vec<D::T>> {
+    mut each: impl FnMut(&[D::T]) -> Result<()>,
+) -> Result<()> {
     let encoding = page
         .header
         .encoding()
@@ -28,7 +33,7 @@ pub(crate) fn decode_values<D: DataType>(
         .ok_or_else(|| Error::invalid("a page with a dictionary needs its dictionary"))?;
     let too_many = |_| Error::limit(format!("a page of {num_values} values"));
     let pages: Box<dyn PageReader> = Box::new(OnePage(Some(Page::DataPage {
-        buf: Bytes::copy_from_slice(page.values),
+        buf: Bytes::from_owner(RecycledBuffer::joined(&[page.values])?),
         num_values: u32::try_from(num_values).map_err(too_many)?,
         encoding,
         def_level_encoding: Encoding::RLE,
@@ -43,19 +48,21 @@ pub(crate) fn decode_values<D: DataType>(
     let path = ColumnPath::new(vec![name.to_string()]);
     let descriptor = Arc::new(ColumnDescriptor::new(Arc::new(flat), 0, 0, path));
     catch_damage(|| {
-        let mut values = Vec::new();
-        let (_, read, _) = ColumnReaderImpl::<D>::new(descriptor, pages).read_records(
-            num_values,
-            None,
-            None,
-            &mut values,
-        )?;
-        if read != num_values || values.len() != num_values {
-            return Err(Error::corrupt(format!(
-                "{num_values} values were expected, the page holds {read}"
-            )));
+        let mut reader = ColumnReaderImpl::<D>::new(descriptor, pages);
+        let (mut values, mut done) = (Vec::with_capacity(CHUNK.min(num_values)), 0);
+        while done < num_values {
+            values.clear();
+            let wanted = CHUNK.min(num_values - done);
+            let (_, read, _) = reader.read_records(wanted, None, None, &mut values)?;
+            done += read;
+            if read != wanted || values.len() != wanted {
+                return Err(Error::corrupt(format!(
+                    "{num_values} values were expected, the page holds {done}"
+                )));
+            }
+            each(&values)?;
         }
-        Ok(values)
+        Ok(())
     })
 }
 

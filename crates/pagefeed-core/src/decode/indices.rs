@@ -1,0 +1,171 @@
+//! Indices into a dictionary, as data pages store them.
+
+use std::ops::Range;
+
+use super::hybrid::{Run, Runs};
+use super::unpack::{BATCH, check_index, unpack};
+use crate::error::{Error, Result};
+
+/// Splits a dictionary-encoded page into its runs of indices.
+pub(crate) fn runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
+    if num_values == 0 {
+        return Ok(Runs::new(&[], 0, 0));
+    }
+    let (&width, rest) = bytes
+        .split_first()
+        .ok_or_else(|| Error::corrupt("the dictionary indices are missing"))?;
+    if width > 32 {
+        return Err(Error::corrupt(format!(
+            "dictionary indices of {width} bits; 32 is the most"
+        )));
+    }
+    Ok(Runs::new(rest, u32::from(width), num_values))
+}
+
+/// Some indices in a row, each of them inside the dictionary.
+pub(crate) enum Part<'a> {
+    /// One index, many times.
+    Repeated { index: u32, count: usize },
+    /// At most [`BATCH`] indices.
+    Batch(&'a [u32]),
+}
+
+/// Calls `each` with the indices of `values` of a page, part by part.
+pub(crate) fn for_each_part(
+    bytes: &[u8],
+    values: Range<usize>,
+    num_entries: usize,
+    mut each: impl FnMut(Part<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = [0; BATCH];
+    let mut start = 0;
+    for run in runs(bytes, values.end)? {
+        let run = run?;
+        // The part of the run that is asked for: it ends where that does, at the latest.
+        let (skipped, end) = (values.start.saturating_sub(start), run.count());
+        start += end;
+        if skipped >= end {
+            continue;
+        }
+        match run {
+            Run::Repeated { value: index, .. } => {
+                check_index(index, num_entries)?;
+                let count = end - skipped;
+                each(Part::Repeated { index, count })?;
+            }
+            Run::Packed(packed) => {
+                for from in (skipped / BATCH * BATCH..end).step_by(BATCH) {
+                    let indices = &mut buffer[..BATCH.min(end - from)];
+                    check_index(unpack(&packed, from, indices), num_entries)?;
+                    each(Part::Batch(&indices[skipped.saturating_sub(from)..]))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the entries, of these lengths, that `values` of a page name.
+pub(crate) fn total_length(bytes: &[u8], values: Range<usize>, lengths: &[u32]) -> Result<u64> {
+    let mut size = 0u64;
+    for_each_part(bytes, values, lengths.len(), |part| {
+        size += match part {
+            // Less than 2^31 values of less than 2^31 bytes.
+            Part::Repeated { index, count } => u64::from(lengths[index as usize]) * count as u64,
+            Part::Batch(indices) => {
+                let lengths = indices.iter().map(|&index| lengths[index as usize]);
+                lengths.map(u64::from).sum()
+            }
+        };
+        Ok(())
+    })?;
+    Ok(size)
+}
+
+/// The first index of a page if each of the others follows the one before.
+pub(crate) fn sequence(
+    bytes: &[u8],
+    num_values: usize,
+    num_entries: usize,
+) -> Result<Option<usize>> {
+    let (mut first, mut count, mut in_sequence) = (0, 0, true);
+    for_each_part(bytes, 0..num_values, num_entries, |part| {
+        let (one, indices) = match part {
+            Part::Repeated { index, count: 1 } => ([index], None),
+            Part::Repeated { .. } => {
+                in_sequence = false;
+                return Ok(());
+            }
+            Part::Batch(indices) => ([0], Some(indices)),
+        };
+        let indices = indices.unwrap_or(&one);
+        if count == 0 {
+            first = indices[0] as usize;
+        }
+        let expected = first + count..;
+        let pairs = indices.iter().zip(expected);
+        in_sequence &= pairs.fold(true, |all, (&index, next)| all & (index as usize == next));
+        count += indices.len();
+        Ok(())
+    })?;
+    Ok((in_sequence && count == num_values).then_some(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::testing::{Random, encode_hybrid};
+
+    fn encoded(indices: &[u32], width: u32, random: &mut Random) -> Vec<u8> {
+        let mut bytes = vec![width as u8];
+        bytes.extend(encode_hybrid(indices, width, random));
+        bytes
+    }
+
+    #[test]
+    fn any_stretch_of_indices_is_found() {
+        let mut random = Random(5);
+        for round in 0..100 {
+            let count = 1 + random.below(2000);
+            let bound = 1 + random.below(1 + round / 3);
+            let indices: Vec<u32> = (0..count).map(|_| random.below(bound) as u32).collect();
+            let bytes = encoded(&indices, 6, &mut random);
+            let lengths: Vec<u32> = (0..bound).map(|_| random.next() as u32).collect();
+            let end = random.below(count + 1) as usize;
+            let values = random.below(end as u64 + 1) as usize..end;
+            let mut found = Vec::new();
+            for_each_part(&bytes, values.clone(), lengths.len(), |part| {
+                match part {
+                    Part::Repeated { index, count } => found.extend(vec![index; count]),
+                    Part::Batch(indices) => found.extend(indices),
+                }
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(found, indices[values.clone()]);
+            let expected = found.iter().map(|&index| u64::from(lengths[index as usize]));
+            let total = total_length(&bytes, values, &lengths).unwrap();
+            assert_eq!(total, expected.sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn sequences_are_told_from_all_else() {
+        let mut random = Random(6);
+        for (indices, first) in [
+            (&[0u32, 1, 2, 3][..], Some(0)),
+            (&[7], Some(7)),
+            (&[5, 6], Some(5)),
+            (&[5, 5], None),
+            (&[6, 5], None),
+            (&[0, 1, 1, 2], None),
+        ] {
+            for _ in 0..20 {
+                let bytes = encoded(indices, 3, &mut random);
+                assert_eq!(sequence(&bytes, indices.len(), 8).unwrap(), first);
+            }
+            let bytes = encoded(indices, 3, &mut random);
+            assert!(sequence(&bytes, indices.len(), 1).is_err() || indices == [0]);
+        }
+    }
+}
