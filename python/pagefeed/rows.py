@@ -14,7 +14,7 @@ from pagefeed.arrays import Int64Array, distinct
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents, DocumentUnits
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.fields import DOCUMENTS, Fields
+from pagefeed.fields import Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.joined import JoinedUnits
 from pagefeed.planner import NO_UNIT
@@ -68,7 +68,7 @@ class RowFeed:
     ) -> None:
         first = datasets[0]
         names = documents.columns or (first.column, *first.metadata)
-        if fields.needs_documents and documents.max_length is None:
+        if fields.are_made and documents.max_length is None:
             raise InvalidArgumentError(
                 f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
                 "a max_length"
@@ -89,7 +89,7 @@ class RowFeed:
         self._batch_rows = batch_rows
         self._num_threads = num_threads
         self._memory = memory
-        self._dtype = np.dtype(dtype)
+        self._dtype = dtype
         self._padding = padding
         self._fields = fields
         self._convert = convert
@@ -130,11 +130,11 @@ class RowFeed:
         length = most
         if self._documents.pad == "longest":
             length = max(1, int(lengths.max(initial=0)))
-        rows = np.empty((len(tokens), length), dtype=self._dtype)
-        tokens.write_padded(rows, length, self._padding)
-        padded: Batch = {"input_ids": rows}
-        if self._fields.needs_documents:
-            padded = self._fields.make(rows, _table(lengths))
+        memory = tokens.padded(
+            length, self._padding, self._dtype, **self._fields.settings
+        )
+        shape = len(tokens), length
+        padded = self._fields.arrays(memory, shape, self._dtype)
         for name, value in (padded | {"lengths": lengths}).items():
             is_array = isinstance(value, np.ndarray)
             batch[name] = self._convert(value) if is_array else value
@@ -165,12 +165,3 @@ class RowFeed:
             batch_rows=self._batch_rows,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
         )
-
-
-def _table(lengths: Int64Array) -> npt.NDArray[Any]:
-    """The documents of padded rows, as the fields of a batch are made from them."""
-    rows = np.flatnonzero(lengths)
-    table = np.zeros(len(rows), dtype=DOCUMENTS)
-    table["batch_row"] = rows
-    table["num_tokens"] = table["row_tokens"] = lengths[rows]
-    return table
