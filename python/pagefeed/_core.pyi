@@ -29,15 +29,26 @@ class ArrowArray:
     @staticmethod
     def _from_bytes(data: bytes) -> ArrowArray: ...
     def list_lengths(self) -> bytes: ...
-    def write_padded(
-        self, rows: npt.NDArray[Any], length: int, padding: int
-    ) -> None: ...
+    def padded(
+        self,
+        length: int,
+        padding: int,
+        dtype: str,
+        fields: Sequence[str],
+        *,
+        shifted: bool = False,
+        across_documents: bool = False,
+    ) -> Buffer: ...
 
 @final
 class Buffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
-    def documents(self) -> bytes: ...
+    def offset(self, field: str) -> int: ...
+    @property
+    def num_borders(self) -> int: ...
+    @property
+    def max_seqlen(self) -> int: ...
 
 @final
 class Index:
@@ -108,7 +119,9 @@ class Engine:
         eos: int | None = None,
         packing: str | None = None,
         never_split: bool = False,
-        documents: bool = False,
+        fields: Sequence[str] = ...,
+        shifted: bool = False,
+        across_documents: bool = False,
     ) -> Engine: ...
     def submit(
         self,

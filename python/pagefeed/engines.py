@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pagefeed import _core
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import ReloadWarning
+from pagefeed.fields import Fields
 from pagefeed.sequences import Layout
 
 __all__ = ["ProcessEngine", "ReloadWatch"]
@@ -34,7 +35,7 @@ class ProcessEngine:
         dtype: Type of the tokens.
         padding: Token where no segment writes.
         layout: How rows become tokens of a batch.
-        documents: Tell the documents of each batch.
+        fields: What is made of the tokens.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ProcessEngine:
         dtype: str,
         padding: int,
         layout: Layout,
-        documents: bool = False,
+        fields: Fields | None = None,
     ) -> None:
         self._datasets = datasets
         self._batch_rows = batch_rows
@@ -58,7 +59,7 @@ class ProcessEngine:
         self._dtype = dtype
         self._padding = padding
         self._layout = layout
-        self._documents = documents
+        self._fields = fields or Fields()
         self._started: tuple[int, _core.Engine, threading.Lock] | None = None
 
     def get(self) -> _core.Engine:
@@ -92,7 +93,7 @@ class ProcessEngine:
             eos=self._layout.eos,
             packing=self._layout.packing,
             never_split=self._layout.never_split,
-            documents=self._documents,
+            **self._fields.settings,
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pagefeed import _core
 from pagefeed.arrays import Int64Array
 from pagefeed.engines import ProcessEngine
-from pagefeed.fields import DOCUMENTS, Fields
+from pagefeed.fields import Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.planner import BatchPlan, plan_batches
 from pagefeed.sequences import Cut
@@ -98,12 +98,8 @@ class TokenFeed:
         return plan_batches(self._cut, units, self._shape[0])
 
     def batch(self, delivered: _core.Buffer) -> Batch:
-        """Make a batch of the memory of its tokens."""
-        tokens = np.frombuffer(memoryview(delivered), dtype=self._dtype)
-        made: Batch = {"input_ids": tokens.reshape(self._shape)}
-        if self._fields.needs_documents:
-            documents = np.frombuffer(delivered.documents(), dtype=DOCUMENTS)
-            made = self._fields.make(made["input_ids"], documents)
+        """Make a batch of its memory."""
+        made = self._fields.arrays(delivered, self._shape, self._dtype)
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()

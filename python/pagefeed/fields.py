@@ -1,7 +1,8 @@
 """Fields of a batch: labels, positions, masks and borders, made from its documents.
 
-All are made from one table of the documents in the batch, so they agree with each
-other: what attends to what, what is predicted from what, and what is padding.
+The data plane makes them beside the tokens, all from the same borders of documents, so
+they agree with each other: what attends to what, what is predicted from what, and what
+is padding.
 """
 
 from __future__ import annotations
@@ -11,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pagefeed import _core
 from pagefeed.arguments import check_choice
-from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.lazy import lazy
 
-__all__ = ["DOCUMENTS", "FIELDS", "IGNORED", "BatchFields", "Fields"]
+__all__ = ["FIELDS", "IGNORED", "Fields"]
 
 IGNORED = -100
 """Label that carries no loss: ``ignore_index`` of torch's cross entropy."""
@@ -34,20 +33,15 @@ FIELDS = (
     "loss_mask",
 )
 
-DOCUMENTS = np.dtype(
-    [
-        ("batch_row", np.uint32),
-        ("start", np.uint32),
-        ("num_tokens", np.uint32),
-        ("row", np.uint32),
-        ("page", np.uint64),
-        ("first_token", np.uint32),
-        ("row_tokens", np.uint32),
-    ]
-)
-"""A part of a document in a batch: its row of the batch, first token there, and number
-of tokens; its row of its page, that page of the index, the part's first token in the
-row and the tokens of the whole row. Tokens are counted with separators."""
+DTYPES = {
+    "labels": "int64",
+    "position_ids": "int64",
+    "document_ids": "int32",
+    "cu_seqlens": "int32",
+    "attention_mask": "bool",
+    "loss_mask": "bool",
+}
+"""Types of arrays; tokens have that of the loader."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +61,7 @@ class Fields:
         InvalidArgumentError: If a name is unknown.
 
     Example:
-        >>> Fields(names=("input_ids", "labels"), shifted=True).needs_documents
+        >>> Fields(names=("input_ids", "labels"), shifted=True).are_made
         True
     """
 
@@ -96,127 +90,35 @@ class Fields:
         return cls(names=names)
 
     @property
-    def needs_documents(self) -> bool:
-        """Whether the engine must tell the documents of a batch."""
+    def are_made(self) -> bool:
+        """Whether there is more than the tokens."""
         return self.names != ("input_ids",)
 
-    def make(
-        self, tokens: npt.NDArray[Any], documents: npt.NDArray[Any]
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the data plane is told of them."""
+        return {
+            "fields": self.names,
+            "shifted": self.shifted,
+            "across_documents": self.across_documents,
+        }
+
+    def arrays(
+        self, memory: _core.Buffer, shape: tuple[int, int], dtype: str
     ) -> dict[str, Any]:
-        """Return the fields of a batch by name.
+        """Return the fields of a batch by name, as views of its memory.
 
         Args:
-            tokens: [batch_size, length].
-            documents: Records of :data:`DOCUMENTS`, in the order of their places.
+            memory: The batch, as the data plane made it with these settings.
+            shape: Of the tokens, (batch_size, length).
+            dtype: Of the tokens.
         """
-        made = BatchFields(
-            tokens,
-            documents,
-            shifted=self.shifted,
-            across_documents=self.across_documents,
-        )
-        return {name: getattr(made, name) for name in self.names}
-
-
-class BatchFields:
-    """The fields of one batch, each made when it is asked for.
-
-    A segment is a run of tokens that attend to each other: a part of a document, or
-    the padding of a row.
-
-    Args:
-        tokens: [batch_size, length].
-        documents: Records of :data:`DOCUMENTS`.
-        shifted: See :class:`Fields`.
-        across_documents: See :class:`Fields`.
-    """
-
-    def __init__(
-        self,
-        tokens: npt.NDArray[Any],
-        documents: npt.NDArray[Any],
-        *,
-        shifted: bool = False,
-        across_documents: bool = False,
-    ) -> None:
-        self.input_ids = tokens
-        self._shape = tokens.shape
-        self._shifted = shifted
-        self._across = across_documents
-        rows, length = tokens.shape
-        self._starts = documents["batch_row"].astype(np.int64) * length
-        self._starts += documents["start"]
-        self._ends = self._starts + documents["num_tokens"]
-        self._rows = np.arange(rows + 1) * length
-
-    @lazy
-    def _borders(self) -> Int64Array:
-        """Where segments begin, and the number of tokens: int64 [segments + 1]."""
-        return np.unique(np.concatenate([self._starts, self._ends, self._rows]))
-
-    @lazy
-    def _is_document(self) -> npt.NDArray[np.bool_]:
-        """Whether each segment is of a document: bool [segments]."""
-        begins = self._borders[:-1]
-        found = np.zeros(len(begins), dtype=bool)
-        found[np.searchsorted(begins, self._starts)] = True
-        return found
-
-    def _spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a value of each segment at all its tokens."""
-        return np.repeat(values, np.diff(self._borders)).reshape(self._shape)
-
-    @lazy
-    def position_ids(self) -> Int64Array:
-        """Place of each token in its segment, from 0: int64 [batch_size, length]."""
-        places = np.arange(self._rows[-1]).reshape(self._shape)
-        places -= self._spread(self._borders[:-1])
-        return places
-
-    @lazy
-    def document_ids(self) -> npt.NDArray[np.int32]:
-        """Number of each token's document in its row, -1 on padding: int32."""
-        counted = np.cumsum(self._is_document)
-        row = np.searchsorted(self._rows, self._borders[:-1], side="right") - 1
-        first = np.searchsorted(self._borders, self._rows[:-1])
-        before = counted[first] - self._is_document[first]
-        ids = np.where(self._is_document, counted - 1 - before[row], -1)
-        return self._spread(ids.astype(np.int32))
-
-    @lazy
-    def cu_seqlens(self) -> npt.NDArray[np.int32]:
-        """Borders of the segments in the flattened batch: int32 [segments + 1]."""
-        return self._borders.astype(np.int32)
-
-    @lazy
-    def max_seqlen(self) -> int:
-        """Tokens of the longest segment."""
-        return int(np.diff(self._borders).max())
-
-    @lazy
-    def attention_mask(self) -> npt.NDArray[np.bool_]:
-        """False on padding: bool [batch_size, length]."""
-        return self._spread(self._is_document)
-
-    @lazy
-    def loss_mask(self) -> npt.NDArray[np.bool_]:
-        """Where labels carry loss: bool [batch_size, length]."""
-        return self._placed(np.ones(self._shape, dtype=bool), fill=False)
-
-    @lazy
-    def labels(self) -> Int64Array:
-        """Tokens to predict, -100 where there is none: int64 [batch_size, length]."""
-        return self._placed(self.input_ids.astype(np.int64), fill=IGNORED)
-
-    def _placed(self, values: npt.NDArray[Any], *, fill: int) -> npt.NDArray[Any]:
-        """Fill in tokens without a predecessor, and move all to theirs if shifted."""
-        if not self._is_document.all():
-            values[~self.attention_mask] = fill
-        values.reshape(-1)[self._rows[:-1] if self._across else self._borders[:-1]] = (
-            fill
-        )
-        if not self._shifted:
-            return values
-        moved = np.full_like(values, fill)
-        moved[:, :-1] = values[:, 1:]
-        return moved
+        made: dict[str, Any] = {}
+        for name in self.names:
+            if name == "max_seqlen":
+                made[name] = memory.max_seqlen
+                continue
+            size = memory.num_borders if name == "cu_seqlens" else shape
+            kind = DTYPES.get(name, dtype)
+            made[name] = np.ndarray(size, kind, memory, memory.offset(name))
+        return made

@@ -240,7 +240,7 @@ class Loader:
             dtype=self.dtype,
             padding=self.padding,
             layout=supply.cut.layout,
-            documents=self.fields.needs_documents,
+            fields=self.fields,
         )
         return TokenFeed(
             supply.cut,

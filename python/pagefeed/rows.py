@@ -15,7 +15,7 @@ from pagefeed.arrays import Int64Array, distinct
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents, DocumentUnits
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.fields import DOCUMENTS, IGNORED, Fields
+from pagefeed.fields import IGNORED, Fields
 from pagefeed.formats import Batch, Converter
 from pagefeed.joined import JoinedUnits
 from pagefeed.planner import NO_UNIT
@@ -69,7 +69,7 @@ class RowFeed:
         fields: Fields,
         convert: Converter,
     ) -> None:
-        if fields.needs_documents and documents.max_length is None:
+        if fields.are_made and documents.max_length is None:
             raise InvalidArgumentError(
                 f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
                 "a max_length"
@@ -94,7 +94,7 @@ class RowFeed:
         self._batch_rows = batch_rows
         self._num_threads = num_threads
         self._memory = memory
-        self._dtype = np.dtype(dtype)
+        self._dtype = dtype
         self._padding = padding
         self._fields = fields
         self._convert = convert
@@ -134,11 +134,11 @@ class RowFeed:
         length = most
         if self._documents.pad == "longest":
             length = max(1, int(lengths.max(initial=0)))
-        rows = np.empty((len(whole), length), dtype=self._dtype)
-        columns[0].write_padded(rows, length, self._padding)
-        made: Batch = {"input_ids": rows}
-        if self._fields.needs_documents:
-            made = self._fields.make(rows, _table(lengths))
+        shape = len(whole), length
+        memory = columns[0].padded(
+            length, self._padding, self._dtype, **self._fields.settings
+        )
+        made: Batch = self._fields.arrays(memory, shape, self._dtype)
         made |= {"lengths": lengths}
         # Columns called like what is made are the user's.
         del batch[self._names[0]]
@@ -147,9 +147,9 @@ class RowFeed:
             name, column = self._names[number], columns[number]
             found = np.frombuffer(column.list_lengths(), dtype=np.int64)
             check_aligned(name, whole, found)
-            made[name] = np.empty((len(whole), length), dtype=np.int64)
             filling = IGNORED if name == "labels" else 0
-            column.write_padded(made[name], length, filling)
+            memory = column.padded(length, filling, "int64", ("input_ids",))
+            made[name] = np.ndarray(shape, np.int64, memory)
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
@@ -180,12 +180,3 @@ class RowFeed:
             batch_rows=self._batch_rows,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
         )
-
-
-def _table(lengths: Int64Array) -> npt.NDArray[Any]:
-    """The documents of padded rows, as the fields of a batch are made from them."""
-    rows = np.flatnonzero(lengths)
-    table = np.zeros(len(rows), dtype=DOCUMENTS)
-    table["batch_row"] = rows
-    table["num_tokens"] = table["row_tokens"] = lengths[rows]
-    return table

@@ -1,94 +1,171 @@
-"""The fields of a batch against a slow, plain reference."""
+"""The fields that the engine makes, against a plain model, for any documents."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pagefeed as pf
+from field_model import assert_model
+from pagefeed import _core
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.fields import DOCUMENTS, FIELDS, IGNORED, BatchFields, Fields
+from pagefeed.fields import FIELDS, Fields
+
+NUM_PAGES = 6
+ROWS_OF_PAGE = 3
+ROW_TOKENS = 130
+PADDING = 7
+ROOMY, TIGHT = 1 << 22, 0
+"""Memory of an engine; TIGHT: so little that batches are written page by page."""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """An index of pages of three rows of 130 numbered tokens."""
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    num_rows = NUM_PAGES * ROWS_OF_PAGE
+    tokens = np.arange(num_rows * ROW_TOKENS, dtype=np.int32)
+    rows = pa.FixedSizeListArray.from_arrays(tokens, ROW_TOKENS)
+    table = pa.table({"input_ids": rows.cast(pa.list_(pa.int32()))})
+    pq.write_table(table, path, row_group_size=ROWS_OF_PAGE, use_dictionary=False)
+    index = pf.parquet(path, column="input_ids").index.core
+    assert index.num_pages == NUM_PAGES
+    return index
 
 
 @st.composite
 def batches(draw):
-    """Tokens and documents: rows of parts with padding between and behind them."""
-    length = draw(st.integers(1, 12))
+    """Shape and documents: rows of parts with padding between and behind them."""
+    length = draw(st.integers(1, 12) | st.sampled_from([64, 130]))
     rows = draw(st.integers(1, 4))
-    records = []
+    parts = []
     for row in range(rows):
         start = draw(st.integers(0, 2))
         while start < length and draw(st.integers(0, 4)):
             count = draw(st.integers(1, length - start))
-            records.append((row, start, count, 0, 0, 0, count))
+            parts.append((row, start, count))
             start += count + (0 if draw(st.integers(0, 4)) else 1)
-    tokens = np.arange(1, rows * length + 1).reshape(rows, length)
-    return tokens, np.array(records, dtype=DOCUMENTS)
+    return rows, length, draw(st.permutations(parts))
 
 
-def reference(tokens, documents, *, shifted, across):
-    """The same by loops."""
-    rows, length = tokens.shape
-    ids = np.full(tokens.shape, -1)
-    for number, record in enumerate(documents):
-        row, start = int(record["batch_row"]), int(record["start"])
-        earlier = sum(int(other["batch_row"]) == row for other in documents[:number])
-        ids[row, start : start + int(record["num_tokens"])] = earlier
-    borders, positions = [0], np.zeros_like(tokens)
-    labels = np.full(tokens.shape, IGNORED)
-    for row in range(rows):
-        for place in range(length):
-            is_new = place == 0 or ids[row, place] != ids[row, place - 1]
-            if is_new and (row or place):
-                borders.append(row * length + place)
-            positions[row, place] = 0 if is_new else positions[row, place - 1] + 1
-            if ids[row, place] < 0 or place == 0 or (is_new and not across):
-                continue
-            labels[row, place - shifted] = tokens[row, place]
-    borders.append(rows * length)
-    return {
-        "input_ids": tokens,
-        "labels": labels,
-        "position_ids": positions,
-        "document_ids": ids,
-        "cu_seqlens": np.array(borders),
-        "max_seqlen": max(np.diff(borders)),
-        "attention_mask": ids >= 0,
-        "loss_mask": labels != IGNORED,
-    }
+def engine_of(index, rows, length, dtype, fields, memory):
+    token_bytes = np.dtype(dtype).itemsize
+    least = 29 * rows * length + 600 + (token_bytes + 1) * rows * length
+    return _core.Engine(
+        [index],
+        num_threads=1,
+        memory=least if memory == TIGHT else memory,
+        dtype=dtype,
+        batch_rows=rows,
+        row_length=length,
+        padding=PADDING,
+        verify_checksums=False,
+        **fields.settings,
+    )
 
 
-@given(batch=batches(), shifted=st.booleans(), across=st.booleans())
-def test_fields_agree_with_the_reference(batch, shifted, across):
-    tokens, documents = batch
+@given(
+    shape=batches(),
+    dtype=st.sampled_from(["int64", "int32", "uint16"]),
+    shifted=st.booleans(),
+    across=st.booleans(),
+    memory=st.sampled_from([ROOMY, TIGHT]),
+    names=st.just(FIELDS) | st.sets(st.sampled_from(FIELDS), min_size=1).map(sorted),
+)
+def test_fields_agree_with_the_model(
+    index, shape, dtype, shifted, across, memory, names
+):
+    rows, length, parts = shape
+    names = tuple(dict.fromkeys(("input_ids", *names)))
+    fields = Fields(names=names, shifted=shifted, across_documents=across)
+    engine = engine_of(index, rows, length, dtype, fields, memory)
+    tokens = np.full((rows, length), PADDING, dtype=dtype)
+    source = np.arange(len(parts)) % (NUM_PAGES * ROWS_OF_PAGE)
+    for number, (row, start, count) in zip(source, parts, strict=True):
+        first = number * ROW_TOKENS
+        tokens[row, start : start + count] = np.arange(first, first + count)
+    destination = np.array(parts, dtype=np.uint32).reshape(-1, 3).T.copy()
+    engine.submit(
+        np.array([0, len(parts)], dtype=np.uint32),
+        (source // ROWS_OF_PAGE).astype(np.uint64),
+        (source % ROWS_OF_PAGE).astype(np.uint32),
+        np.zeros(len(parts), dtype=np.uint32),
+        destination[2],
+        destination[0],
+        destination[1],
+    )
+    memory = engine.next_batch()
+    batch = fields.arrays(memory, (rows, length), dtype)
+    assert tuple(batch) == names
+    assert np.array_equal(batch["input_ids"], tokens)
+    assert_model(batch, parts, shifted=shifted, across=across)
+
+
+@settings(max_examples=30)
+@given(
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    length=st.integers(1, 9),
+    shifted=st.booleans(),
+    across=st.booleans(),
+)
+def test_fields_of_padded_documents_agree_with_the_model(
+    tmp_path_factory, lengths, length, shifted, across
+):
+    path = tmp_path_factory.mktemp("lists") / "lists.parquet"
+    documents = [[*range(1, count + 1)] for count in lengths]
+    rows = pa.array(documents, pa.list_(pa.int32()))
+    pq.write_table(pa.table({"input_ids": rows}), path)
     fields = Fields(names=FIELDS, shifted=shifted, across_documents=across)
-    made = fields.make(tokens, documents)
-    expected = reference(tokens, documents, shifted=shifted, across=across)
-    assert list(made) == list(FIELDS)
-    for name, value in expected.items():
-        assert np.array_equal(made[name], value), name
+    [batch] = pf.Loader(
+        pf.parquet(path, column="input_ids"),
+        sequences=pf.Documents(max_length=length, pad="max_length"),
+        batch_size=len(lengths),
+        shuffle=None,
+        fields=fields,
+        dtype="int32",
+        num_threads=1,
+    )
+    cut = np.minimum(lengths, length)
+    assert np.array_equal(batch.pop("lengths"), cut)
+    parts = [(row, 0, count) for row, count in enumerate(cut.tolist()) if count]
+    assert_model(batch, parts, shifted=shifted, across=across)
 
 
-def test_types_and_shapes():
-    tokens = np.zeros((2, 4), dtype=np.uint16)
-    made = BatchFields(tokens, np.array([(0, 0, 3, 0, 0, 0, 3)], dtype=DOCUMENTS))
-    types = {
-        "labels": np.int64,
-        "position_ids": np.int64,
-        "document_ids": np.int32,
-        "attention_mask": np.bool_,
-        "loss_mask": np.bool_,
-    }
-    for name, dtype in types.items():
-        array = getattr(made, name)
-        assert (array.shape, array.dtype) == (tokens.shape, dtype)
-    assert made.cu_seqlens.dtype == np.int32
-    assert made.cu_seqlens.tolist() == [0, 3, 4, 8]
-    assert made.max_seqlen == 4
-    assert made.input_ids is tokens
+def test_memory_is_aligned_and_counted(index):
+    """Each field lies on its own lines of the cache, inside what was asked for."""
+    fields = Fields(names=FIELDS)
+    engine = engine_of(index, 2, 100, "uint16", fields, ROOMY)
+    engine.submit(
+        np.array([0, 0], dtype=np.uint32),
+        np.empty(0, dtype=np.uint64),
+        *np.empty((5, 0), dtype=np.uint32),
+    )
+    memory = engine.next_batch()
+    arrays = fields.arrays(memory, (2, 100), "uint16")
+    assert memory.max_seqlen == arrays.pop("max_seqlen") == 100
+    starts = []
+    for name, array in arrays.items():
+        assert array.base is memory
+        assert array.ctypes.data % 64 == 0
+        starts.append((memory.offset(name), array.nbytes))
+    starts.append((len(memory), 0))
+    for (start, num_bytes), (following, _) in zip(starts, starts[1:], strict=False):
+        assert start + num_bytes <= following
+    with pytest.raises(InvalidArgumentError, match="labls"):
+        memory.offset("labls")
+    assert engine.stats()["peak_bytes"] >= len(memory)
+
+
+def test_memory_must_hold_the_fields(index):
+    with pytest.raises(InvalidArgumentError, match="with their fields"):
+        engine_of(index, 4, 128, "int32", Fields(names=FIELDS), 4 * 128 * 4)
+    engine_of(index, 4, 128, "int32", Fields(), 4 * 128 * 4)
 
 
 def test_names_are_checked():
     for wrong in (["labls"], "labels", []):
         with pytest.raises(InvalidArgumentError):
             Fields.parse(wrong)
-    assert not Fields.parse(["input_ids"]).needs_documents
+    assert not Fields.parse(["input_ids"]).are_made

@@ -8,6 +8,7 @@ use std::ops::BitOr;
 
 use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
+use crate::fields::Number;
 
 /// Why a segment could not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Misfit {
 }
 
 /// A type that tokens can be delivered in.
-pub trait BatchToken: Copy + Send + Sync + 'static {
+pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
     /// Name in messages.
     const NAME: &'static str;
     /// The value in this type, if it fits.

@@ -7,7 +7,9 @@
 //! [`index`] knows where every page of a column lies, [`store`] reads bytes,
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
 //! turns pages into tokens or Arrow arrays, [`packing`] puts documents
-//! into sequences, [`gather`] copies tokens into batches, [`engine`] executes plans on its own threads. Nothing here knows about Python.
+//! into sequences, [`gather`] copies tokens into batches, [`fields`] makes what comes
+//! with them, [`engine`] executes plans on its own threads. Nothing here knows about
+//! Python.
 
 pub mod buffers;
 mod cache;
@@ -17,6 +19,7 @@ mod descriptors;
 pub mod dictionaries;
 pub mod engine;
 pub mod error;
+pub mod fields;
 pub mod footer;
 pub mod gather;
 pub mod header;

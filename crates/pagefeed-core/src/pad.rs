@@ -1,4 +1,4 @@
-//! Lists of integers as rows of one length.
+//! Lists of integers as batches: rows of one length, and the fields made of them.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -8,7 +8,9 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
+use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
+use crate::fields::{Borders, Fields, Sections};
 use crate::gather::BatchToken;
 
 /// Lengths of the lists; those of null ones are 0.
@@ -20,8 +22,57 @@ pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
         .collect())
 }
 
+/// How lists become the rows of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Padding {
+    /// Tokens of a row.
+    pub length: usize,
+    /// What fills up short ones.
+    pub token: i64,
+    /// Type of the tokens.
+    pub token_type: TokenType,
+    /// What is made of them.
+    pub fields: Fields,
+}
+
+impl Padding {
+    /// The lists as rows, cut or filled up.
+    pub fn batch(&self, lists: &ArrayRef) -> Result<Batch> {
+        match self.token_type {
+            TokenType::I64 => self.batch_of::<i64>(lists),
+            TokenType::I32 => self.batch_of::<i32>(lists),
+            TokenType::U16 => self.batch_of::<u16>(lists),
+        }
+    }
+
+    fn batch_of<T: BatchToken>(&self, lists: &ArrayRef) -> Result<Batch> {
+        let (length, fields) = (self.length, &self.fields);
+        let padding = T::from_i64(self.token).ok_or_else(|| {
+            let name = T::NAME;
+            Error::invalid(format!("padding {} does not fit {name}", self.token))
+        })?;
+        let num_tokens = lists.len().saturating_mul(length);
+        fields.check(num_tokens)?;
+        let sections = Sections::new(fields, num_tokens, size_of::<T>());
+        let mut buffer = Buffer::new(&sections)?;
+        write_padded(lists, length, padding, buffer.tokens::<T>())?;
+        if fields.need_borders() {
+            let mut borders = Borders::default();
+            borders.reset(num_tokens);
+            for (row, count) in list_lengths(lists)?.into_iter().enumerate() {
+                let count = length.min(count as usize);
+                if count > 0 {
+                    borders.add(row * length, row * length + count);
+                }
+            }
+            buffer.make_fields::<T>(fields, length, &borders);
+        }
+        Ok(Batch::from(buffer))
+    }
+}
+
 /// Writes each list to a row of `length`, cut or filled up with `padding`.
-pub fn write_padded<T: BatchToken>(
+fn write_padded<T: BatchToken>(
     lists: &ArrayRef,
     length: usize,
     padding: T,

@@ -4,14 +4,14 @@ use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
-use pagefeed_core::gather::BatchToken;
-use pagefeed_core::pad::{list_lengths, write_padded};
+use pagefeed_core::pad::{Padding, list_lengths};
 use pagefeed_core::transport::{from_bytes, to_bytes};
-use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
+use crate::buffer::Buffer;
+use crate::engine::{parse_fields, token_type};
 use crate::run::detached;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
@@ -31,30 +31,6 @@ impl ArrowArray {
     fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&self.field).map_err(export_failed)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
-    }
-}
-
-impl ArrowArray {
-    fn write<T: BatchToken + Element>(
-        &self,
-        py: Python<'_>,
-        rows: &PyBuffer<T>,
-        length: usize,
-        padding: i64,
-    ) -> PyResult<()> {
-        if !rows.is_c_contiguous() || rows.readonly() {
-            return Err(PyValueError::new_err(
-                "rows must be contiguous and writable",
-            ));
-        }
-        let padding = T::from_i64(padding).ok_or_else(|| {
-            PyValueError::new_err(format!("padding {padding} does not fit {}", T::NAME))
-        })?;
-        // SAFETY: contiguous memory of this type that the PyBuffer keeps alive; the
-        // caller (pagefeed.documents) passes a fresh array.
-        let target =
-            unsafe { std::slice::from_raw_parts_mut(rows.buf_ptr().cast(), rows.item_count()) };
-        detached(py, || write_padded(&self.array, length, padding, target))
     }
 }
 
@@ -90,22 +66,32 @@ impl ArrowArray {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Writes each list of integers to a row of `rows`, cut or filled up with
-    /// `padding`: a contiguous int64, int32 or uint16 array [len, length].
-    fn write_padded(
+    /// The lists of integers as rows of `length` tokens, cut or filled up with
+    /// `padding`, and the fields made of them.
+    #[pyo3(signature = (
+        length, padding, dtype, fields, *, shifted=false, across_documents=false
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "how rows are padded, and what is made of them"
+    )]
+    fn padded(
         &self,
         py: Python<'_>,
-        rows: &Bound<'_, PyAny>,
         length: usize,
         padding: i64,
-    ) -> PyResult<()> {
-        if let Ok(rows) = PyBuffer::<i64>::get(rows) {
-            self.write(py, &rows, length, padding)
-        } else if let Ok(rows) = PyBuffer::<i32>::get(rows) {
-            self.write(py, &rows, length, padding)
-        } else {
-            self.write(py, &PyBuffer::<u16>::get(rows)?, length, padding)
-        }
+        dtype: &str,
+        fields: Vec<String>,
+        shifted: bool,
+        across_documents: bool,
+    ) -> PyResult<Buffer> {
+        let padding = Padding {
+            length,
+            token: padding,
+            token_type: token_type(dtype)?,
+            fields: parse_fields(py, &fields, shifted, across_documents)?,
+        };
+        detached(py, || padding.batch(&self.array)).map(Buffer::new)
     }
 
     /// Pickles the array, copied.

@@ -2,13 +2,15 @@
 
 use std::ffi::{c_int, c_void};
 
-use pagefeed_core::engine::{Batch, Document};
+use pagefeed_core::engine::Batch;
+use pagefeed_core::fields::Field;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
-/// The memory of one batch, as writable bytes: `numpy.frombuffer(buffer, dtype)`.
+use crate::error::to_python;
+
+/// The memory of one batch, as writable bytes: its tokens, then its other fields.
 /// It goes back to the engine when the last array over it is gone.
 #[pyclass(module = "pagefeed._core")]
 pub struct Buffer {
@@ -22,34 +24,24 @@ impl Buffer {
     }
 }
 
-fn put(bytes: &mut [u8], numbers: &[u32]) {
-    for (bytes, number) in bytes.chunks_exact_mut(4).zip(numbers) {
-        bytes.copy_from_slice(&number.to_ne_bytes());
-    }
-}
-
 #[pymethods]
 impl Buffer {
-    /// The documents in it as records of 32 bytes: uint32 batch_row, start, num_tokens
-    /// and row, uint64 page, uint32 first_token and row_tokens.
-    fn documents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let documents = self.batch.documents();
-        PyBytes::new_with(py, size_of_val(documents), |bytes| {
-            for (bytes, document) in bytes.chunks_exact_mut(size_of::<Document>()).zip(documents) {
-                let (numbers, rest) = bytes.split_at_mut(16);
-                let (page, tail) = rest.split_at_mut(8);
-                let first = [
-                    document.batch_row,
-                    document.start,
-                    document.num_tokens,
-                    document.row,
-                ];
-                put(numbers, &first);
-                page.copy_from_slice(&document.page.to_ne_bytes());
-                put(tail, &[document.first_token, document.row_tokens]);
-            }
-            Ok(())
-        })
+    /// Where among the bytes a field of the batch begins.
+    fn offset(&self, py: Python<'_>, field: &str) -> PyResult<usize> {
+        let field = Field::from_name(field).map_err(|error| to_python(py, &error))?;
+        Ok(self.batch.range(field).start)
+    }
+
+    /// Borders in `cu_seqlens`: one more than segments.
+    #[getter]
+    fn num_borders(&self) -> usize {
+        self.batch.made().num_borders
+    }
+
+    /// Tokens of the longest segment.
+    #[getter]
+    fn max_seqlen(&self) -> usize {
+        self.batch.made().max_seqlen
     }
 
     fn __len__(&self) -> usize {

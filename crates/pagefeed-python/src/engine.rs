@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pagefeed_core::engine::{
     Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Plan, TokenType,
 };
+use pagefeed_core::error::Result;
+use pagefeed_core::fields::{Field, Fields};
 use pagefeed_core::source::IndexSource;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
@@ -12,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffer::Buffer;
+use crate::error::to_python;
 use crate::index::Index;
 use crate::packing::packing_rule;
 use crate::run::{detached, interruptible};
@@ -27,7 +30,7 @@ pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> 
     PyBuffer::<T>::get(array)?.to_vec(py)
 }
 
-fn token_type(name: &str) -> PyResult<TokenType> {
+pub fn token_type(name: &str) -> PyResult<TokenType> {
     match name {
         "int64" => Ok(TokenType::I64),
         "int32" => Ok(TokenType::I32),
@@ -38,13 +41,26 @@ fn token_type(name: &str) -> PyResult<TokenType> {
     }
 }
 
+/// The fields of a batch by their names.
+pub fn parse_fields(
+    py: Python<'_>,
+    names: &[String],
+    shifted: bool,
+    across_documents: bool,
+) -> PyResult<Fields> {
+    let names: Result<Vec<Field>> = names.iter().map(|name| Field::from_name(name)).collect();
+    let names = names.map_err(|error| to_python(py, &error))?;
+    Ok(Fields::new(&names, shifted, across_documents))
+}
+
 #[pymethods]
 impl Engine {
     /// Starts the threads. Pages of several indexes are numbered through, in order.
     #[new]
     #[pyo3(signature = (
         indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
-        verify_checksums, bos=None, eos=None, packing=None, never_split=false, documents=false
+        verify_checksums, bos=None, eos=None, packing=None, never_split=false, fields=Vec::new(),
+        shifted=false, across_documents=false
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -64,7 +80,9 @@ impl Engine {
         eos: Option<i64>,
         packing: Option<&str>,
         never_split: bool,
-        documents: bool,
+        fields: Vec<String>,
+        shifted: bool,
+        across_documents: bool,
     ) -> PyResult<Self> {
         let token_type = token_type(dtype)?;
         let layout = Layout {
@@ -73,7 +91,7 @@ impl Engine {
             packing: packing
                 .map(|method| packing_rule(method, never_split))
                 .transpose()?,
-            documents,
+            fields: parse_fields(py, &fields, shifted, across_documents)?,
         };
         let parts = indexes
             .iter()

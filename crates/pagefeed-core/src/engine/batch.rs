@@ -2,6 +2,7 @@
 //! 4 KiB, and mapped several batches at once, so that the system can hand it out in
 //! huge pages: batches are written all over, row by row.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -10,7 +11,8 @@ use memmap2::{MmapMut, MmapOptions};
 use super::Content;
 use super::worker::Shared;
 use crate::decode::TokenPage;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fields::{Borders, Field, Fields, Made, Number, Parts, Sections, make};
 
 /// Bytes that are mapped at once, if so much of batches is kept at all.
 const MAPPED_BYTES: usize = 8 << 20;
@@ -24,9 +26,11 @@ const ALIGNMENT: usize = 64;
 pub struct Buffer {
     start: NonNull<u8>,
     num_bytes: usize,
+    sections: Sections,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
     pub(super) written: Written,
+    made: Made,
 }
 
 // SAFETY: a buffer is the only one to use its part of the mapping.
@@ -35,13 +39,20 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
+    /// Maps memory for one batch.
+    pub fn new(sections: &Sections) -> Result<Self> {
+        let mut one = Self::map(sections, 1)?;
+        one.pop().ok_or_else(|| Error::invalid("a batch without memory"))
+    }
+
     /// How many buffers of `num_bytes` are best mapped at once.
     pub fn num_at_once(num_bytes: usize) -> usize {
         (MAPPED_BYTES / num_bytes.max(1)).max(1)
     }
 
     /// Maps memory for `count` batches, aligned and zeroed.
-    pub fn map(num_bytes: usize, count: usize) -> Result<Vec<Self>> {
+    pub fn map(sections: &Sections, count: usize) -> Result<Vec<Self>> {
+        let num_bytes = sections.num_bytes();
         let stride = num_bytes.max(1).next_multiple_of(ALIGNMENT);
         let size = stride * count;
         let is_huge = size >= HUGE_PAGE;
@@ -65,8 +76,10 @@ impl Buffer {
         let buffers = starts.into_iter().map(|start| Self {
             start,
             num_bytes,
+            sections: sections.clone(),
             mapping: Arc::clone(&mapping),
             written: Written::default(),
+            made: Made::default(),
         });
         Ok(buffers.collect())
     }
@@ -87,41 +100,33 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.num_bytes) }
     }
 
-    /// The first `num_tokens` as tokens.
-    pub fn tokens<T: crate::gather::BatchToken>(&mut self, num_tokens: usize) -> &mut [T] {
-        let bytes = self.bytes_mut();
-        assert!(num_tokens * size_of::<T>() <= bytes.len());
-        // SAFETY: buffers are aligned to 64 bytes, the length was checked, and tokens
-        // are plain integers.
-        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), num_tokens) }
+    /// The memory of tokens and fields.
+    fn parts(&mut self) -> Parts<'_> {
+        let sections = self.sections.clone();
+        sections.split(self.bytes_mut())
     }
-}
 
-/// A run of tokens of one row of a page, and its place in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(C)]
-pub struct Document {
-    /// Row of the batch.
-    pub batch_row: u32,
-    /// First token of that row.
-    pub start: u32,
-    /// Number of tokens, separators included.
-    pub num_tokens: u32,
-    /// Row of the page.
-    pub row: u32,
-    /// Page it comes from.
-    pub page: u64,
-    /// First token of the row, separators included.
-    pub first_token: u32,
-    /// Tokens of the whole row, separators included.
-    pub row_tokens: u32,
+    /// The tokens.
+    pub fn tokens<T: Number>(&mut self) -> &mut [T] {
+        self.parts().take(Field::InputIds)
+    }
+
+    /// Makes the fields of the tokens that were written, in rows of `row_length`.
+    pub fn make_fields<T: Number + Into<i64>>(
+        &mut self,
+        fields: &Fields,
+        row_length: usize,
+        borders: &Borders,
+    ) {
+        self.made = make::<T>(fields, row_length, borders, self.parts());
+    }
 }
 
 /// What a batch came to, beside its tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written {
-    /// By their place, if they were asked for.
-    pub documents: Vec<Document>,
+    /// Where documents begin and end, if fields are made.
+    pub borders: Borders,
     pub num_padding: u64,
     pub num_splits: u64,
 }
@@ -129,7 +134,6 @@ pub(super) struct Written {
 impl Written {
     /// Forgets a batch, but not the memory.
     pub fn clear(&mut self) {
-        self.documents.clear();
         (self.num_padding, self.num_splits) = (0, 0);
     }
 }
@@ -159,20 +163,32 @@ impl<P: Content> Batch<P> {
     }
 }
 
+impl From<Buffer> for Batch {
+    /// A batch of no engine: dropping it gives its memory back to the system.
+    fn from(buffer: Buffer) -> Self {
+        Self::new(buffer, Weak::new())
+    }
+}
+
 impl Batch {
-    /// The tokens as bytes in native order, aligned to 64.
+    /// Tokens and fields as bytes in native order, aligned to 64.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], Buffer::bytes)
     }
 
-    /// What it holds, in its order: empty unless the layout asked for it.
-    pub fn documents(&self) -> &[Document] {
-        self.buffer
-            .as_ref()
-            .map_or(&[], |buffer| &buffer.written.documents)
+    /// Where among the bytes a field lies: empty unless it was asked for.
+    pub fn range(&self, field: Field) -> Range<usize> {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or(0..0, |buffer| buffer.sections.range(field))
     }
 
-    /// The tokens, to be written to: nobody else looks at a batch once delivered.
+    /// What the fields came to.
+    pub fn made(&self) -> Made {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or(Made::default(), |buffer| buffer.made)
+    }
+
+    /// The bytes, to be written to: nobody else looks at a batch once delivered.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], Buffer::bytes_mut)
     }
@@ -200,7 +216,8 @@ mod tests {
     #[test]
     fn buffers_are_apart_aligned_and_as_large_as_asked() {
         for (num_bytes, count) in [(0, 1), (1, 3), (100, 7), (1 << 20, 5), (3 << 20, 2)] {
-            let mut buffers = Buffer::map(num_bytes, count).unwrap();
+            let sections = Sections::new(&Fields::default(), num_bytes, 1);
+            let mut buffers = Buffer::map(&sections, count).unwrap();
             assert_eq!(buffers.len(), count);
             for (number, buffer) in buffers.iter_mut().enumerate() {
                 assert_eq!(buffer.bytes().len(), num_bytes);

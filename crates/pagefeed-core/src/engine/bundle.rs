@@ -70,16 +70,9 @@ impl Bundle {
         sizes.fold(0, usize::saturating_add)
     }
 
-    /// The page of a row, and the row in that page.
-    pub(super) fn place(&self, row: usize) -> Option<(u64, u32)> {
-        let mut row = u32::try_from(row).ok()?;
-        for part in &self.parts {
-            if row < part.num_rows {
-                return Some((part.page, part.first_row + row));
-            }
-            row -= part.num_rows;
-        }
-        None
+    /// The page it begins with.
+    pub(super) fn first_page(&self) -> Option<u64> {
+        self.parts.first().map(|part| part.page)
     }
 
     /// Reads the pages, joins the rows, and packs them. `scratch` is kept between

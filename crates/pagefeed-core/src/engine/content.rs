@@ -64,6 +64,8 @@ pub struct Gathering<'a, P> {
     pub(super) bundles: &'a [Option<Arc<Bundle>>],
     /// Whether nothing was written to the buffer yet.
     pub(super) is_new: bool,
+    /// Whether all is written that is not written yet.
+    pub(super) is_last: bool,
 }
 
 impl<P> Gathering<'_, P> {

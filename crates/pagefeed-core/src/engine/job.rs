@@ -50,6 +50,8 @@ pub(super) struct GatherJob<P: Content> {
     pub spare_buffers: Vec<P::Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
+    /// Whether no page is missing that was not written yet.
+    pub is_last: bool,
 }
 
 /// Memory that is no longer needed, to be dropped outside the lock.

@@ -25,13 +25,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use batch::{Batch, Document};
+pub use batch::{Batch, Buffer};
 pub use collect::{RowCollector, RowPage};
 pub use content::{Content, Gathering};
 pub use plan::{Bundles, Plan};
 
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
+use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};
 use crate::packing::Rule;
 use crate::page::PageOpener;
@@ -137,8 +138,8 @@ pub struct Layout {
     pub eos: Option<i64>,
     /// How bundles are packed; otherwise their rows are joined like those of a page.
     pub packing: Option<Rule>,
-    /// Tell with every batch the documents in it.
-    pub documents: bool,
+    /// What is made of them beside tokens.
+    pub fields: Fields,
 }
 
 impl Layout {
@@ -153,12 +154,24 @@ impl Layout {
 impl EngineConfig {
     /// Tokens of a batch.
     pub fn batch_tokens(&self) -> usize {
-        self.batch_rows * self.row_length
+        self.batch_rows.saturating_mul(self.row_length)
+    }
+
+    /// Where in the memory of a batch its tokens and fields lie.
+    pub fn sections(&self) -> Sections {
+        let token_bytes = self.token_type.num_bytes();
+        Sections::new(&self.layout.fields, self.batch_tokens(), token_bytes)
     }
 
     /// Bytes of a batch.
     pub fn batch_bytes(&self) -> usize {
-        self.batch_tokens() * self.token_type.num_bytes() + self.batch_rows * self.row_payload
+        let borders = match self.layout.fields.need_borders() {
+            true => Borders::num_bytes(self.batch_tokens()),
+            false => 0,
+        };
+        let rows = self.batch_rows.saturating_mul(self.row_payload);
+        let sections = self.sections().num_bytes();
+        sections.saturating_add(rows).saturating_add(borders)
     }
 
     fn check(&self) -> Result<()> {
@@ -174,23 +187,22 @@ impl EngineConfig {
                 return Err(scatter::bad_token(self, name, token.unwrap_or_default()));
             }
         }
-        let batch_bytes = self
-            .row_length
-            .checked_mul(self.token_type.num_bytes())
-            .and_then(|bytes| bytes.checked_add(self.row_payload))
-            .and_then(|bytes| bytes.checked_mul(self.batch_rows))
-            .filter(|&bytes| bytes <= self.budget);
-        if batch_bytes.is_none() {
+        let num_tokens = self.row_length.checked_mul(self.batch_rows);
+        if num_tokens.is_none() || self.batch_bytes() > self.budget {
+            let fields = match self.layout.fields.need_borders() {
+                true => " with their fields",
+                false => "",
+            };
             return Err(Error::invalid(format!(
                 "a budget of {} bytes does not hold one batch of {} rows of {} tokens of {} \
-                 bytes; raise the memory or lower the batch size",
+                 bytes{fields}; raise the memory or lower the batch size",
                 self.budget,
                 self.batch_rows,
                 self.row_length,
                 self.token_type.num_bytes()
             )));
         }
-        Ok(())
+        self.layout.fields.check(self.batch_tokens())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Buffer, Document, Written};
+use super::batch::{Buffer, Written};
 use super::bundle::Bundle;
 use super::content::{Content, Gathering};
 use super::plan::Segment;
@@ -30,11 +30,11 @@ impl Content for TokenPage {
     }
 
     fn buffers_at_once(config: &EngineConfig) -> usize {
-        Buffer::num_at_once(config.batch_bytes())
+        Buffer::num_at_once(config.sections().num_bytes())
     }
 
     fn new_buffers(config: &EngineConfig, count: usize) -> Result<Vec<Buffer>> {
-        Buffer::map(config.batch_bytes(), count)
+        Buffer::map(&config.sections(), count)
     }
 
     fn is_alone(buffer: &Buffer) -> bool {
@@ -76,11 +76,15 @@ fn gather_as<T: BatchToken>(
     buffer: &mut Buffer,
 ) -> Result<(), (u64, Error)> {
     let config = batch.config;
+    let fields = &config.layout.fields;
     let mut written = std::mem::take(&mut buffer.written);
     if batch.is_new {
         written.clear();
+        if fields.need_borders() {
+            written.borders.reset(config.batch_tokens());
+        }
     }
-    let tokens = buffer.tokens::<T>(config.batch_tokens());
+    let tokens = buffer.tokens::<T>();
     let num_covered = batch.num_covered();
     let mut writer = Writer::<T>::new(config, &mut written).map_err(|error| (0, error))?;
     if batch.is_new && num_covered < tokens.len() {
@@ -120,15 +124,17 @@ fn gather_as<T: BatchToken>(
                 ahead.fetch();
                 writer.write_unit(page, bundle, segment, target)
             }
-            _ => writer.write(page, bundle, segment, target, ahead),
+            _ => writer.write(page, segment, target, ahead),
         };
         result.map_err(|misfit| {
-            let place = bundle.and_then(|bundle| bundle.place(0));
-            let page = place.map_or(segment.page, |(page, _)| page);
+            let page = bundle.and_then(|bundle| bundle.first_page());
+            let page = page.unwrap_or(segment.page);
             (page, describe::<T>(misfit, page, segment.row))
         })?;
     }
-    written.documents.sort_unstable();
+    if batch.is_last && fields.need_borders() {
+        buffer.make_fields::<T>(fields, config.row_length, &written.borders);
+    }
     buffer.written = written;
     Ok(())
 }
@@ -139,6 +145,8 @@ const SEGMENTS_AHEAD: usize = 6;
 /// Writes segments of one batch.
 struct Writer<'a, T> {
     config: &'a EngineConfig,
+    /// Whether fields are made, which need the borders of documents.
+    notes_borders: bool,
     separators: Separators<T>,
     padding: T,
     written: &'a mut Written,
@@ -156,6 +164,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         };
         Ok(Self {
             config,
+            notes_borders: layout.fields.need_borders(),
             separators,
             padding: cast("padding", config.padding)?,
             written,
@@ -166,7 +175,6 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     fn write(
         &mut self,
         page: &TokenPage,
-        bundle: Option<&Arc<Bundle>>,
         segment: &Segment,
         target: &mut [T],
         ahead: Ahead,
@@ -175,7 +183,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         let (row, first_token) = (segment.row, segment.first_token);
         if per_row == 0 {
             copy_segment(page, row, first_token, target, ahead)?;
-            if !self.config.layout.documents {
+            if !self.notes_borders {
                 return Ok(());
             }
         }
@@ -188,7 +196,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             if per_row > 0 {
                 copy_line(page, part, &self.separators, &mut target[offset..end])?;
             }
-            self.note(page, bundle, segment, part, offset);
+            self.note(segment.start + offset, part);
             offset = end;
         }
         Ok(())
@@ -222,9 +230,9 @@ impl<'a, T: BatchToken> Writer<'a, T> {
                     return Err(too_short());
                 };
                 copy_line(page, part, &self.separators, place)?;
-                let row_tokens = self.note(page, Some(bundle), segment, part, offset);
-                let is_split =
-                    part.first_token > 0 && row_tokens as usize <= self.config.row_length;
+                self.note(segment.start + offset, part);
+                let is_split = part.first_token > 0
+                    && line_tokens(page, part.row, per_row) <= self.config.row_length;
                 self.written.num_splits += u64::from(is_split);
                 offset = end;
             }
@@ -234,35 +242,18 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         Ok(())
     }
 
-    /// Notes a part of a document if that is asked for; returns the tokens of the whole.
-    fn note(
-        &mut self,
-        page: &TokenPage,
-        bundle: Option<&Arc<Bundle>>,
-        segment: &Segment,
-        part: LinePart,
-        offset: usize,
-    ) -> u32 {
-        let row_tokens = (page.row_offsets[part.row + 1] - page.row_offsets[part.row])
-            .saturating_add(self.separators.per_row());
-        if self.config.layout.documents {
-            let start = segment.start + offset;
-            let here = (segment.page, part.row as u32);
-            let (page, row) = bundle
-                .and_then(|bundle| bundle.place(part.row))
-                .unwrap_or(here);
-            self.written.documents.push(Document {
-                batch_row: (start / self.config.row_length) as u32,
-                start: (start % self.config.row_length) as u32,
-                num_tokens: part.num_tokens as u32,
-                row,
-                page,
-                first_token: part.first_token as u32,
-                row_tokens,
-            });
+    /// Notes a part of a document that was written.
+    fn note(&mut self, start: usize, part: LinePart) {
+        if self.notes_borders {
+            self.written.borders.add(start, start + part.num_tokens);
         }
-        row_tokens
     }
+}
+
+/// Tokens of a whole line of a page.
+fn line_tokens(page: &TokenPage, row: usize, per_row: u32) -> usize {
+    let num_tokens = page.row_offsets[row + 1] - page.row_offsets[row];
+    num_tokens.saturating_add(per_row) as usize
 }
 
 fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Error {

@@ -430,6 +430,7 @@ impl<P: Content> State<P> {
             bundles.extend(pending.uses.iter().map(bundle));
         }
         let is_new = pending.buffer.is_none();
+        let is_last = pending.num_missing == 0;
         let buffer = match pending.buffer.take() {
             Some(buffer) => {
                 self.spare_buffers.extend(spare);
@@ -453,6 +454,7 @@ impl<P: Content> State<P> {
             buffer,
             spare_buffers: Vec::new(),
             is_new,
+            is_last,
         })
     }
 

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::decode::Tokens;
+use crate::fields::Field;
 
 mod bundles;
 mod failures;
+mod fields;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -151,7 +153,8 @@ fn random_plan(random: &mut Random, num_batches: usize, num_pages: u64) -> (Plan
 }
 
 fn values(batch: &Batch, token_type: TokenType) -> Vec<i64> {
-    let chunks = batch.bytes().chunks_exact(token_type.num_bytes());
+    let tokens = &batch.bytes()[batch.range(Field::InputIds)];
+    let chunks = tokens.chunks_exact(token_type.num_bytes());
     chunks
         .map(|bytes| match token_type {
             TokenType::I64 => i64::from_ne_bytes(bytes.try_into().unwrap()),

@@ -182,6 +182,7 @@ fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> 
         pages: &job.pages,
         bundles: &job.bundles,
         is_new: job.is_new,
+        is_last: job.is_last,
     };
     P::gather(&batch, buffer).map_err(|(page, error)| shared.source.locate(error, page))
 }

@@ -1,6 +1,8 @@
 //! Bundles, separators and documents, against packing and joining by hand.
 
+use super::fields::borders;
 use super::*;
+use crate::fields::Field;
 use crate::packing::{Method, Rule, pack};
 
 const KEY: u64 = 1 << 62;
@@ -28,35 +30,32 @@ fn layout(eos: Option<i64>) -> Layout {
             method: Method::BestFit,
             never_split: false,
         }),
-        documents: true,
+        fields: Fields::new(&[Field::CuSeqlens], false, false),
         ..Layout::default()
     }
 }
 
-/// The sequences of a bundle, and the (page, row) of their pieces.
-#[expect(clippy::type_complexity, reason = "two lists beside each other")]
-fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<(u64, u32)>)> {
-    let rows: Vec<(u64, u32, Vec<i64>)> = pages(bundle)
+/// The sequences of a bundle, and where their pieces and padding end.
+fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<usize>)> {
+    let rows: Vec<Vec<i64>> = pages(bundle)
         .into_iter()
-        .flat_map(|page| {
-            let lines = lines(page, eos).into_iter();
-            (0u32..)
-                .zip(lines)
-                .map(move |(row, line)| (page, row, line))
-        })
+        .flat_map(|page| lines(page, eos))
         .collect();
-    let lengths: Vec<u32> = rows.iter().map(|(_, _, line)| line.len() as u32).collect();
+    let lengths: Vec<u32> = rows.iter().map(|line| line.len() as u32).collect();
     let packing = pack(&lengths, LENGTH as u32, layout(eos).packing.unwrap()).unwrap();
     let sequence = |unit: usize| {
-        let (mut tokens, mut places) = (Vec::new(), Vec::new());
+        let (mut tokens, mut ends) = (Vec::new(), Vec::new());
         for piece in packing.unit(unit).unwrap() {
-            let (page, row, line) = &rows[piece.row as usize];
             let first = piece.first_token as usize;
-            tokens.extend(&line[first..first + piece.num_tokens as usize]);
-            places.push((*page, *row));
+            let end = first + piece.num_tokens as usize;
+            tokens.extend(&rows[piece.row as usize][first..end]);
+            ends.push(tokens.len());
+        }
+        if tokens.len() < LENGTH {
+            ends.push(LENGTH);
         }
         tokens.resize(LENGTH, 65535);
-        (tokens, places)
+        (tokens, ends)
     };
     (0..packing.num_units()).map(sequence).collect()
 }
@@ -115,18 +114,15 @@ fn packed_bundles_are_what_packing_says_at_any_budget() {
         for chunk in first.chunks(ROWS).chain(second.chunks(ROWS)) {
             let batch = next(&engine).unwrap();
             let found = values(&batch, TokenType::I64);
-            let mut places = Vec::new();
+            let mut expected = vec![0];
             for (row, (bundle, unit)) in chunk.iter().enumerate() {
-                let (tokens, pieces) = sequences(*bundle, eos).swap_remove(*unit);
+                let (tokens, ends) = sequences(*bundle, eos).swap_remove(*unit);
                 assert_eq!(found[row * LENGTH..(row + 1) * LENGTH], tokens);
-                places.extend(pieces.into_iter().map(|place| (row as u32, place)));
+                expected.extend(ends.into_iter().map(|end| row * LENGTH + end));
             }
             num_padding += found.iter().filter(|&&token| token == 65535).count();
-            let told = batch.documents().iter();
-            let told: Vec<_> = told
-                .map(|document| (document.batch_row, (document.page, document.row)))
-                .collect();
-            assert_eq!(told, places);
+            expected.extend((chunk.len() + 1..=ROWS).map(|row| row * LENGTH));
+            assert_eq!(borders(&batch), expected);
         }
         let stats = engine.stats().unwrap();
         assert_eq!(stats.padding_tokens, num_padding as u64);
@@ -171,7 +167,7 @@ fn pages_have_separators_and_tell_their_documents() {
     let config = EngineConfig {
         layout: Layout {
             eos: Some(EOS),
-            documents: true,
+            fields: Fields::new(&[Field::CuSeqlens], false, false),
             ..Layout::default()
         },
         ..config(2, 1 << 20, TokenType::U16)
@@ -183,11 +179,8 @@ fn pages_have_separators_and_tell_their_documents() {
     let batch = next(&engine).unwrap();
     let line: Vec<i64> = lines(7, Some(EOS)).concat();
     assert_eq!(values(&batch, TokenType::U16)[..12], line[15..27]);
-    let told = batch.documents().iter();
-    let told: Vec<_> = told
-        .map(|document| (document.row, document.first_token, document.num_tokens))
-        .collect();
-    assert_eq!(told, [(0, 15, 6), (1, 0, 1), (2, 0, 5), (0, 0, 5)]);
+    let found = &borders(&batch)[..8];
+    assert_eq!(found, [0, 6, 7, 12, LENGTH, LENGTH + 5, 2 * LENGTH, 3 * LENGTH]);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! Where segments begin in a batch, as bits: they may be noted in any order, and take
+//! the same memory however short the documents are.
+
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// Borders of the segments of a batch; those between its rows go without saying.
+#[derive(Clone, Debug, Default)]
+pub struct Borders {
+    /// Per token, whether a segment begins there.
+    begins: Vec<u64>,
+    /// Per token, whether a document or a part of one does.
+    documents: Vec<u64>,
+    num_tokens: usize,
+}
+
+impl Borders {
+    /// Bytes for a batch of so many tokens.
+    pub fn num_bytes(num_tokens: usize) -> usize {
+        2 * num_tokens.div_ceil(WORD) * size_of::<u64>()
+    }
+
+    /// Forgets all, for a batch of so many tokens. Memory is used again.
+    pub fn reset(&mut self, num_tokens: usize) {
+        for bits in [&mut self.begins, &mut self.documents] {
+            bits.clear();
+            bits.resize(num_tokens.div_ceil(WORD), 0);
+        }
+        self.num_tokens = num_tokens;
+    }
+
+    /// Notes a part of a document, which must lie inside the batch.
+    pub fn add(&mut self, begin: usize, end: usize) {
+        set(&mut self.begins, begin);
+        set(&mut self.documents, begin);
+        if end < self.num_tokens {
+            set(&mut self.begins, end);
+        }
+    }
+
+    /// Tokens of the batch.
+    pub fn num_tokens(&self) -> usize {
+        self.num_tokens
+    }
+
+    /// The first border at `place` or behind it, or the end.
+    pub fn next(&self, place: usize) -> usize {
+        let mut number = place / WORD;
+        let Some(&first) = self.begins.get(number) else {
+            return self.num_tokens;
+        };
+        let mut word = first & (u64::MAX << (place % WORD));
+        while word == 0 {
+            number += 1;
+            match self.begins.get(number) {
+                Some(&next) => word = next,
+                None => return self.num_tokens,
+            }
+        }
+        number * WORD + word.trailing_zeros() as usize
+    }
+
+    /// Whether the segment that begins at `place` is of a document.
+    pub fn is_document(&self, place: usize) -> bool {
+        self.documents[place / WORD] >> (place % WORD) & 1 == 1
+    }
+}
+
+fn set(bits: &mut [u64], place: usize) {
+    bits[place / WORD] |= 1 << (place % WORD);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn borders_are_found_in_any_order_and_across_words() {
+        let mut borders = Borders::default();
+        borders.reset(300);
+        borders.add(128, 300);
+        borders.add(0, 1);
+        borders.add(63, 64);
+        let found: Vec<usize> = (0..=300).map(|place| borders.next(place)).collect();
+        let all = [0, 1, 63, 64, 128, 300];
+        for (place, next) in found.into_iter().enumerate() {
+            assert_eq!(Some(&next), all.iter().find(|&&border| border >= place));
+        }
+        let documents = all[..5].iter().filter(|&&place| borders.is_document(place));
+        assert_eq!(documents.collect::<Vec<_>>(), [&0, &63, &128]);
+        borders.reset(64);
+        assert_eq!(borders.next(0), 64);
+        assert_eq!(Borders::num_bytes(65), 32);
+    }
+}

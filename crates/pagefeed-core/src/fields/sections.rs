@@ -1,0 +1,113 @@
+//! Where in the memory of a batch each of its fields lies.
+
+use std::ops::Range;
+
+use super::{Field, Fields};
+
+/// Alignment of a field: a line of the cache, and any vector.
+const ALIGNMENT: usize = 64;
+
+/// Ranges of bytes, one for each field; empty for those that are not made.
+#[derive(Clone, Debug, Default)]
+pub struct Sections {
+    ranges: [Range<usize>; Field::ALL.len()],
+}
+
+/// The memory of each field.
+pub struct Parts<'a>([&'a mut [u8]; Field::ALL.len()]);
+
+impl Sections {
+    /// Those of a batch of `num_tokens` tokens of `token_bytes` bytes.
+    pub fn new(fields: &Fields, num_tokens: usize, token_bytes: usize) -> Self {
+        let mut end = 0usize;
+        let ranges = Field::ALL.map(|field| {
+            let num_bytes = match field {
+                Field::InputIds => num_tokens.saturating_mul(token_bytes),
+                Field::Labels | Field::PositionIds => num_tokens.saturating_mul(8),
+                Field::DocumentIds => num_tokens.saturating_mul(4),
+                // As many as there are if every token is a segment.
+                Field::CuSeqlens => num_tokens.saturating_add(1).saturating_mul(4),
+                Field::MaxSeqlen => 0,
+                Field::AttentionMask | Field::LossMask => num_tokens,
+            };
+            if num_bytes == 0 || !fields.has(field) {
+                return end..end;
+            }
+            let start = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(end);
+            end = start.saturating_add(num_bytes);
+            start..end
+        });
+        Self { ranges }
+    }
+
+    /// Bytes of all.
+    pub fn num_bytes(&self) -> usize {
+        self.ranges.last().map_or(0, |range| range.end)
+    }
+
+    /// The bytes of a field.
+    pub fn range(&self, field: Field) -> Range<usize> {
+        self.ranges[field as usize].clone()
+    }
+
+    /// Splits the memory of a batch; all parts are empty if it is too small.
+    pub fn split<'a>(&self, bytes: &'a mut [u8]) -> Parts<'a> {
+        let parts = bytes.get_disjoint_mut(self.ranges.clone());
+        Parts(parts.unwrap_or_else(|_| std::array::from_fn(|_| Default::default())))
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// Takes out the memory of a field as numbers; nothing if it is not made.
+    pub fn take<T: Number>(&mut self, field: Field) -> &'a mut [T] {
+        let bytes = std::mem::take(&mut self.0[field as usize]);
+        // SAFETY: numbers are any bits.
+        unsafe { bytes.align_to_mut() }.1
+    }
+}
+
+/// Numbers that fields are made of: any bits are one.
+pub trait Number: Copy + sealed::Sealed {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(
+            impl sealed::Sealed for $number {}
+            impl Number for $number {}
+        )*
+    };
+}
+
+numbers!(u8, u16, i32, i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_lie_apart_aligned_and_only_if_made() {
+        let wanted = [Field::Labels, Field::CuSeqlens, Field::LossMask];
+        let sections = Sections::new(&Fields::new(&wanted, false, false), 100, 2);
+        assert_eq!(sections.range(Field::InputIds), 0..200);
+        assert_eq!(sections.range(Field::Labels), 256..1056);
+        assert!(sections.range(Field::PositionIds).is_empty());
+        assert_eq!(sections.range(Field::CuSeqlens), 1088..1492);
+        assert_eq!(sections.range(Field::LossMask), 1536..1636);
+        assert_eq!(sections.num_bytes(), 1636);
+        let mut bytes = vec![0; 1636];
+        let mut parts = sections.split(&mut bytes);
+        for field in Field::ALL {
+            assert_eq!(parts.take::<u8>(field).len(), sections.range(field).len());
+        }
+        let mut parts = sections.split(&mut bytes[1..]);
+        assert!(parts.take::<i64>(Field::Labels).is_empty());
+        let alone = Sections::new(&Fields::default(), 3, 8);
+        assert_eq!(alone.num_bytes(), 24);
+        let huge = Sections::new(&Fields::new(&wanted, false, false), usize::MAX, 8);
+        assert_eq!(huge.num_bytes(), usize::MAX);
+    }
+}
