@@ -53,14 +53,17 @@ def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]
     begin = loader.run.beginning(0)
     iteration = Iteration(
         engine=NoEngine(),
+        begin=begin,
         planner=loader.run.planner(begin, loader.run.route(begin)),
         horizon_units=loader.run.horizon_units(begin, loader.memory),
     )
-    next(iteration)
+    iteration.take()
+    iteration.count()
     num_steps = num_units // (ROUNDS * BATCH_SIZE)
     times = [time.thread_time()]
     for _ in range(ROUNDS * num_steps):
-        next(iteration)
+        iteration.take()
+        iteration.count()
         times.append(time.thread_time())
     rounds = np.diff(times[::num_steps]) / (num_steps * BATCH_SIZE) * 1e6
     return rounds.tolist(), sorted(np.diff(times) * 1e3)

@@ -19,6 +19,7 @@ LAYERS = (
         "arrays",
         "errors",
         "extras",
+        "lazy",
         "parallel",
         "sizes",
         "steps",
@@ -38,7 +39,19 @@ LAYERS = (
     },
     {"order", "mixture", "tokenizer"},
     {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
-    | {"engines", "formats", "orders", "supply", "mixed", "feeds", "fields", "rows"},
+    | {
+        "batch_iterator",
+        "damage",
+        "explain",
+        "engines",
+        "formats",
+        "orders",
+        "supply",
+        "mixed",
+        "feeds",
+        "fields",
+        "rows",
+    },
     {
         "torch",
         "attention",

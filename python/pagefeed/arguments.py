@@ -1,33 +1,97 @@
-"""Checks of arguments that several classes take."""
+"""Checks of arguments that several classes take.
+
+Numbers of NumPy are taken as those of Python; True and False are no numbers.
+"""
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
+import numpy as np
+
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["check_choice", "check_positive"]
+__all__ = [
+    "check_choice",
+    "check_flag",
+    "check_positive",
+    "check_token",
+    "check_whole",
+]
 
 
-def check_positive(value: int, name: str) -> int:
+def check_whole(
+    value: object, name: str, *, least: int | None = None, most: int | None = None
+) -> int:
+    """Return a whole number within bounds.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+    """
+    number = _whole(value)
+    if (
+        number is None
+        or (least is not None and number < least)
+        or (most is not None and number > most)
+    ):
+        bounds = "" if least is None else f", at least {least}"
+        bounds += "" if most is None else f", at most {most}"
+        raise InvalidArgumentError(f"{name}={value!r} must be a whole number{bounds}")
+    return number
+
+
+def check_positive(value: object, name: str) -> int:
     """Return a whole number of at least 1.
 
     Raises:
         InvalidArgumentError: If it is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    return check_whole(value, name, least=1)
+
+
+def check_token(value: object, name: str) -> int | None:
+    """Return the number of a token, or None.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+    """
+    number = None if value is None else _whole(value)
+    if value is not None and (number is None or not 0 <= number < 1 << 32):
         raise InvalidArgumentError(
-            f"{name}={value!r} must be a whole number, at least 1"
+            f"{name}={value!r} must be the number of a token, or None"
         )
-    return value
+    return number
 
 
-def check_choice(value: str, choices: tuple[str, ...], name: str) -> str:
+def check_flag(value: object, name: str) -> bool:
+    """Return True or False.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidArgumentError(f"{name}={value!r} must be True or False")
+    return bool(value)
+
+
+def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
     """Return one of some words.
 
     Raises:
         InvalidArgumentError: If it is none of them.
     """
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidArgumentError(
             f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
         )
     return value
+
+
+def _whole(value: Any) -> int | None:  # noqa: ANN401 - whatever a user gives
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from pagefeed import divide
 from pagefeed.divide import Selection
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
+from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths
 from pagefeed.predicate import Literal
 from pagefeed.query import Expression
@@ -38,7 +38,7 @@ class ParquetDataset:
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
 
-    @cached_property
+    @lazy
     def index(self) -> PageIndex:
         """The page index of the column, built or opened on first use."""
         if self.selection is not None:
@@ -65,11 +65,11 @@ class ParquetDataset:
             )
         return self._column_indexes[column]
 
-    @cached_property
+    @lazy
     def _column_indexes(self) -> dict[str, PageIndex]:
         return {}
 
-    @cached_property
+    @lazy
     def spans(self) -> Spans:
         """The rows of the dataset, as sequences are cut from them."""
         if self.selection is not None:

@@ -23,7 +23,8 @@ builtin that fits, so that existing ``except`` clauses keep working::
     +-- InternalError               RuntimeError a defect of pagefeed
 
 Errors about data carry where it happened, as far as it is known, in the attributes
-``file``, ``row_group``, ``column``, ``page`` and ``offset``.
+``file``, ``row_group``, ``column``, ``page`` and ``offset``. Raised by a loader, in
+``steps`` those that need it: ``loader.skip(error.steps)`` passes over them.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class PagefeedError(Exception):
         column: Column as a dotted path, if known.
         page: Page within its column chunk, if known.
         offset: Byte offset in the file, if known.
+        steps: Steps of a loader that need what cannot be read, for ``Loader.skip``.
     """
 
     file: str | None = None
@@ -71,6 +73,7 @@ class PagefeedError(Exception):
     column: str | None = None
     page: int | None = None
     offset: int | None = None
+    steps: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         # KeyError and OSError would print the repr or the errno of their arguments.

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, StaleFileError
+from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths
 
 __all__ = ["BlockKind", "Page", "PageIndex"]
@@ -170,12 +170,12 @@ class PageIndex:
         """Bytes of one value in the column's own type; 0 if it is not a number."""
         return self.core.value_bytes
 
-    @cached_property
+    @lazy
     def mean_row_bytes(self) -> int:
         """Bytes of a row in memory, about: by counts and stored sizes of some pages."""
         return self.core.mean_row_bytes
 
-    @cached_property
+    @lazy
     def fingerprint(self) -> str:
         """32 hexadecimal digits that identify the contents, wherever they lie.
 
@@ -199,17 +199,17 @@ class PageIndex:
         """Values of the rows that begin in each page: int64 [pages]."""
         return np.diff(self.first_values(np.arange(len(self) + 1)))
 
-    @cached_property
+    @lazy
     def file_first_page(self) -> Int64Array:
         """First page of each file, and the number of pages: int64 [files + 1]."""
         return np.asarray(self.core.file_first_page(), dtype=np.int64)
 
-    @cached_property
+    @lazy
     def file_first_row(self) -> Int64Array:
         """First row of each file, and the number of rows: int64 [files + 1]."""
         return np.asarray(self.core.file_first_row(), dtype=np.int64)
 
-    @cached_property
+    @lazy
     def file_first_value(self) -> Int64Array:
         """First value of each file, and the number of values: int64 [files + 1]."""
         return np.asarray(self.core.file_first_value(), dtype=np.int64)

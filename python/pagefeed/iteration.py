@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, NamedTuple
 
 from pagefeed.errors import CancelledError
 from pagefeed.feeds import BatchEngine, Out
 from pagefeed.planner import Planner
+from pagefeed.route import Route
+from pagefeed.state import LoaderState
 
 __all__ = ["Iteration"]
 
@@ -19,34 +21,66 @@ FIRST_SHARE = 8
 """The first chunk is that much smaller, so that the engine begins soon."""
 
 
-class Iteration(Iterator[Out]):
-    """An iterator of finished batches; the engine works ahead of it.
+class _Place(NamedTuple):
+    """How far it is; one object, so that another thread sees it whole."""
+
+    begin: LoaderState
+    planner: Planner
+    num_taken: int
+
+
+class Iteration(Generic[Out]):
+    """Finished batches, one after the other; the engine works ahead of them.
+
+    A batch is taken, and counted when its consumer has it: whatever comes between, such
+    as Ctrl-C or a page that cannot be read, the next one taken is the same again.
 
     Args:
         engine: Takes the plans, returns the batches.
+        begin: The state from which the planner plans.
         planner: Makes the plans.
         horizon_units: Units of this rank to plan ahead, so that the engine knows the
             last use of every page it holds.
     """
 
     def __init__(
-        self, *, engine: BatchEngine[Out], planner: Planner, horizon_units: int
+        self,
+        *,
+        engine: BatchEngine[Out],
+        begin: LoaderState,
+        planner: Planner,
+        horizon_units: int,
     ) -> None:
         self._engine = engine
         self._chunk_steps = max(1, CHUNK_UNITS // planner.route.batch_size)
         self._ahead_steps = horizon_units // planner.route.batch_size
         self._process = os.getpid()
         self._open = True
-        self._begin(planner, is_new=True)
+        self._begin(begin, planner, is_new=True)
 
-    def _begin(self, planner: Planner, *, is_new: bool) -> None:
-        self._planner = planner
+    def _begin(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
+        self._place = _Place(begin, planner, 0)
         self.is_new = is_new
         """Whether no step was taken since it began or was sent elsewhere."""
         self._num_steps = planner.route.num_taken_here
-        self._num_taken = self._num_planned = 0
+        self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        """Forget what was planned and not counted."""
+        self._engine.clear()
+        self._num_planned = self._num_taken
         self._plans = self._all_plans()
         self._next_epoch: Iterator[None] = iter(())
+        self._is_whole = True
+
+    @property
+    def _num_taken(self) -> int:
+        return self._place.num_taken
+
+    @property
+    def route(self) -> Route:
+        """The way it goes."""
+        return self._place.planner.route
 
     @property
     def is_here(self) -> bool:
@@ -59,19 +93,21 @@ class Iteration(Iterator[Out]):
         return self._num_steps is not None and self._num_taken >= self._num_steps
 
     @property
-    def position(self) -> int:
-        """Units consumed or skipped by all ranks, counted through all epochs."""
-        return self._planner.route.position_after(self._num_taken)
+    def consumed(self) -> tuple[LoaderState, int, int]:
+        """Its begin, the position and the step that follow what was counted."""
+        begin, planner, num_taken = self._place
+        route = planner.route
+        return begin, route.position_after(num_taken), route.step_after(num_taken)
 
     @property
     def step(self) -> int:
-        """Number of the next step."""
-        return self._planner.route.step_after(self._num_taken)
+        """Number of the next step of this process."""
+        return self.route.number_here(self._num_taken)
 
-    def follow(self, planner: Planner, *, is_new: bool) -> None:
+    def follow(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
         """Go on along another route; what was planned and not taken is forgotten."""
-        self._engine.clear()
-        self._begin(planner, is_new=is_new)
+        self._is_whole = False
+        self._begin(begin, planner, is_new=is_new)
 
     def close(self) -> None:
         """Stop; batches that were planned and not taken are forgotten."""
@@ -79,10 +115,11 @@ class Iteration(Iterator[Out]):
             self._engine.clear()
         self._open = False
 
-    def __next__(self) -> Out:
-        """Take the next batch, and top the plan up.
+    def take(self) -> Out:
+        """Return the next batch, and top the plan up; :meth:`count` it then.
 
         Raises:
+            StopIteration: If all were taken.
             CancelledError: If the iteration was closed before its end, or a fork lies
                 between its start and now.
         """
@@ -98,11 +135,17 @@ class Iteration(Iterator[Out]):
                 "this iteration was ended before its last step by a new iter(loader), "
                 "load_state_dict or set_epoch: a loader runs one iteration at a time"
             )
+        if not self._is_whole:
+            self._plan_anew()
+        self._is_whole = False
         self._top_up()
-        batch = self._engine.next_batch()
-        self._num_taken += 1
+        return self._engine.next_batch()
+
+    def count(self) -> None:
+        """Count the batch that was taken last: its consumer has it."""
+        self._place = self._place._replace(num_taken=self._num_taken + 1)
         self.is_new = False
-        return batch
+        self._is_whole = True
 
     def _top_up(self) -> None:
         """Plan the whole horizon at the start, then a piece for every few steps."""
@@ -117,28 +160,24 @@ class Iteration(Iterator[Out]):
 
     def _plan_on(self) -> bool:
         """Do a few milliseconds of planning at most; False if all is planned."""
-        try:
-            for piece in self._plans:
-                if piece is not None:
-                    num_steps, plan = piece
-                    self._engine.submit(*plan)
-                    self._num_planned += num_steps
-                return True
-        except BaseException:
-            self._plans = self._all_plans()  # One that raised would end the plans.
-            raise
+        for piece in self._plans:
+            if piece is not None:
+                num_steps, plan = piece
+                self._engine.submit(*plan)
+                self._num_planned += num_steps
+            return True
         return False
 
     def _all_plans(self) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
         """The pieces of all plans of the route, from what is planned on."""
-        first = self._num_planned
+        first, planner = self._num_planned, self._place.planner
         chunk = max(1, self._chunk_steps // FIRST_SHARE)
         while self._num_steps is None or first < self._num_steps:
             steps = chunk
             chunk = min(2 * chunk, self._chunk_steps)
             if self._num_steps is not None:
                 steps = min(steps, self._num_steps - first)
-            yield from self._planner.pieces(first, steps)
+            yield from planner.pieces(first, steps)
             first += steps
             # After that of the last step: these steps may have begun several epochs.
-            self._next_epoch = self._planner.begin_next_epoch(first - 1)
+            self._next_epoch = planner.begin_next_epoch(first - 1)

@@ -6,11 +6,11 @@ import os
 import sys
 from typing import Protocol
 
-from pagefeed.arguments import check_positive
+from pagefeed.arguments import check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.state import LoaderState
 
-__all__ = ["Follower", "resolve_rank", "resolve_threads"]
+__all__ = ["Follower", "check_share", "resolve_rank", "resolve_threads"]
 
 
 class Follower(Protocol):
@@ -40,12 +40,23 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
         )
     if rank is None or world_size is None:
         rank, world_size = _from_torch() or _from_environment()
+    rank, world_size = check_whole(rank, "rank"), check_whole(world_size, "world_size")
     if world_size < 1 or not 0 <= rank < world_size:
         raise InvalidArgumentError(
             f"rank={rank} and world_size={world_size} do not fit: ranks are counted "
             "from 0 and lie below world_size"
         )
     return rank, world_size
+
+
+def check_share(worker: int, num_workers: int) -> None:
+    """Refuse what is no share of a rank's steps.
+
+    Raises:
+        InvalidArgumentError: If worker is not below num_workers.
+    """
+    most = check_positive(num_workers, "num_workers") - 1
+    check_whole(worker, "worker", least=0, most=most)
 
 
 def resolve_threads(num_threads: int | None) -> int:

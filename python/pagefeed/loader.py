@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pagefeed.arguments import check_choice, check_positive
+from pagefeed.arguments import check_choice, check_positive, check_whole
+from pagefeed.batch_iterator import BatchIterator, transformed
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine, ReloadWatch
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.explain import explain
 from pagefeed.feeds import Feed, TokenFeed
 from pagefeed.fields import Fields
 from pagefeed.formats import DTYPES, Batch, make_converter
 from pagefeed.iteration import Iteration
-from pagefeed.launch import Follower, resolve_rank, resolve_threads
+from pagefeed.launch import Follower, check_share, resolve_rank, resolve_threads
 from pagefeed.mixed import MixtureSupply
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
@@ -154,9 +157,14 @@ class Loader:
             drop_last=drop_last,
             plan_units=self._feed.plan,
         )
+        if not isinstance(dataset, Mixture):  # To which a state may bring steps.
+            self.run.check_steps(self.run.beginning(0))
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration[Any] | None = None
+        self._num_made = 0
+        self._loaded: LoaderState | None = None
+        """A state that was loaded, until an iteration begins."""
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self.follower: Follower | None = None
@@ -224,7 +232,7 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the next sequence."""
-        return self._state().epoch
+        return self.run.going_on(self._state()).epoch
 
     @property
     def num_units(self) -> int:
@@ -266,29 +274,48 @@ class Loader:
         ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
         order. ``iter(loader)`` is the same with one process.
         """
-        if self._iteration is not None:
-            self._stop(self._next_beginning())
-        route = replace(
-            self.run.route(self._begin), worker=worker, num_workers=num_workers
+        check_share(worker, num_workers)
+        return BatchIterator(
+            begin=lambda: self._start(worker, num_workers),
+            make=self._make_batch,
+            end=self._ended,
+            explain=self._explain,
         )
+
+    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
+        begin = self._unfinished()
+        if num_workers == 1:  # Others may have steps left where one has none.
+            begin = self.run.going_on(begin)
+            self.run.check_steps(begin)
+        self._stop(begin)
         iteration = Iteration(
             engine=self._feed.engine(),
-            planner=self.planner(route),
-            horizon_units=self.run.horizon_units(self._begin, self.memory),
+            begin=begin,
+            planner=self.planner(self.run.route(begin, worker, num_workers)),
+            horizon_units=self.run.horizon_units(begin, self.memory),
         )
-        self._iteration, self._finished = iteration, None
-        return self._batches(iteration)
+        self._iteration, self._finished, self._loaded = iteration, None, None
+        return iteration
 
-    def _batches(self, iteration: Iteration[Any]) -> Iterator[Batch]:
-        for number, delivered in enumerate(iteration):
-            if number % STEPS_BETWEEN_WARNINGS == 0 and not self.run.is_scattered:
-                self._reloads.look(self._feed.engine().stats(), stacklevel=2)
-            batch = self._feed.batch(delivered)
-            yield batch if self.transform is None else self.transform(batch)
+    def _make_batch(self, delivered: Any) -> Batch:  # noqa: ANN401 - the feed's
+        if self._num_made % STEPS_BETWEEN_WARNINGS == 0 and not self.run.is_scattered:
+            self._reloads.look(self._feed.engine().stats(), stacklevel=3)
+        self._num_made += 1
+        batch = self._feed.batch(delivered)
+        if self.transform is None:
+            return batch
+        return transformed(self.transform, batch)  # type: ignore[no-any-return]
+
+    def _ended(self, iteration: Iteration[Any]) -> None:
+        """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self._state()
             self._stop(self.run.after(self._begin))
             self._finished = finished
+
+    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
+        """Say which steps to skip, in the order of the iteration."""
+        explain(error, self.run, self._state(), iteration.step)
 
     def share(self, num_shares: int) -> Loader:
         """Return a loader that begins where the next iteration of this one would.
@@ -333,14 +360,27 @@ class Loader:
             StateMismatchError: If it belongs to another dataset, plan or release.
         """
         if state:
-            loaded = LoaderState.from_dict(state)
-            self._stop(self.run.accept(loaded, self._begin))
-            self._tell()
+            self._go_to(LoaderState.from_dict(state))
+            self._loaded = self._begin
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run epoch ``epoch``; a no-op if it will anyway."""
+        """Make the next iteration run epoch ``epoch``; a no-op if it will anyway.
+
+        So is the epoch in which this iteration is, or began: what trainers call after
+        a resume never undoes it. A lower one does, and warns.
+
+        Raises:
+            InvalidArgumentError: If it is not a whole number, at least 0.
+        """
+        epoch = check_whole(epoch, "epoch", least=0)
         following = self._next_beginning()
-        if following.epoch != epoch:
+        if epoch not in (self.epoch, following.epoch, following.first_epoch):
+            if self._loaded is not None and epoch < following.epoch:
+                warnings.warn(
+                    f"set_epoch({epoch}) goes back before the state that was loaded, "
+                    f"of epoch {following.epoch}: what was consumed comes again",
+                    stacklevel=2,
+                )
             self._stop(self.run.beginning(epoch))
         self._tell()
 
@@ -408,10 +448,11 @@ class Loader:
                 before a resume with other sizes.
         """
         route = self.run.known_route(self._begin)
-        positions = self.run.supply.document_positions(
-            self._begin, self._state(), route.end, os.fspath(file), row
+        supply = self.run.supply
+        held = supply.document_units(os.fspath(file), check_whole(row, "row", least=0))
+        return route.slots(
+            supply.positions(self._begin, self._state(), route.end, held)
         )
-        return route.slots(positions)
 
     def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:
         """Mix with other weights from the next step on.
@@ -463,14 +504,18 @@ class Loader:
         return replace(again, mixture=self._begin.mixture)
 
     def _state(self) -> LoaderState:
-        """The consumed position."""
-        if self._iteration is None:
+        """The consumed position; right also beside a thread that iterates."""
+        running = self._iteration
+        if running is None:
             return self._begin
-        position, step = self._iteration.position, self._iteration.step
-        return self.run.state_at(self._begin, position, step)
+        return self.run.state_at(*running.consumed)
 
     def _next_beginning(self) -> LoaderState:
         """Where another ``iter(loader)`` would begin."""
+        return self.run.going_on(self._unfinished())
+
+    def _unfinished(self) -> LoaderState:
+        """The same, or the end of an iteration that a state or a seek led to."""
         begin, running = self._begin, self._iteration
         if running is None or running.is_new:
             return begin
@@ -482,14 +527,22 @@ class Loader:
         """End the running iteration; the next begins at ``begin``."""
         if self._iteration is not None:
             self._iteration.close()
-        self._iteration, self._begin, self._finished = None, begin, None
+        self._begin = begin  # First: whoever sees no iteration needs the new one.
+        self._iteration, self._finished, self._loaded = None, None, None
+
+    def _go_to(self, state: LoaderState) -> None:
+        """Make the next iteration continue at a state."""
+        self._stop(self.run.accept(state, self._begin))
+        self._tell()
 
     def _move(self, state: LoaderState, *, is_new: bool) -> None:
         """Continue this iteration at ``state``, the running iterator too."""
-        running, self._begin = self._iteration, state
+        running = self._iteration
         if running is not None and running.is_here:
-            planner = self.planner(self.run.route(state))
-            running.follow(planner, is_new=is_new or running.is_new)
+            self._begin = state
+            ours = running.route
+            route = self.run.route(state, ours.worker, ours.num_workers)
+            running.follow(state, self.planner(route), is_new=is_new or running.is_new)
         else:
             self._stop(state)
         self._tell()
@@ -503,5 +556,5 @@ def _rebuild(
     dataset: ParquetDataset | Mixture, options: dict[str, Any], state: LoaderState
 ) -> Loader:
     loader = Loader(dataset, **options)
-    loader.load_state_dict(state.to_dict())
+    loader._go_to(LoaderState.from_dict(state.to_dict()))  # noqa: SLF001 - a twin
     return loader

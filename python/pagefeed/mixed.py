@@ -11,8 +11,13 @@ from functools import lru_cache
 import numpy as np
 
 from pagefeed.arrays import Int64Array, distinct
+from pagefeed.damage import units_of_damage
 from pagefeed.dataset import ParquetDataset
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import (
+    InvalidArgumentError,
+    PagefeedError,
+    StateMismatchError,
+)
 from pagefeed.joined import JoinedUnits
 from pagefeed.mixture import (
     LEAST_LANES,
@@ -30,9 +35,10 @@ from pagefeed.mixture import (
 from pagefeed.order import Order, Shuffle, derive_key
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
+from pagefeed.route import Route
 from pagefeed.sequences import Sequences
 from pagefeed.state import LoaderState
-from pagefeed.supply import MAX_HORIZON, bind_checked
+from pagefeed.supply import MAX_HORIZON, Held, bind_checked
 
 __all__ = ["MAX_STATE_BYTES", "MixtureSupply"]
 
@@ -158,8 +164,7 @@ class MixtureSupply:
         course, schedule, mixture = self.course(begin), _schedule(begin), self.mixture
         ends = [course.natural_end]
         if mixture.max_steps is not None:
-            steps = mixture.max_steps - begin.step
-            ends.append(max(begin.position, begin.position + steps * step_units))
+            ends.append(_end_of_steps(begin, mixture.max_steps, step_units))
         if mixture.max_tokens is not None:
             ends.append(schedule.position_of_tokens(mixture.max_tokens))
         if mixture.stop is not None:
@@ -238,30 +243,39 @@ class MixtureSupply:
         """Whether a page's units are anywhere, so that it is read for each of them."""
         return any(orders.is_scattered for orders in self.orders(0))
 
-    def document_positions(
-        self,
-        begin: LoaderState,
-        now: LoaderState,
-        end: int | None,
-        file: str,
-        row: int,
-    ) -> Int64Array:
-        """Return the positions of the current epoch with tokens of a document.
+    def document_units(self, file: str, row: int) -> Held:
+        """Return the units with tokens of a document, of each dataset that has it."""
+        holding = [n for n, data in enumerate(self.datasets) if _holds(data, file)]
+        if not holding:
+            number_of_row(self.datasets[0].spans, file, row)  # Says what there is.
+        held = []
+        for ours in holding:
+            place = number_of_row(self.datasets[ours].spans, file, row)
+            if place is not None:
+                held.append((ours, self.units_of[ours].units_of_row(place)))
+        return held
 
-        Without an end, those up to the end of the next epoch of its dataset.
+    def damaged_units(self, error: PagefeedError) -> Held:
+        """Return the units with tokens of what an error about data names."""
+        return [
+            (number, units_of_damage(dataset, units, error))
+            for number, (dataset, units) in enumerate(
+                zip(self.datasets, self.units_of, strict=True)
+            )
+        ]
+
+    def positions(
+        self, begin: LoaderState, now: LoaderState, end: int | None, held: Held
+    ) -> Int64Array:
+        """Return the positions of units in the current epoch: int64.
+
+        Without an end, those up to the end of the next epoch of their dataset.
         """
         course, schedule = self.course(begin), _schedule(begin)
         counts = course.counts(now.position if end is None else end)
         found = [np.empty(0, dtype=np.int64)]
-        holding = [n for n, data in enumerate(self.datasets) if _holds(data, file)]
-        if not holding:
-            number_of_row(self.datasets[0].spans, file, row)  # Says what there is.
-        for ours in holding:
+        for ours, units in held:
             number = schedule.names.index(self.names[ours])
-            place = number_of_row(self.datasets[ours].spans, file, row)
-            if place is None:
-                continue
-            units = self.units_of[ours].units_of_row(place)
             num_units = self.units_of[ours].num_units
             for epoch in range(int(counts[number]) // num_units + 2):
                 order = self.orders(begin.epoch)[ours].of(epoch, begin.num_lanes)
@@ -357,6 +371,26 @@ def _schedule(state: LoaderState) -> Schedule:
             "what state_dict() returned"
         )
     return state.mixture
+
+
+def _end_of_steps(begin: LoaderState, max_steps: int, step_units: int) -> int:
+    """One past the last position of the steps with smaller numbers.
+
+    Skips of other sizes leave steps that are not whole: the last one is filled up.
+    """
+    endless = Route(
+        start=begin.position,
+        end=None,
+        batch_size=step_units,
+        rank=0,
+        world_size=1,
+        drop_last=True,
+        first_step=begin.step,
+        skipped=begin.skipped,
+    )
+    if max_steps <= begin.step:
+        return begin.position + (max_steps - begin.step) * step_units
+    return endless.span(0, endless.index_of(max_steps))[1]
 
 
 def _largest_shares(schedule: Schedule) -> list[float]:

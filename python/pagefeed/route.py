@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.lazy import lazy
 
 __all__ = ["Ranges", "Route", "Slot", "merge_ranges"]
 
@@ -113,6 +113,10 @@ class Route:
         distance = self._first_position(index) - self.start
         return self.first_step + distance // self.step_units
 
+    def number_here(self, num_taken: int) -> int:
+        """Return the number of the next step of a process that took so many."""
+        return self.number_of(num_taken * self.num_workers + self.worker)
+
     def index_of(self, number: int) -> int:
         """Return which step from the start has this number, or is the next to have one.
 
@@ -173,7 +177,7 @@ class Route:
 
     # A place is a position less the skipped ones between the start and it.
 
-    @cached_property
+    @lazy
     def _gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Begin and end of the skipped ranges ahead; how many they skip up to each."""
         ahead = [(max(a, self.start), b) for a, b in self.skipped if b > self.start]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed.arrays import Int64Array
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.planner import Planner
 from pagefeed.route import Route
 from pagefeed.sequences import Cut
@@ -72,22 +73,59 @@ class Run:
         sizes = self._sizes if self.has_one_size(begin) else None
         return self.supply.state_at(replace(begin, step=step, sizes=sizes), position)
 
-    def route(self, begin: LoaderState) -> Route:
-        """Return the way from a state to the end of its iteration."""
+    def route(self, begin: LoaderState, worker: int = 0, num_workers: int = 1) -> Route:
+        """Return the way from a state to the end of its iteration, of one process."""
+        start = self.supply.start(begin)
+        end = self.supply.end(begin, self.epochs, self.step_units)
         return Route(
-            start=self.supply.start(begin),
-            end=self.supply.end(begin, self.epochs, self.step_units),
+            start=start,
+            end=end if end is None else max(start, end),
             batch_size=self.batch_size,
             rank=self.rank,
             world_size=self.world_size,
             drop_last=self.drop_last,
             first_step=begin.step,
             skipped=begin.skipped,
+            worker=worker,
+            num_workers=num_workers,
         )
 
     def accept(self, state: LoaderState, begin: LoaderState) -> LoaderState:
-        """Return a saved state as this run continues it, see :class:`Supply`."""
-        return self.supply.accept(state, begin, self.step_units)
+        """Return a saved state as this run continues it, see :class:`Supply`.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or lies beyond the end.
+        """
+        accepted = self.supply.accept(state, begin, self.step_units)
+        start = self.supply.start(accepted)
+        end = self.supply.end(accepted, self.epochs, self.step_units)
+        if end is not None and end < start:
+            raise StateMismatchError(
+                f"the state is after {start} sequences (epoch {state.epoch}, step "
+                f"{state.step}), and this loader ends after {end}: give it at least "
+                "the epochs, and a mixture the max_steps, max_tokens and max_epochs, "
+                "of the run that saved it"
+            )
+        return accepted
+
+    def going_on(self, begin: LoaderState) -> LoaderState:
+        """Return a state with steps ahead: this one, or of the next iteration."""
+        return begin if self.route(begin).num_steps != 0 else self.after(begin)
+
+    def check_steps(self, begin: LoaderState) -> None:
+        """Refuse to iterate over nothing.
+
+        Raises:
+            InvalidArgumentError: If no step lies ahead.
+        """
+        route = self.route(begin)
+        if route.num_steps == 0:
+            raise InvalidArgumentError(
+                f"no step is complete: one takes batch_size={self.batch_size} x "
+                f"world_size={self.world_size} = {self.step_units} sequences, and "
+                f"{(route.end or 0) - route.start} are there; give a smaller "
+                "batch_size, more epochs, or drop_last=False"
+            )
 
     def known_route(self, begin: LoaderState) -> Route:
         """Return the way from the first step that is known to have had these sizes."""

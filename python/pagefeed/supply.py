@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from pagefeed.arrays import Int64Array
+from pagefeed.damage import units_of_damage
 from pagefeed.dataset import ParquetDataset
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, PagefeedError
 from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Cut, Sequences, Units
 from pagefeed.state import LoaderState
 
-__all__ = ["EpochSupply", "Supply", "bind_checked"]
+__all__ = ["EpochSupply", "Held", "Supply", "bind_checked"]
+
+Held: TypeAlias = Sequence[tuple[int, Int64Array]]
+"""Units of datasets: the number of each dataset, and those of its units."""
 
 MAX_HORIZON = 1 << 17
 """Units planned ahead at most where there are no blocks: 50 bytes of plan each."""
@@ -70,15 +74,16 @@ class Supply(Protocol):
     def is_scattered(self) -> bool:
         """Whether a page's units are anywhere, so that it is read for each of them."""
 
-    def document_positions(
-        self,
-        begin: LoaderState,
-        now: LoaderState,
-        end: int | None,
-        file: str,
-        row: int,
+    def document_units(self, file: str, row: int) -> Held:
+        """Return the units with tokens of a document."""
+
+    def damaged_units(self, error: PagefeedError) -> Held:
+        """Return the units with tokens of what an error about data names."""
+
+    def positions(
+        self, begin: LoaderState, now: LoaderState, end: int | None, held: Held
     ) -> Int64Array:
-        """Return the positions in the epoch of ``now`` with tokens of a document."""
+        """Return the positions of units in the epoch of ``now``: int64."""
 
     def sources(self, unit: int) -> list[Source]:
         """Return where the tokens of a unit come from."""
@@ -218,21 +223,28 @@ class EpochSupply:
         """Lanes of an epoch: those the state names, chosen anew for other epochs."""
         return begin.num_lanes if epoch == begin.epoch else self.orders.num_lanes
 
-    def document_positions(
+    def document_units(self, file: str, row: int) -> Held:
+        """Return the units with tokens of a document."""
+        number = number_of_row(self.dataset.spans, file, row)
+        return [] if number is None else [(0, self.cut.units_of_row(number))]
+
+    def damaged_units(self, error: PagefeedError) -> Held:
+        """Return the units with tokens of what an error about data names."""
+        return [(0, units_of_damage(self.dataset, self.cut, error))]
+
+    def positions(
         self,
         begin: LoaderState,
         now: LoaderState,
         end: int | None,  # noqa: ARG002 - an epoch has one
-        file: str,
-        row: int,
+        held: Held,
     ) -> Int64Array:
-        """Return the positions in the epoch of ``now`` with tokens of a document."""
-        number, epoch = number_of_row(self.dataset.spans, file, row), now.epoch
-        if number is None:
-            return np.empty(0, dtype=np.int64)
-        units = self.cut.units_of_row(number)
-        order = self.orders.of(epoch, self.num_lanes(begin, epoch))
-        return epoch * self.num_units + order.positions(units)
+        """Return the positions of units in the epoch of ``now``: int64."""
+        found, epoch = [np.empty(0, dtype=np.int64)], now.epoch
+        for _, units in held:
+            order = self.orders.of(epoch, self.num_lanes(begin, epoch))
+            found.append(epoch * self.num_units + order.positions(units))
+        return np.concatenate(found)
 
     def sources(self, unit: int) -> list[Source]:
         """Return where the tokens of a unit come from."""
