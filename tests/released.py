@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,9 +28,9 @@ GROUPS, PAGES, ROWS = 4, 6, 5
 LENGTH = 8
 
 
-def write_dataset(folder: Path, *, first_token: int = 100) -> None:
+def write_dataset(folder: Path, *, seed: int, first_token: int) -> None:
     """A file that no library's version changes: numbered tokens, some rows empty."""
-    rng = np.random.default_rng(11)
+    rng = np.random.default_rng(seed)
     token = first_token
     parts = []
     for _ in range(GROUPS):
@@ -94,8 +94,8 @@ class Released:
     """Makes what is pinned, from two datasets in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        write_dataset(folder / "web")
-        write_dataset(folder / "code", first_token=10**6)
+        write_dataset(folder / "web", seed=11, first_token=100)
+        write_dataset(folder / "code", seed=12, first_token=10**6)
         self.web = pf.parquet(folder / "web", column="input_ids")
         self.code = pf.parquet(folder / "code", column="input_ids")
 
@@ -181,20 +181,20 @@ class Released:
         for seed in (0, 1):
             parts = self.web.split(train=0.8, validation=0.15, test=0.05, seed=seed)
             for name, part in parts.items():
-                rows = part.spans.first_rows(np.arange(part.spans.num_pages + 1))
-                tokens = rows_in_order(self.loader(part, shuffle=None, batch_size=1))
-                found[f"{name}, {seed=}"] = digest([len(rows) > 0, *tokens])
+                tokens = tokens_in_order(self.loader(part, shuffle=None, batch_size=1))
+                found[f"{name}, {seed=}"] = digest(tokens)
         return found
 
-    def blocks(self) -> dict[str, list[int]]:
+    def blocks(self) -> dict[str, str]:
         """First sequence of each block."""
         found = {}
-        for name in ("windows", "packed"):
-            units = SEQUENCES[name].bind(self.web.spans)
-            for kind in ("page", "row_group"):
+        kinds: tuple[Literal["page", "row_group"], ...] = ("page", "row_group")
+        for sequences in (pf.Windows(LENGTH), pf.Packed(1, eos=1)):
+            units = sequences.bind(self.web.spans)
+            for kind in kinds:
                 blocks = units.blocks(kind)
                 first = blocks.first_unit(np.arange(len(blocks) + 1))
-                found[f"{name}, {kind}"] = first.tolist()
+                found[f"{sequences!r}, {kind}"] = digest(first)
         return found
 
     def everything(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class Released:
         }
 
 
-def rows_in_order(loader: pf.Loader) -> list[int]:
+def tokens_in_order(loader: pf.Loader) -> list[int]:
     return [int(token) for batch in loader for token in batch["input_ids"][0]]
 
 
