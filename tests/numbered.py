@@ -30,7 +30,9 @@ def write_numbered(
         )
 
 
-def numbered_loader(folder: Path | str, **options: Any) -> pf.Loader:
+def numbered_loader(
+    data: pf.ParquetDataset | pf.Mixture | Path | str, **options: Any
+) -> pf.Loader:
     """A loader of these files, for one rank unless told otherwise."""
     settings: dict[str, Any] = {
         "sequences": pf.Windows(LENGTH),
@@ -42,8 +44,9 @@ def numbered_loader(folder: Path | str, **options: Any) -> pf.Loader:
         "rank": 0,
         "world_size": 1,
     }
-    dataset = pf.parquet(folder, column="input_ids")
-    return pf.Loader(dataset, **settings | options)
+    if not isinstance(data, pf.ParquetDataset | pf.Mixture):
+        data = pf.parquet(data, column="input_ids")
+    return pf.Loader(data, **settings | options)
 
 
 def first_tokens(batch: dict[str, Any]) -> list[int]:

@@ -1,0 +1,252 @@
+"""Loaders do what a plain model of a run does, whatever is asked of them in turn."""
+
+import atexit
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+import pagefeed as pf
+from machines import PADDING, SIZES, Fuse, RunMachine
+from numbered import first_tokens, numbered_loader, rows_of, write_numbered
+from run_model import RunModel
+
+
+@functools.cache
+def folder() -> Path:
+    """Data that all examples share; the folder is removed at the end."""
+    path = tempfile.TemporaryDirectory(prefix="pagefeed-runs-")
+    atexit.register(path.cleanup)
+    return Path(path.name)
+
+
+@functools.cache
+def numbered() -> pf.ParquetDataset:
+    (folder() / "alone").mkdir()
+    write_numbered(folder() / "alone", num_rows=60)
+    return pf.parquet(folder() / "alone", column="input_ids")
+
+
+@functools.cache
+def epoch_tokens(epoch: int) -> list[int]:
+    """The first tokens of an epoch, one by one on a single rank."""
+    loader = numbered_loader(numbered(), batch_size=1)
+    loader.set_epoch(epoch)
+    return rows_of(loader)
+
+
+@functools.cache
+def rows_of_file(path: str) -> list[list[int]]:
+    rows: list[list[int]] = pq.read_table(path)["input_ids"].to_pylist()
+    return rows
+
+
+class EpochMachine(RunMachine):
+    """One dataset, epoch after epoch."""
+
+    @initialize(
+        sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans()
+    )
+    def start(self, sizes: tuple[int, int], epochs: int, drop_last: bool) -> None:
+        batch_size, world_size = sizes
+        model = RunModel(
+            batch_size=batch_size,
+            world_size=world_size,
+            epoch_size=len(epoch_tokens(0)),
+            epochs=epochs,
+            drop_last=drop_last,
+        )
+        self.begin(model)
+
+    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
+        return numbered_loader(
+            numbered(),
+            rank=rank,
+            world_size=world_size,
+            batch_size=batch_size,
+            epochs=self.model.epochs,
+            drop_last=self.model.drop_last,
+            padding=PADDING,
+            transform=Fuse(),
+        )
+
+    def token(self, position: int) -> int:
+        epoch, place = divmod(position, len(epoch_tokens(0)))
+        return epoch_tokens(epoch)[place]
+
+    def token_at(self, source: Any) -> int:
+        return rows_of_file(source.file)[source.row][source.first_token]
+
+    def check_place(self, state: dict[str, Any]) -> None:
+        super().check_place(state)
+        size = len(epoch_tokens(0))
+        position = state["epoch"] * size + state["position"]
+        if position not in self.model.skipped:
+            assert position == self.model.place
+
+
+# Mixtures.
+
+APART = 10**6
+ROWS = {"code": 40, "math": 7, "web": 60}
+WEIGHTS = {"code": 0.3, "math": 0.1, "web": 0.6}
+MAX_STEPS = 12
+FAR = 40
+
+
+@functools.cache
+def datasets() -> dict[str, pf.ParquetDataset]:
+    for number, (name, rows) in enumerate(ROWS.items()):
+        (folder() / name).mkdir()
+        write_numbered(folder() / name, num_rows=rows, first_token=number * APART)
+    return {name: pf.parquet(folder() / name, column="input_ids") for name in ROWS}
+
+
+def mixture_loader(max_steps: int, **options: Any) -> pf.Loader:
+    parts = {name: (datasets()[name], weight) for name, weight in WEIGHTS.items()}
+    mixed = pf.mix(parts, unit="samples", max_steps=max_steps)
+    return numbered_loader(mixed, padding=PADDING, **options)
+
+
+class Timeline:
+    """What a mixture delivers at each position, with all the weights set so far.
+
+    Taken from a single rank that goes through it one by one, and held against the
+    rules: each lane takes from each dataset the next of the same lane, and no count of
+    a dataset is further off its weight than one sequence a lane.
+    """
+
+    def __init__(
+        self, weights: list[tuple[int, dict[str, float]]], state: dict[str, Any]
+    ) -> None:
+        self.weights = weights
+        self.num_lanes = state["num_lanes"]
+        self.tokens: list[int] = []
+        self._loader = mixture_loader(FAR, batch_size=16)
+        start = {"position": 0, "step": 0, "skipped": [], "sizes": None}
+        self._loader.load_state_dict(state | start)
+        self._iterator = iter(self._loader)
+
+    def token(self, position: int) -> int:
+        while len(self.tokens) <= position:
+            self.tokens += first_tokens(next(self._iterator))
+        return self.tokens[position]
+
+    def changed(self, position: int, weights: dict[str, float], state: Any) -> Any:
+        """The timeline with other weights from a position on."""
+        kept = [one for one in self.weights if one[0] < position]
+        later = Timeline([*kept, (position, weights)], state)
+        assert [later.token(p) for p in range(position)] == [
+            self.token(p) for p in range(position)
+        ]
+        return later
+
+    def check(self) -> None:
+        names, size = list(ROWS), self.num_lanes
+        expected = dict.fromkeys(names, 0.0)
+        taken = {name: [0] * size for name in names}
+        seen: dict[tuple[str, int], set[int]] = {}
+        weights = self.weights[0][1]
+        for position, token in enumerate(self.tokens):
+            weights = dict(self.weights).get(position, weights)
+            total = sum(weights.values())
+            for name, weight in weights.items():
+                expected[name] += weight / total
+            name, lane = names[token // APART], position % size
+            local = taken[name][lane] * size + lane
+            taken[name][lane] += 1
+            epoch = seen.setdefault((name, local // units_of(name)), set())
+            assert token not in epoch
+            epoch.add(token)
+            for each, count in taken.items():
+                assert abs(sum(count) - expected[each]) <= size
+
+
+@functools.cache
+def units_of(name: str) -> int:
+    return numbered_loader(datasets()[name]).num_units
+
+
+class MixtureMachine(RunMachine):
+    """A mixture, whose weights change at any step."""
+
+    @initialize(sizes=SIZES)
+    def start(self, sizes: tuple[int, int]) -> None:
+        batch_size, world_size = sizes
+        self.begin(
+            RunModel(
+                batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS
+            )
+        )
+        self.set_timeline()
+
+    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
+        return mixture_loader(
+            MAX_STEPS,
+            rank=rank,
+            world_size=world_size,
+            batch_size=batch_size,
+            transform=Fuse(),
+        )
+
+    def set_timeline(self) -> None:
+        """The timeline of an epoch, with the weights it begins with."""
+        self.timeline_epoch = self.model.first_epoch
+        fresh = mixture_loader(FAR)
+        fresh.set_epoch(self.timeline_epoch)
+        self.timeline = Timeline([(0, WEIGHTS)], fresh.state_dict())
+
+    def token(self, position: int) -> int:
+        if self.model.first_epoch != self.timeline_epoch:
+            self.set_timeline()
+        return self.timeline.token(position)
+
+    def token_at(self, source: Any) -> int:
+        return rows_of_file(source.file)[source.row][source.first_token]
+
+    def snapshot(self) -> Any:
+        return super().snapshot(), self.timeline, self.timeline_epoch
+
+    def restore(self, snapshot: Any, batch_size: int, world_size: int) -> None:
+        model, self.timeline, self.timeline_epoch = snapshot
+        super().restore(model, batch_size, world_size)
+
+    @precondition(lambda self: not self.model.is_finished)
+    @rule(weights=st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any))
+    def set_weights(self, weights: list[int]) -> None:
+        self.token(0)
+        new = {name: float(one) for name, one in zip(ROWS, weights, strict=True)}
+        place = self.model.place
+        for loader in self.loaders:
+            loader.set_weights(new)
+        self.model._move(self.model.position)
+        state = self.loaders[0].state_dict()
+        self.timeline = self.timeline.changed(place, new, state)
+
+    @rule()
+    def count(self) -> None:
+        """The counters tell what was delivered, without what is skipped."""
+        self.token(0)
+        gone = [p for p in range(self.model.place) if p not in self.model.skipped]
+        tokens = [self.token(p) for p in gone]
+        for loader in self.loaders:
+            stats = loader.stats()
+            for number, name in enumerate(ROWS):
+                count = sum(token // APART == number for token in tokens)
+                assert stats[f"{name}/units"] == count
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "timeline"):
+            self.timeline.check()
+
+
+TestEpochs = EpochMachine.TestCase
+TestMixtures = MixtureMachine.TestCase
+TestEpochs.settings = settings(max_examples=60, stateful_step_count=25)
+TestMixtures.settings = settings(max_examples=40, stateful_step_count=20)

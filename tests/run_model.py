@@ -1,0 +1,214 @@
+"""What a run should do, in plain Python: a list of positions and a place in it.
+
+It knows nothing of lanes, plans or engines. Positions count the sequences of all ranks
+through all epochs; a step is the next so many of them that are not skipped.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+MOST_RANGES = 12
+"""Skipped ranges that a model makes: a state holds some more."""
+
+
+class Step(NamedTuple):
+    """A step that lies ahead: its number, and the positions that all ranks take."""
+
+    number: int
+    positions: list[int]
+
+
+@dataclass
+class RunModel:
+    """One run: where its iteration began, and what was consumed."""
+
+    batch_size: int
+    world_size: int
+    epoch_size: int | None = None
+    """Sequences of an epoch of one dataset; None for a mixture."""
+    epochs: int = 1
+    max_steps: int = 0
+    """Steps of an iteration of a mixture."""
+    drop_last: bool = True
+    first_epoch: int = 0
+    """Epoch in which the iteration began."""
+    position: int = 0
+    skipped: frozenset[int] = frozenset()
+    anchor: tuple[int, int] = (0, 0)
+    """A position and the number of its step, from which steps are counted."""
+    taken: bool = False
+    """Whether the running iteration gave a step since it began or was moved."""
+    running: bool = False
+    """Whether there is an iteration that the loader has not seen the end of."""
+
+    @property
+    def step_size(self) -> int:
+        return self.batch_size * self.world_size
+
+    @property
+    def start(self) -> int:
+        """The first position of the iteration."""
+        return self.first_epoch * self.epoch_size if self.epoch_size else 0
+
+    @property
+    def next_epoch(self) -> int:
+        """Epoch in which the iteration after this one begins."""
+        return self.first_epoch + self.epochs
+
+    def kept(self, first: int) -> list[int]:
+        """The positions from one on that are not skipped, to the iteration's end."""
+        if self.epoch_size:
+            end = self.next_epoch * self.epoch_size
+            return [p for p in range(first, end) if p not in self.skipped]
+        found: list[int] = []
+        kept = (p for p in itertools.count(first) if p not in self.skipped)
+        while True:
+            step = list(itertools.islice(kept, self.step_size))
+            if self.number(step[0]) >= self.max_steps:
+                return found
+            found += step
+
+    def number(self, position: int) -> int:
+        """The number of the step at a position, skipped ones counted."""
+        first, step = self.anchor
+        return step + (position - first) // self.step_size
+
+    def steps(self, first: int | None = None) -> list[Step]:
+        """The steps from a position on: those ahead."""
+        kept = self.kept(self.position if first is None else first)
+        size = self.step_size
+        parts = [kept[at : at + size] for at in range(0, len(kept), size)]
+        if self.drop_last and parts and len(parts[-1]) < size:
+            parts.pop()
+        return [Step(self.number(part[0]), part) for part in parts]
+
+    def known_steps(self) -> list[Step]:
+        """All steps that the loader can still tell, those taken too."""
+        return self.steps(self.anchor[0])
+
+    @property
+    def is_finished(self) -> bool:
+        return not self.steps()
+
+    @property
+    def place(self) -> int:
+        """The next position that is not skipped, or the end."""
+        end = self.next_epoch * self.epoch_size if self.epoch_size else self.position
+        return next(iter(self.kept(self.position)), end)
+
+    @property
+    def step(self) -> int:
+        """The number of the next step; at the end, one past the last."""
+        ahead = self.steps()
+        return ahead[0].number if ahead else self.end_number
+
+    @property
+    def end_number(self) -> int:
+        """The number that leads to the end."""
+        if not self.epoch_size:
+            return self.max_steps
+        distance = self.next_epoch * self.epoch_size - self.anchor[0]
+        partial = 0 if self.drop_last else self.step_size - 1
+        return self.anchor[1] + (distance + partial) // self.step_size
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sequence."""
+        if self.is_finished:
+            return self.next_epoch
+        return self.place // self.epoch_size if self.epoch_size else self.first_epoch
+
+    def __len__(self) -> int:
+        """Steps of a whole iteration, by sizes alone."""
+        if not self.epoch_size:
+            return self.max_steps
+        size = self.epochs * self.epoch_size
+        return size // self.step_size if self.drop_last else -(-size // self.step_size)
+
+    @property
+    def has_one_size(self) -> bool:
+        """Whether all steps of the iteration had these sizes."""
+        return self.anchor == (self.start, 0)
+
+    # What moves it.
+
+    def begin_again(self, epoch: int) -> None:
+        self.first_epoch, self.skipped = epoch, frozenset()
+        self._restart()
+
+    def _restart(self) -> None:
+        self.position, self.anchor, self.taken = self.start, (self.start, 0), False
+
+    def iterate(self) -> None:
+        """Begin an iteration: a new epoch, the same again, or where it was placed."""
+        if self.is_finished:
+            self.begin_again(self.next_epoch)
+        elif self.running and self.taken:
+            self._restart()
+        self.running, self.taken = True, False
+
+    def take(self) -> list[int]:
+        """The positions of the next step; there must be one."""
+        taken = self.steps()[0].positions
+        self.position, self.taken = taken[-1] + 1, True
+        return taken
+
+    def finish(self) -> None:
+        """The iterator said that it is over."""
+        self.begin_again(self.next_epoch)
+        self.running = False
+
+    def seek(self, number: int) -> None:
+        """Go to a step, or to the next that is not skipped."""
+        target = self.anchor[0] + (number - self.anchor[1]) * self.step_size
+        steps = self.known_steps()
+        ahead = [step for step in steps if step.positions[0] >= target]
+        if ahead:
+            self._move(ahead[0].positions[0])
+        elif steps:
+            self._move(steps[-1].positions[-1] + 1)
+        self.taken = False
+
+    def skip(self, numbers: set[int]) -> bool:
+        """Leave steps out; False if that makes too many ranges."""
+        gone = {
+            p for step in self.steps() if step.number in numbers for p in step.positions
+        }
+        skipped = self.skipped | gone
+        if sum(p - 1 not in skipped for p in skipped) > MOST_RANGES:
+            return False
+        self.skipped = skipped
+        self._move(self.position)
+        return True
+
+    def _move(self, position: int) -> None:
+        self.position = position
+        if not self.has_one_size:
+            self.anchor = self.place, self.number(self.place)
+
+    def set_epoch(self, epoch: int) -> bool:
+        """Place it at an epoch; False if it stands there already, or began there."""
+        begins = {self.epoch, self.next_epoch if self.is_finished else self.first_epoch}
+        if epoch in begins:
+            return False
+        self.begin_again(epoch)
+        self.running = False
+        return True
+
+    def resized(self, batch_size: int, world_size: int) -> "RunModel":
+        """A run that loads the state of this one, with other sizes."""
+        loaded = replace(
+            self,
+            batch_size=batch_size,
+            world_size=world_size,
+            position=self.place,
+            taken=False,
+            running=False,
+        )
+        same = (batch_size, world_size) == (self.batch_size, self.world_size)
+        if self.step == 0:
+            loaded.anchor = self.start, 0
+        elif not (same and self.has_one_size):
+            loaded.anchor = self.place, self.step
+        return loaded
