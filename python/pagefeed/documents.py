@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.index import BlockKind
+from pagefeed.lazy import lazy
 from pagefeed.length_counts import length_counts
 from pagefeed.sequences import Bundles, Layout, Parts, Segments, bytes_of_pages
 from pagefeed.spans import Spans
@@ -120,7 +120,7 @@ class DocumentUnits:
         """Whether counting the tokens that are delivered takes reading all rows."""
         return self.has_tokens and self.documents.max_length is not None
 
-    @cached_property
+    @lazy
     def num_delivered_tokens(self) -> int:
         """Tokens of all rows, cut to ``max_length``; 0 where the column has none."""
         most = self.documents.max_length
