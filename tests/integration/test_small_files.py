@@ -116,7 +116,7 @@ def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     ((_, plan),) = (
         piece for piece in loader.planner(route).pieces(0, 1) if piece is not None
     )
-    pages = np.unique(plan.page)
+    pages = np.unique(plan[1])
     return int((pages < FIRST_BUNDLE).sum()), int((pages >= FIRST_BUNDLE).sum())
 
 
