@@ -102,19 +102,24 @@ def aligned_columns(
 
 
 def _is_aligned(tokens: PageIndex, other: PageIndex, name: str) -> bool:
-    is_many = other.num_values != other.num_rows  # Others have one for every row.
     counts = tokens.file_first_value, other.file_first_value
-    if other.value_bytes == 0 or not is_many or not np.array_equal(*counts):
+    if other.value_bytes == 0 or not np.array_equal(*counts):
         return False
+    # As of a plain number per row; to cut rows of one token is to leave them.
+    is_single = other.num_values == other.num_rows
     try:
         lengths = [np.diff(index.row_offsets(0)) for index in (tokens, other)]
     except UnsupportedError as error:
+        if is_single:
+            return False
         raise InvalidArgumentError(
             f"column {name!r} has as many values as there are tokens, but max_length "
             f"cuts integers only: leave it out, or max_length ({error})"
         ) from error
-    common = min(map(len, lengths))
-    return bool(np.array_equal(lengths[0][:common], lengths[1][:common]))
+    ours, theirs = (each[: min(map(len, lengths))] for each in lengths)
+    if is_single and (theirs == 1).all():
+        return False
+    return bool(np.array_equal(ours, theirs))
 
 
 def check_aligned(name: str, tokens: Int64Array, found: Int64Array) -> None:

@@ -260,6 +260,23 @@ def test_rows_that_are_not_as_long_as_their_tokens_are_told(tmp_path):
         next(iter(loader))
 
 
+@pytest.mark.parametrize("tokens", [[[1, 2], []], [[1], [2]]])
+def test_plain_numbers_are_no_lists_though_there_are_as_many(tmp_path, tokens):
+    columns = {"number": [7, 8], "score": [0.5, 1.5], "labels": tokens}
+    table = pa.table({"tokens": tokens, **columns})
+    pq.write_table(table, tmp_path / "a.parquet")
+    documents = pf.Documents(columns=[*columns], max_length=1)
+    options = {"shuffle": None, "batch_size": 2}
+    loader = make_loader(tmp_path, documents, column="tokens", **options)
+    (batch,) = loader
+    assert pa.array(batch["number"]).to_pylist() == [7, 8]
+    assert pa.array(batch["score"]).to_pylist() == [0.5, 1.5]
+    if tokens == [[1, 2], []]:
+        assert batch["labels"].tolist() == [[1], [-100]]
+    else:
+        assert pa.array(batch["labels"]).to_pylist() == tokens
+
+
 def test_columns_called_like_made_fields_are_the_users(tmp_path):
     write_two(tmp_path)
     documents = pf.Documents(columns=["lengths", "number"], max_length=8)

@@ -56,12 +56,16 @@ def test_every_token_is_delivered_exactly_once(token_files, num_tokens, shuffle)
     assert np.array_equal(np.sort(tokens[tokens >= 0]), np.arange(num_tokens))
 
 
-def test_windows_are_the_files_tokens_joined_and_cut(token_files):
-    loader = make_loader(token_files, shuffle=None, drop_last=False)
+@pytest.mark.parametrize("join", ["dataset", "file"])
+def test_windows_are_the_files_tokens_joined_and_cut(token_files, join):
+    windows = pf.Windows(LENGTH, join=join)
+    loader = make_loader(token_files, sequences=windows, shuffle=None, drop_last=False)
     expected: list[np.ndarray] = []
-    for file in token_files:
-        column = pq.read_table(file)["input_ids"].combine_chunks()
-        tokens = column.flatten().to_numpy()
+    lines = [
+        pq.read_table(file)["input_ids"].combine_chunks().flatten().to_numpy()
+        for file in token_files
+    ]
+    for tokens in lines if join == "file" else [np.concatenate(lines)]:
         padded = np.full(-(-len(tokens) // LENGTH) * LENGTH, -1)
         padded[: len(tokens)] = tokens
         expected.extend(padded.reshape(-1, LENGTH))

@@ -242,13 +242,13 @@ def test_skipped_steps_are_left_out_and_the_others_keep_their_numbers(folder):
 
 
 def test_skips_survive_a_resume_on_other_sizes_and_an_early_end(folder):
-    whole = rows_of(numbered_loader(folder))
+    whole = rows_of(numbered_loader(folder, batch_size=1))
     loader = numbered_loader(folder)
     loader.skip(range(10, 13))
     state = loader.state_dict()
     expected = whole[:40] + whole[52:]
     next(iter(loader))
-    assert rows_of(loader) == expected
+    assert rows_of(loader) == expected[: len(expected) // 4 * 4]
     parts = []
     for rank in range(3):
         resumed = numbered_loader(folder, rank=rank, world_size=3, batch_size=3)

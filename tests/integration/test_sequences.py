@@ -268,10 +268,20 @@ def test_the_command_line_plans_packed_runs(written, capsys):
     folder, _ = written
     common = ["plan", str(folder), "--column", "input_ids", "--length", "40", "--json"]
     found = []
-    for options in (["--packed", "--eos", "1"], ["--bos", "2", "--overlap", "4"]):
+    for options in (
+        ["--packed", "--eos", "1"],
+        ["--packed", "--join", "file"],
+        ["--bos", "2", "--overlap", "4"],
+        ["--join", "file"],
+    ):
         assert main([*common, *options]) == 0
         found.append(json.loads(capsys.readouterr().out)["units"])
-    sequences = pf.Packed(40, eos=1), pf.Windows(40, bos=2, overlap=4)
+    sequences: list[Any] = [
+        pf.Packed(40, eos=1),
+        pf.Packed(40, join="file"),
+        pf.Windows(40, bos=2, overlap=4),
+        pf.Windows(40, join="file"),
+    ]
     dataset = pf.parquet(folder, column="input_ids")
     assert found == [each.bind(dataset.spans).num_units for each in sequences]
 

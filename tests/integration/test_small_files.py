@@ -22,7 +22,9 @@ def write(folder: Path, num_files: int, num_tokens: int) -> None:
     for number in range(num_files):
         first = 1 + number * num_tokens
         tokens = np.arange(first, first + num_tokens).reshape(-1, 100)
-        rows = pa.array(tokens.tolist(), pa.list_(pa.int32()))
+        borders = pa.array(np.arange(len(tokens) + 1) * 100, pa.int32())
+        values = pa.array(tokens.reshape(-1), pa.int32())
+        rows = pa.ListArray.from_arrays(borders, values)
         pq.write_table(
             pa.table({"input_ids": rows}), folder / f"part-{number:03}.parquet"
         )
@@ -116,7 +118,7 @@ def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     ((_, plan),) = (
         piece for piece in loader.planner(route).pieces(0, 1) if piece is not None
     )
-    pages = np.unique(plan.page)
+    pages = np.unique(plan[1])
     return int((pages < FIRST_BUNDLE).sum()), int((pages >= FIRST_BUNDLE).sum())
 
 
@@ -136,3 +138,65 @@ def test_the_first_batch_needs_few_pages(folders, shuffle):
     blocks = pf.Packed(10).bind(packed.dataset.spans)
     # Of 200 sequences and a page more, in files of 500 tokens.
     assert np.diff(blocks.first_span).max() <= 2 * (200 * 10 // 500)
+
+
+SEQUENCES = [
+    pf.Windows(64),
+    pf.Windows(64, eos=0, join="file"),
+    pf.Packed(7),
+    pf.Packed(64, eos=0),
+]
+
+
+@pytest.mark.parametrize("sequences", SEQUENCES, ids=str)
+def test_parts_of_small_files_have_every_token_once(folders, sequences):
+    num_files, num_tokens = FILES["50 of 2100"]
+    dataset = pf.parquet(folders / "50 of 2100", column="input_ids")
+    parts = dataset.split(train=0.7, test=0.3)
+    seen = []
+    for part in parts.values():
+        loader = pf.Loader(
+            part,
+            sequences=sequences,
+            batch_size=4,
+            drop_last=False,
+            rank=0,
+            world_size=1,
+        )
+        if sequences.join == "dataset":
+            limit = max(sequences.length, 0.005 * part.spans.num_values)
+            assert loader.num_padding_tokens < limit
+        rows = np.concatenate([batch["input_ids"] for batch in loader])
+        seen.append(np.sort(rows[rows > 0]))
+        loader.set_epoch(0)
+        for step in range(0, len(loader), 9):
+            tokens = rows[4 * step]
+            for source in loader.locate(step, 0):
+                file = int(Path(source.file).stem.removeprefix("part-"))
+                first = 1 + file * num_tokens + 100 * source.row + source.first_token
+                here = tokens[source.offset : source.offset + source.num_tokens]
+                assert np.array_equal(here, first + np.arange(source.num_tokens))
+                slots = loader.steps_of(source.file, source.row)
+                assert (step, 0) in {(slot.step, slot.row) for slot in slots}
+    both = np.sort(np.concatenate(seen))
+    assert np.array_equal(both, np.arange(1, num_files * num_tokens + 1))
+
+
+@pytest.mark.parametrize("sequences", SEQUENCES, ids=str)
+def test_mixtures_of_small_files_deliver_each_part_once(folders, sequences):
+    dataset = pf.parquet(folders / "50 of 2100", column="input_ids")
+    mixed = pf.mix(dataset.split(a=0.5, b=0.5), max_epochs={"a": 1, "b": 1})
+    seen = [
+        batch["input_ids"]
+        for rank in range(2)
+        for batch in pf.Loader(
+            mixed,
+            sequences=sequences,
+            batch_size=16,
+            drop_last=False,
+            rank=rank,
+            world_size=2,
+        )
+    ]
+    tokens = np.concatenate(seen)
+    assert np.array_equal(np.sort(tokens[tokens > 0]), np.arange(1, 105_001))

@@ -49,6 +49,7 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bos", type=int, help="token before every document")
     parser.add_argument("--overlap", type=int, default=0, help="of windows (0)")
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
+    parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
     configure_mixture(parser)
@@ -64,8 +65,14 @@ def _sequences(options: argparse.Namespace) -> Sequences:
         )
     separators = {"eos": options.eos, "bos": options.bos}
     if options.packed:
-        return Packed(options.length, **separators)
-    return Windows(options.length, options.tail, overlap=options.overlap, **separators)
+        return Packed(options.length, join=options.join, **separators)
+    return Windows(
+        options.length,
+        options.tail,
+        overlap=options.overlap,
+        join=options.join,
+        **separators,
+    )
 
 
 def make_loader(options: argparse.Namespace) -> Loader:

@@ -140,8 +140,9 @@ def mix(
             seed alone. A weight of 0 keeps a dataset for a later stage.
         temperature: T of the weights ``size ** (1 / T)``: 1 is proportional, a large
             one uniform. By default 1.
-        unit: Whether weights and sizes are of ``"tokens"`` or of ``"samples"``, that
-            is sequences.
+        unit: Whether weights and sizes are of ``"tokens"``, as they are delivered, or
+            of ``"samples"``, that is sequences. For tokens of ``Documents`` with a
+            ``max_length`` the lengths of all rows are read, once.
         stages: Later weights, by rising start.
         max_epochs: How often each of some datasets is delivered at most; then it is
             left out and the others' weights grow in proportion.

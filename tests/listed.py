@@ -1,0 +1,38 @@
+"""Spans of listed sizes, without files."""
+
+from typing import Any
+
+import numpy as np
+
+
+class ListedSpans:
+    """Spans of listed sizes: of each file, the rows and the values of its spans."""
+
+    index: Any = None
+
+    def __init__(self, files: list[list[tuple[int, int]]]) -> None:
+        sizes = np.array([span for file in files for span in file], dtype=np.int64)
+        rows, values = sizes.reshape(-1, 2).T
+        self._rows = np.concatenate([[0], np.cumsum(rows)])
+        self._values = np.concatenate([[0], np.cumsum(values)])
+        self.file_first_span = np.cumsum([0, *map(len, files)])
+        self.file_first_row = self._rows[self.file_first_span]
+        self.file_first_value = self._values[self.file_first_span]
+        self.num_rows, self.num_values = int(self._rows[-1]), int(self._values[-1])
+
+    def __len__(self) -> int:
+        return len(self._rows) - 1
+
+    def first_rows(self, spans):
+        return self._rows[spans]
+
+    def first_values(self, spans):
+        return self._values[spans]
+
+    def spans_of_values(self, values):
+        values = np.asarray(values)
+        assert np.all((values >= 0) & (values < self.num_values))
+        return np.searchsorted(self._values, values, side="right") - 1
+
+    def places(self, spans):
+        return spans, np.zeros_like(spans)

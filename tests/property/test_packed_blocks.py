@@ -1,0 +1,130 @@
+"""Blocks of packed sequences, over spans of any sizes in files of any sizes."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pagefeed as pf
+from listed import ListedSpans
+from pagefeed.packed import BLOCK_UNITS, pack_lengths
+from pagefeed.sequences import FIRST_BUNDLE
+
+
+class PackedSpans(ListedSpans):
+    """Spans of rows of listed lengths, and runs of them that go together."""
+
+    def __init__(self, files: list[list[list[int]]], run: int) -> None:
+        super().__init__([[(len(rows), sum(rows)) for rows in file] for file in files])
+        self.lengths = [length for file in files for rows in file for length in rows]
+        self._run = run
+        self.index = self
+
+    def runs(self, _: str) -> Any:
+        if self._run == 1:
+            return None
+        # As with dictionaries: none over two files.
+        borders = pairwise(self.file_first_span.tolist())
+        return np.array([s for b, e in borders for s in range(b, e, self._run)])
+
+    def row_offsets(self, page: int) -> Any:
+        first, stop = self._rows[page : page + 2]
+        return np.cumsum([0, *self.lengths[first:stop]])
+
+    def spans_of_rows(self, rows: Any) -> Any:
+        return np.searchsorted(self._rows, rows, side="right") - 1
+
+
+def plain_blocks(spans: Any, packed: pf.Packed) -> list[int]:
+    """First span of every block, one after another."""
+    per_row, least = packed.layout.per_row, BLOCK_UNITS * packed.length
+    borders = np.arange(len(spans) + 1)
+    before = spans.first_values(borders) + per_row * spans.first_rows(borders)
+    file_first = spans.file_first_span.tolist()
+    total = int(before[-1])
+    lines = [0]
+    for span in file_first[1:-1]:
+        has = before[span] - before[lines[-1]]
+        alone = packed.join == "file" and span > lines[-1]
+        if alone or (has >= least and total - before[span] >= least):
+            # Of files without spans or tokens the last begins a line.
+            lines.append(span)
+    starts = []
+    run = spans.runs("page")
+    may_begin = set(range(len(spans)) if run is None else run.tolist())
+    for begin, end in pairwise([*lines, len(spans)]):
+        if begin == end:
+            continue
+        starts.append(begin)
+        for span in range(begin + 1, end):
+            has, left = before[span] - before[starts[-1]], before[end] - before[span]
+            if has >= least and left >= least and span in may_begin:
+                starts.append(span)
+    return starts
+
+
+ROWS = st.lists(st.sampled_from([0, 0, 1, 2, 3, 5, 30, 70, 400]), max_size=5)
+FILES = st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=30)
+PACKED = st.builds(
+    lambda length, separators, join: pf.Packed(length, join=join, **separators),
+    st.sampled_from([1, 2, 3, 7]),
+    st.sampled_from([{}, {"eos": 0}, {"eos": 0, "bos": 1}]),
+    st.sampled_from(["dataset", "dataset", "file"]),
+)
+
+
+@given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
+def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copies):
+    spans: Any = PackedSpans(files * copies, run)
+    units = packed.bind(spans)
+    tokens = np.array(spans.lengths, dtype=np.int64) + packed.layout.per_row
+    assert units.num_tokens == units.num_delivered_tokens == tokens.sum()
+    if packed.join == "dataset":
+        assert units.num_padding_tokens < max(packed.length, 0.005 * units.num_tokens)
+    # Bundles: the rows of all spans in turn.
+    keys = FIRST_BUNDLE + np.arange(len(units))
+    bundles = units.bundles(keys)
+    assert bundles.part_page.tolist() == list(range(len(spans)))
+    assert bundles.num_units.sum() == units.num_units
+    assert np.array_equal(
+        bundles.part_rows, np.diff(spans.first_rows(np.arange(len(spans) + 1)))
+    )
+    if packed.join == "file":
+        assert set(spans.file_first_span.tolist()) <= set(units.first_span.tolist())
+    # Every token of every row in one sequence, and found there.
+    found: dict[int, list[int]] = {}
+    for block in range(len(units)):
+        lengths = units.lengths(block)
+        assert (
+            packed.join == "file"
+            or len(units) == 1
+            or (lengths.sum() >= BLOCK_UNITS * packed.length)
+        )
+        rows = pack_lengths(lengths, packed.length, packed.layout)
+        first_row = int(spans.first_rows(units.first_span[block]))
+        first_unit = int(units.blocks("page").first_unit(np.array([block]))[0])
+        assert len(np.unique(rows.unit)) == bundles.num_units[block]
+        covered = np.bincount(rows.row, weights=rows.num_tokens, minlength=len(lengths))
+        assert np.array_equal(covered, lengths)
+        for unit, row in zip(rows.unit.tolist(), rows.row.tolist(), strict=True):
+            found.setdefault(first_row + row, []).append(first_unit + unit)
+    for row in range(0, len(tokens), 1 + len(tokens) // 20):
+        assert units.units_of_row(row).tolist() == found.get(row, [])
+
+
+@given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
+def test_blocks_are_those_of_a_plain_model(files, packed, run, copies):
+    spans: Any = PackedSpans(files * copies, run)
+    units = packed.bind(spans)
+    assert units.first_span.tolist() == [*plain_blocks(spans, packed), len(spans)]
+
+
+@pytest.mark.parametrize("num_tokens", [1, 500, 2100, 128 * 64 + 1, 200 * 64 + 1])
+def test_files_of_one_size_lose_little(num_tokens):
+    # Sizes that would waste most of a sequence in each file.
+    spans: Any = PackedSpans([[[num_tokens]]] * 60, 1)
+    units = pf.Packed(64).bind(spans)
+    assert units.num_padding_tokens < max(64, 0.005 * units.num_tokens)
