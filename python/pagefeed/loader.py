@@ -90,7 +90,8 @@ class Loader:
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
             epoch of a mixture is its whole schedule, as long as its stop says.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
-            filled up with padding on every rank.
+            filled up with rows of padding, but so that every rank has a sequence, if
+            the step before has more than one for each. ``stats()`` counts these rows.
         rank: Data-parallel rank; by default from the launcher.
         world_size: Number of data-parallel ranks, likewise.
         num_threads: Threads of the engine; by default this rank's share of the CPUs.
@@ -162,7 +163,7 @@ class Loader:
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration[Any] | None = None
-        self._num_made = 0
+        self._num_made = self._num_padding_rows = 0
         self._loaded: LoaderState | None = None
         """A state that was loaded, until an iteration begins."""
         self._finished: LoaderState | None = None
@@ -486,13 +487,17 @@ class Loader:
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
         ``batches``, ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
         which a packed document goes on that would have fitted into one sequence),
-        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``. For a mixture
+        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
+        ``padding_sequences``, the rows that fill up the last steps with
+        ``drop_last=False``. For a mixture
         also ``NAME/units`` and ``NAME/tokens`` of each dataset: what the iteration, or
         the last one, delivered so far on all ranks, tokens by the mean tokens of a
         sequence.
         """
-        engine: dict[str, float] = self._feed.engine().stats()
-        return engine | self.run.supply.stats(self._finished or self._state())
+        counters: dict[str, float] = self._feed.engine().stats()
+        running = 0 if self._iteration is None else self._iteration.num_padding_rows
+        counters["padding_sequences"] = self._num_padding_rows + running
+        return counters | self.run.supply.stats(self._finished or self._state())
 
     def planner(self, route: Route) -> Planner:
         """Return what plans the batches of a route through this run's order."""
@@ -527,6 +532,7 @@ class Loader:
         """End the running iteration; the next begins at ``begin``."""
         if self._iteration is not None:
             self._iteration.close()
+            self._num_padding_rows += self._iteration.num_padding_rows
         self._begin = begin  # First: whoever sees no iteration needs the new one.
         self._iteration, self._finished, self._loaded = None, None, None
 
