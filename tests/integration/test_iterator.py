@@ -226,9 +226,7 @@ def test_the_steps_of_a_mixture_after_skips_of_other_sizes(
         folder, max_steps=20, batch_size=batch_size, world_size=world_size
     )
     resumed.load_state_dict(loader.state_dict())
-    numbers = []
-    for _ in resumed:
-        numbers.append(resumed.state_dict()["step"] - 1)
+    numbers = [resumed.state_dict()["step"] - 1 for _ in resumed]
     size = batch_size * world_size
     kept = [p for p in range(100 * size) if p // 4 not in (3, 7)]
     expected = [first // size for first in kept[::size] if first // size < 20]
