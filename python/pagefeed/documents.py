@@ -69,6 +69,11 @@ class Documents:
                 f"pad={self.pad!r} must be 'longest' or 'max_length'"
             )
 
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others: rows are rows, whatever is made of them."""
+        return "Documents()"
+
     def bind(self, spans: Spans) -> DocumentUnits:
         """Take the rows of ``spans``."""
         return DocumentUnits(spans, self)

@@ -360,7 +360,7 @@ class Loader:
         Raises:
             StateMismatchError: If it belongs to another dataset, plan or release.
         """
-        if state:
+        if not isinstance(state, Mapping) or state:
             self._go_to(LoaderState.from_dict(state))
             self._loaded = self._begin
 

@@ -24,6 +24,7 @@ from pagefeed.sequences import (
     Segments,
     bytes_of_pages,
     check_length,
+    identity_of,
     short_repr,
 )
 from pagefeed.spans import Spans
@@ -90,6 +91,11 @@ class Packed:
             packing=self.method,
             never_split=self.split == "never",
         )
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return identity_of(self)
 
     def bind(self, spans: Spans) -> PackedUnits:
         """Cut the rows of ``spans``."""

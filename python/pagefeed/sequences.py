@@ -7,7 +7,7 @@ seed, no epoch and no data enter here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -170,6 +170,10 @@ class Units(Cut, Protocol):
 class Sequences(Protocol):
     """How to cut a dataset into units."""
 
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+
     def bind(self, spans: Spans) -> Units:
         """Cut the rows of ``spans``."""
 
@@ -184,6 +188,21 @@ def check_length(length: object) -> None:
         raise InvalidArgumentError(
             f"length={length!r} must be a whole number of tokens, at least 1"
         )
+
+
+def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass
+    """Return what tells how a dataclass of settings cuts or orders from others.
+
+    Of settings only those that are not at their default: a new one, at its default,
+    invalidates no state that was saved before it existed. So defaults never change.
+    """
+    chosen = {
+        each.name: getattr(settings, each.name)
+        for each in fields(settings)
+        if each.default is MISSING or getattr(settings, each.name) != each.default
+    }
+    shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
+    return f"{type(settings).__name__}({shown})"
 
 
 def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN401

@@ -20,6 +20,7 @@ from pagefeed.sequences import (
     Segments,
     bytes_of_pages,
     check_length,
+    identity_of,
     short_repr,
 )
 from pagefeed.spans import Spans
@@ -70,6 +71,11 @@ class Windows:
     def __repr__(self) -> str:
         # What is not asked for stays out: states of earlier releases name the rest.
         return short_repr(self, always=("length", "tail"))
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return identity_of(self)
 
     def bind(self, spans: Spans) -> WindowUnits:
         """Cut the rows of ``spans``."""

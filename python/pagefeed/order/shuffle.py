@@ -89,6 +89,17 @@ class Shuffle:
         return cls(block=value)  # type: ignore[arg-type]  # it checks the name
 
     @property
+    def identity(self) -> str:
+        """What tells this order from others: settings at their default are left out."""
+        settings = [repr(self.block)]
+        if self.window != "auto":
+            amount, in_bytes = _window_amount(self.window)
+            settings.append(f"window={amount}{' bytes' if in_bytes else ''}")
+        if self.passes != 1:
+            settings.append(f"passes={self.passes}")
+        return f"Shuffle({', '.join(settings)})"
+
+    @property
     def in_blocks(self) -> bool:
         """Whether whole blocks are permuted."""
         return self.block in ("page", "row_group")
