@@ -8,16 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pagefeed.arguments import check_choice, check_positive, check_whole
+from pagefeed.arguments import check_callable, check_flag, check_positive, check_whole
 from pagefeed.batch_iterator import BatchIterator, transformed
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine, ReloadWatch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.explain import explain
 from pagefeed.feeds import Feed, TokenFeed
 from pagefeed.fields import Fields
-from pagefeed.formats import DTYPES, Batch, make_converter
+from pagefeed.formats import (
+    Batch,
+    DType,
+    check_padding,
+    make_converter,
+    parse_dtype,
+)
 from pagefeed.iteration import Iteration
 from pagefeed.launch import Follower, check_share, resolve_rank, resolve_threads
 from pagefeed.mixed import MixtureSupply
@@ -28,7 +34,7 @@ from pagefeed.provenance import Source
 from pagefeed.route import Route, Slot
 from pagefeed.rows import RowFeed
 from pagefeed.run import Run
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import Sequences, check_sequences
 from pagefeed.sizes import parse_bytes
 from pagefeed.state import LoaderState
 from pagefeed.supply import EpochSupply, Supply
@@ -78,7 +84,8 @@ class Loader:
             order, or a :class:`Shuffle`.
         memory: Bytes the loader may hold, such as ``"1GiB"``.
         format: ``"numpy"`` or ``"torch"``.
-        dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
+        dtype: ``"int64"``, ``"int32"`` or ``"uint16"``, or that type of NumPy or
+            torch.
         padding: Token that fills up short sequences.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
@@ -116,10 +123,10 @@ class Loader:
         sequences: Sequences,
         batch_size: int,
         seed: int = 0,
-        shuffle: Shuffle | str | None = "page",
+        shuffle: Shuffle | str | bool | None = "page",
         memory: int | str = "1GiB",
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
-        dtype: Literal["int64", "int32", "uint16"] = "int64",
+        dtype: DType = "int64",
         padding: int = 0,
         fields: Fields | Iterable[str] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
@@ -130,20 +137,22 @@ class Loader:
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
+        check_dataset(dataset, "dataset")
+        check_sequences(sequences)
         self.dataset = dataset
         self.sequences = sequences
         self.batch_size = check_positive(batch_size, "batch_size")
-        self.seed = seed
+        self.seed = check_whole(seed, "seed")
         self.shuffle = Shuffle.parse(shuffle)
         self.memory = parse_bytes(memory, name="memory")
         self.format = format
-        self.dtype = check_choice(dtype, DTYPES, "dtype")
-        self.padding = padding
+        self.dtype = parse_dtype(dtype)
+        self.padding = check_padding(padding, self.dtype)
         self.fields = Fields.parse(fields)
-        self.transform = transform
+        self.transform = check_callable(transform, "transform")
         self.pin_memory = pin_memory
         self.epochs = epochs if epochs is None else check_positive(epochs, "epochs")
-        self.drop_last = drop_last
+        self.drop_last = check_flag(drop_last, "drop_last")
         self.rank, self.world_size = resolve_rank(rank, world_size)
         self.num_threads = resolve_threads(num_threads)
         supply = self._make_supply()
@@ -155,7 +164,7 @@ class Loader:
             rank=self.rank,
             world_size=self.world_size,
             epochs=self.epochs,
-            drop_last=drop_last,
+            drop_last=self.drop_last,
             plan_units=self._feed.plan,
         )
         if not isinstance(dataset, Mixture):  # To which a state may bring steps.
@@ -478,7 +487,7 @@ class Loader:
             )
         if self.follower is not None:
             self.follower.check_state()
-        units = anneal * self.run.step_units
+        units = check_whole(anneal, "anneal", least=0) * self.run.step_units
         self._move(supply.reweighted(self._state(), weights, units), is_new=False)
 
     def stats(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.arguments import check_choice
+from pagefeed.arguments import check_choice, check_token
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, ExplicitBlocks
 from pagefeed.index import BlockKind
@@ -74,10 +74,11 @@ class Packed:
     )
 
     def __post_init__(self) -> None:
-        check_length(self.length)
+        object.__setattr__(self, "length", check_length(self.length))
+        for name in ("bos", "eos"):
+            object.__setattr__(self, name, check_token(getattr(self, name), name))
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
-        _ = self.layout
 
     def __repr__(self) -> str:
         return short_repr(self, always=("length",))

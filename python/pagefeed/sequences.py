@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pagefeed.arguments import check_token, check_whole
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
@@ -46,10 +47,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         for name, token in (("bos", self.bos), ("eos", self.eos)):
-            if token is not None and (not isinstance(token, int) or token < 0):
-                raise InvalidArgumentError(
-                    f"{name}={token!r} must be the number of a token, or None"
-                )
+            object.__setattr__(self, name, check_token(token, name))
 
     @property
     def per_row(self) -> int:
@@ -178,16 +176,29 @@ class Sequences(Protocol):
         """Cut the rows of ``spans``."""
 
 
-def check_length(length: object) -> None:
-    """Refuse what is no length of a sequence.
+def check_length(length: object) -> int:
+    """Return a length of a sequence.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: If it is none.
     """
-    if not isinstance(length, int) or not 1 <= length < 1 << 31:
-        raise InvalidArgumentError(
-            f"length={length!r} must be a whole number of tokens, at least 1"
-        )
+    return check_whole(length, "length", least=1, most=(1 << 31) - 1)
+
+
+def check_sequences(sequences: object) -> None:
+    """Refuse what does not cut a dataset.
+
+    Raises:
+        InvalidArgumentError: Saying what does.
+    """
+    if hasattr(sequences, "bind") and not isinstance(sequences, type):
+        return
+    is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
+    length = sequences if is_number else 2048
+    raise InvalidArgumentError(
+        f"sequences={sequences!r} must say how to cut: Windows({length}), "
+        f"Packed({length}) or Documents()"
+    )
 
 
 def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass

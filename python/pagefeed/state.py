@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from pagefeed.arguments import check_positive, check_whole
+from pagefeed.arguments import MOST, check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
@@ -18,8 +18,6 @@ __all__ = ["LoaderState"]
 VERSION = 1
 MAX_SKIPPED = 16
 """Skipped ranges in a state: with more it could exceed 1 KB."""
-MOST = 1 << 53
-"""No count is larger: every reader of JSON has numbers up to this one."""
 MOST_USUAL_LANES = 48
 """More, if there are as many blocks, and so as many pages."""
 

@@ -187,6 +187,7 @@ def test_an_epoch_before_the_loaded_state_is_warned_of(folder):
         resumed.set_epoch(0)
     assert batches_of(resumed) == batches_of(numbered_loader(folder))
     resumed.set_epoch(0)  # Nothing was loaded since.
+    wrong: Any
     for wrong in (-1, 1.0, "1", None, True):
         with pytest.raises(InvalidArgumentError, match="epoch="):
             resumed.set_epoch(wrong)
@@ -265,7 +266,7 @@ def test_a_transform_that_returns_nothing_is_refused(folder):
 def test_an_iterator_goes_on_after_an_exception_of_the_transform(folder, kind):
     whole = batches_of(numbered_loader(folder))
     fails = {3, 4, 9}
-    calls = []
+    calls: list[None] = []
 
     def transform(batch):
         calls.append(None)
@@ -326,7 +327,10 @@ def test_a_damaged_page_is_passed_over_by_the_steps_of_its_error(
     whole = batches_of(make(sound, **options))
 
     loader = make(broken, **options)
-    iterator, seen, skipped, notes = iter(loader), [], [], []
+    iterator = iter(loader)
+    seen: list[list[int]] = []
+    skipped: list[int] = []
+    notes: list[str] = []
     while True:
         try:
             seen.append(first_tokens(next(iterator)))

@@ -38,6 +38,7 @@ def test_every_rank_has_a_sequence_where_there_are_enough(
         "drop_last": False,
     }
     whole = Route(rank=0, **options)
+    assert whole.num_steps is not None
     numbers = [whole.number_of(index) for index in range(whole.num_steps)]
     assert numbers == list(range(whole.num_steps))
     gone = sorted(index for index in skipped if index < whole.num_steps)

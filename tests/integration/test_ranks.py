@@ -81,6 +81,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
             model = units_of_steps(loader, 10**6)
             assert sorted(model) == list(range(loader.num_units))
         route = loader.run.route(loader._begin)
+        assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
         numbers = [route.number_of(index) for index in range(route.num_steps)]
         loader.skip([numbers[index] for index in indices])
@@ -88,6 +89,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
             span = route._places(route.span(index, index + 1)) - route.start
             del model[slice(*span.tolist())]
         remaining = loader.run.route(loader._begin)
+        assert remaining.num_steps is not None
         kept = range(remaining.num_steps)
         left = [number for n, number in enumerate(numbers) if n not in indices]
         assert [remaining.number_of(index) for index in kept] == left

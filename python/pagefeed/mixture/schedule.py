@@ -206,11 +206,11 @@ class Schedule:
             )
             schedule = cls(parts=parts, spans=spans, digest=state["digest"])
             schedule.check()
-            return schedule
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
                 f"this is not the mixture of a pagefeed state: {state!r:.200}"
             ) from error
+        return schedule
 
 
 def rounded(weights: Sequence[float]) -> tuple[float, ...]:
