@@ -71,9 +71,10 @@ class Loader:
     ``for batch in loader`` runs through one epoch, the next loop through the next one,
     shuffled anew. ``state_dict()`` between two batches is the position of what was
     consumed; ``load_state_dict`` makes the next loop continue there, on any number of
-    ranks. A loop that is left early begins its epoch again. ``seek`` and ``skip`` move
-    about in an epoch, also inside a loop; anything else that places a loader ends a
-    running loop, whose iterator then says so.
+    ranks. A loop that is left early begins its epoch again; an iterator that an
+    exception left goes on with the same step. ``seek`` and ``skip`` move about in an
+    epoch, also inside a loop; anything else that places a loader ends a running loop,
+    whose iterator then says so.
 
     Args:
         dataset: What :func:`pagefeed.parquet` returned, or :func:`pagefeed.mix`.
@@ -367,7 +368,8 @@ class Loader:
         that saved it. An empty state changes nothing.
 
         Raises:
-            StateMismatchError: If it belongs to another dataset, plan or release.
+            StateMismatchError: If it belongs to another dataset, plan or release, lies
+                beyond the end of this loader, or is no state at all.
         """
         if not isinstance(state, Mapping) or state:
             self._go_to(LoaderState.from_dict(state))
@@ -399,7 +401,8 @@ class Loader:
 
         Args:
             step: Number of the step; of a skipped one, the next that is not. The
-                number of steps leads to the end.
+                number of steps leads to the end, and so the next loop to the next
+                epoch.
 
         Raises:
             InvalidArgumentError: If there is no such step, or it lies before a resume
@@ -415,7 +418,8 @@ class Loader:
 
         A running iteration goes on as if their sequences did not exist, and so does
         every run that loads its state, at any world size. The other steps keep their
-        numbers; steps that are skipped already stay so.
+        numbers; steps that are skipped already stay so. Errors about data have
+        ``steps``, those that need what cannot be read.
 
         Args:
             steps: Numbers of steps that lie ahead, such as ``range(1190, 1210)``.

@@ -319,7 +319,7 @@ def test_a_view_refuses(dataset, arguments):
 @pytest.mark.parametrize("value", ["inf", "nan", "many", "1.5"])
 @pytest.mark.parametrize("option", ["--max-tokens", "--max-steps"])
 def test_the_command_line_refuses(folder, capsys, option, value):
-    from pagefeed.cli import main  # noqa: PLC0415 - what the command runs
+    from pagefeed.cli import main
 
     arguments = ["plan", "--mix", f"a={folder}", "--column", "input_ids"]
     try:

@@ -150,7 +150,8 @@ def mix(
         stop: ``"first_exhausted"`` ends when the first dataset was delivered in full
             (``max_epochs`` times if it has a limit, else once), ``"all_exhausted"``
             when all were; None never ends, unless every dataset has a limit.
-        max_steps: Steps at most, those before a resume counted.
+        max_steps: Steps at most, those before a resume counted. Whoever loads a state
+            of its end goes on with the next epoch of the mixture.
         max_tokens: Tokens of all ranks at most, by the mean tokens of a sequence.
 
     Raises:
