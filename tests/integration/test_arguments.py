@@ -10,7 +10,12 @@ import pagefeed as pf
 from numbered import first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import InvalidArgumentError
 
+# Numbers of NumPy, which type checkers do not take for int.
+NP: Any = np
+
 NUMBERS: list[Any] = ["7", 1.5, None, True, [], np.float64(3)]
+
+WINDOWS: list[Any] = [None, True, 1.5, -1, "wide", []]
 
 
 @pytest.fixture(scope="module")
@@ -83,18 +88,18 @@ def test_padding_fits_the_type_of_tokens(folder):
 
 def test_numbers_and_types_of_numpy_are_taken(folder):
     settings: dict[str, Any] = {
-        "sequences": pf.Windows(np.int32(32), overlap=np.int64(0)),
-        "batch_size": np.int64(4),
-        "seed": np.uint8(5),
-        "memory": np.int64(8 << 20),
+        "sequences": pf.Windows(NP.int32(32), overlap=NP.int64(0)),
+        "batch_size": NP.int64(4),
+        "seed": NP.uint8(5),
+        "memory": NP.int64(8 << 20),
         "dtype": np.int32,
-        "padding": np.int8(-1),
-        "epochs": np.int64(1),
-        "rank": np.int64(0),
-        "world_size": np.int64(1),
-        "num_threads": np.int64(2),
-        "drop_last": np.bool_(True),
-        "shuffle": pf.Shuffle(window=np.int64(9)),
+        "padding": NP.int8(-1),
+        "epochs": NP.int64(1),
+        "rank": NP.int64(0),
+        "world_size": NP.int64(1),
+        "num_threads": NP.int64(2),
+        "drop_last": NP.bool_(True),
+        "shuffle": pf.Shuffle(window=NP.int64(9)),
     }
     loader = numbered_loader(folder, **settings)
     plain = numbered_loader(folder, shuffle=pf.Shuffle(window=9), dtype="int32")
@@ -103,8 +108,8 @@ def test_numbers_and_types_of_numpy_are_taken(folder):
     ours, theirs = next(iter(loader)), next(iter(plain))
     assert ours["input_ids"].dtype == np.int32
     assert first_tokens(ours) == first_tokens(theirs)
-    loader.seek(np.int64(3))
-    loader.set_epoch(np.int64(0))
+    loader.seek(NP.int64(3))
+    loader.set_epoch(NP.int64(0))
     loader.skip(np.array([5, 6]))
     assert loader.state_dict()["skipped"] == [[20, 28]]
 
@@ -157,7 +162,7 @@ def test_cuts_refuse(cut, arguments):
         (pf.Documents, {"max_length": 7, "pad": "shortest"}),
         (pf.Shuffle, {"block": 3}),
         (pf.Shuffle, {"block": ["page"]}),
-        *((pf.Shuffle, {"window": v}) for v in [None, True, 1.5, -1, "wide", []]),
+        *((pf.Shuffle, {"window": v}) for v in WINDOWS),
         *((pf.Shuffle, {"passes": v}) for v in [None, True, 1.5, 0, "2"]),
         (pf.Fields, {"names": "labels"}),
         (pf.Fields, {"names": 3}),
@@ -225,12 +230,12 @@ def test_mix_refuses_what_is_no_dataset(datasets):
 
 
 def test_numbers_of_numpy_in_a_mixture(dataset):
-    stage = pf.Stage(weights={"a": np.float32(1)}, start_step=np.int64(5))
+    stage = pf.Stage(weights={"a": NP.float32(1)}, start_step=NP.int64(5))
     mixture = pf.mix(
-        {"a": (dataset, np.float32(0.5)), "b": (dataset, np.int64(1))},
+        {"a": (dataset, NP.float32(0.5)), "b": (dataset, NP.int64(1))},
         stages=[stage],
-        max_steps=np.int64(9),
-        max_epochs={"a": np.int64(2)},
+        max_steps=NP.int64(9),
+        max_epochs={"a": NP.int64(2)},
     )
     plain = pf.mix(
         {"a": (dataset, 0.5), "b": (dataset, 1)},
@@ -323,7 +328,7 @@ def test_the_command_line_refuses(folder, capsys, option, value):
 
     arguments = ["plan", "--mix", f"a={folder}", "--column", "input_ids"]
     try:
-        code = main([*arguments, "--length", "32", option, value])
+        code: Any = main([*arguments, "--length", "32", option, value])
     except SystemExit as end:
         code = end.code
     assert code == 2
