@@ -142,7 +142,10 @@ class Route:
         position = int(self._positions(np.array([place]))[0])
         number = (position - self.start) // self.step_units
         last, begin = self._last_unskipped
-        return self.first_step + (max(number, last) if position >= begin else number)
+        if position >= begin:
+            beyond = index - (self.num_steps or 0) + 1
+            number = max(number, last + max(0, beyond))
+        return self.first_step + number
 
     @lazy
     def _last_unskipped(self) -> tuple[int, int]:
@@ -164,8 +167,11 @@ class Route:
         """
         position = self.start + (number - self.first_step) * self.step_units
         last, begin = self._last_unskipped
-        if number - self.first_step == last:
+        beyond = number - self.first_step - last
+        if beyond == 0:
             position = min(position, begin)
+        elif beyond > 0 and begin < NEVER and self.end is not None:
+            position = self.end + (beyond - 1) * self.step_units
         distance = int(self._places(position)) - self.start
         return -(-distance // self.step_units)
 

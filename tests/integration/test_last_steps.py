@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
     world_size=st.integers(1, 9),
     skipped=st.sets(st.integers(0, 9)),
 )
+@example(num_units=572, batch_size=5, world_size=100, skipped={0})
 @example(num_units=29, batch_size=2, world_size=9, skipped={0})
 def test_every_rank_has_a_sequence_where_there_are_enough(
     num_units, batch_size, world_size, skipped
@@ -51,6 +52,10 @@ def test_every_rank_has_a_sequence_where_there_are_enough(
     left = [number for number in numbers if number not in gone]
     assert [routes[0].number_of(index) for index in range(num_steps)] == left
     assert [routes[0].index_of(number) for number in left] == list(range(num_steps))
+    end = routes[0].number_of(num_steps)
+    assert end > max(left, default=-1)
+    assert routes[0].index_of(end) == num_steps
+    assert routes[0].index_of(end + 1) > num_steps
     if not num_steps:
         return
     dealt = np.stack([route.positions(0, num_steps) for route in routes])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
@@ -63,6 +63,7 @@ LEG = st.tuples(
 
 
 @settings(max_examples=40)
+@example(legs=[(100, 5, 1, [0])], shuffle="page")
 @given(
     legs=st.lists(LEG, min_size=1, max_size=6), shuffle=st.sampled_from(["page", "row"])
 )
