@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.arguments import check_choice
+from pagefeed.arguments import check_choice, check_flag
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["FIELDS", "IGNORED", "Fields"]
@@ -70,9 +70,9 @@ class Fields:
     across_documents: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(self.names))
-        for name in self.names:
-            check_choice(name, FIELDS, "fields")
+        object.__setattr__(self, "names", _names(self.names))
+        check_flag(self.shifted, "shifted")
+        check_flag(self.across_documents, "across_documents")
 
     @classmethod
     def parse(cls, fields: Fields | Iterable[str]) -> Fields:
@@ -83,11 +83,7 @@ class Fields:
         """
         if isinstance(fields, Fields):
             return fields
-        if isinstance(fields, str) or not (names := tuple(fields)):
-            raise InvalidArgumentError(
-                f"fields={fields!r} must be names of {', '.join(FIELDS)}"
-            )
-        return cls(names=names)
+        return cls(names=_names(fields))
 
     @property
     def are_made(self) -> bool:
@@ -122,3 +118,16 @@ class Fields:
             kind = DTYPES.get(name, dtype)
             made[name] = np.ndarray(size, kind, memory, memory.offset(name))
         return made
+
+
+def _names(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidArgumentError(
+            f"fields={names!r} must be a list of {', '.join(FIELDS)}"
+        )
+    found = tuple(check_choice(name, FIELDS, "fields") for name in names)
+    if not found or len(set(found)) < len(found):
+        raise InvalidArgumentError(
+            f"fields={list(found)} must name some of {', '.join(FIELDS)}, each once"
+        )
+    return found

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple
 from pagefeed.errors import CancelledError
 from pagefeed.feeds import BatchEngine, Out
 from pagefeed.planner import Planner
-from pagefeed.route import Route
+from pagefeed.route import NO_POSITION, Route
 from pagefeed.state import LoaderState
 
 __all__ = ["Iteration"]
@@ -22,6 +22,9 @@ FIRST_UNITS = 1 << 9
 
 STEP_UNITS = 1 << 10
 """For every so many units of a batch another piece is planned while it is taken."""
+
+STEPS_WITH_PADDING = 2
+"""Steps at the end of an iteration that may be filled up."""
 
 
 class _Place(NamedTuple):
@@ -66,6 +69,8 @@ class Iteration(Generic[Out]):
         self._pieces_at_once = 1 + planner.route.batch_size // STEP_UNITS
         self._process = os.getpid()
         self._open = True
+        self.num_padding_rows = 0
+        """Rows of the batches so far that stand for no sequence."""
         self._begin(begin, planner, is_new=True)
 
     def _begin(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
@@ -153,6 +158,10 @@ class Iteration(Generic[Out]):
 
     def count(self) -> None:
         """Count the batch that was taken last: its consumer has it."""
+        left = None if self._num_steps is None else self._num_steps - self._num_taken
+        if left is not None and left <= STEPS_WITH_PADDING:
+            positions = self.route.positions(self._num_taken, 1)
+            self.num_padding_rows += int((positions == NO_POSITION).sum())
         self._place = self._place._replace(num_taken=self._num_taken + 1)
         self.is_new = False
         self._is_whole = True

@@ -49,9 +49,7 @@ def rows_of_file(path: str) -> list[list[int]]:
 class EpochMachine(RunMachine):
     """One dataset, epoch after epoch."""
 
-    @initialize(
-        sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans()
-    )
+    @initialize(sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans())
     def start(self, sizes: tuple[int, int], epochs: int, drop_last: bool) -> None:
         batch_size, world_size = sizes
         model = RunModel(
@@ -179,9 +177,7 @@ class MixtureMachine(RunMachine):
     def start(self, sizes: tuple[int, int]) -> None:
         batch_size, world_size = sizes
         self.begin(
-            RunModel(
-                batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS
-            )
+            RunModel(batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS)
         )
         self.set_timeline()
 
