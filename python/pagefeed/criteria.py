@@ -14,7 +14,7 @@ from pagefeed.arrays import Int64Array, UInt64Array
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.pieces import Piece
 from pagefeed.query import Query
-from pagefeed.scanning import open_fragment, scan
+from pagefeed.scanning import open_piece, scan
 
 __all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan"]
 
@@ -65,17 +65,18 @@ class Scan:
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
-        fragment = open_fragment(piece)
+        opened = open_piece(piece)
         try:
-            expression = self.query.bind(fragment.physical_schema)
+            expression = self.query.bind(opened.schema)
         except (ColumnNotFoundError, InvalidArgumentError) as error:
             error.args = (f"{error}, in {piece.path}",)
             error.file = piece.path
             raise
         part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
-        if self.query.prunes(fragment.physical_schema):
-            fragment = fragment.subset(filter=expression)
-        for first, values in scan(piece, fragment, expression):
+        if self.query.prunes(opened.schema):
+            held = opened.fragment.subset(filter=expression, schema=opened.schema)
+            opened = opened._replace(fragment=held)
+        for first, values in scan(piece, opened, expression):
             here = part[first : first + len(values)]
             if values.dtype == np.bool_:
                 here[values] = 0

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from pagefeed import divide
 from pagefeed.divide import Selection
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.folders import FolderColumn
 from pagefeed.index import PageIndex
 from pagefeed.paths import PathLike, Paths, expand_paths
 from pagefeed.predicate import Literal
@@ -64,6 +65,20 @@ class ParquetDataset:
                 verify_checksums=self.verify_checksums,
             )
         return self._column_indexes[column]
+
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return where any column of the same rows comes from.
+
+        Raises:
+            ColumnNotFoundError: If neither the files nor the names of their folders
+                have it.
+        """
+        try:
+            return self.column_index(column)
+        except ColumnNotFoundError:
+            if column not in self.index.folder_columns:
+                raise
+            return self.index.folder_columns[column]
 
     @cached_property
     def _column_indexes(self) -> dict[str, PageIndex]:

@@ -21,6 +21,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
 )
+from pagefeed.folders import FolderColumn, folder_columns
 from pagefeed.paths import PathLike, Paths, expand_paths
 from pagefeed.stored import warn_of_folder
 
@@ -196,6 +197,11 @@ class PageIndex:
         """Paths of the files, in order."""
         return list(self._recipe.files)
 
+    @cached_property
+    def folder_columns(self) -> dict[str, FolderColumn]:
+        """Columns that lie in the names of folders (``lang=en/``), by their names."""
+        return folder_columns(self._recipe.files)
+
     @property
     def page_rows(self) -> Int64Array:
         """Rows that begin in each page: int64 [pages]."""
@@ -232,6 +238,10 @@ class PageIndex:
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the page in which each of ``rows`` begins."""
         return _lookup(self.core.pages_of_rows, rows)
+
+    def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of the file of each of ``rows``."""
+        return np.searchsorted(self.file_first_row, rows, side="right") - 1
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""

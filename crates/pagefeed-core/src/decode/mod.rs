@@ -5,6 +5,7 @@
 
 mod arrays;
 mod bounds;
+mod conform;
 mod fallback;
 pub(crate) mod hybrid;
 mod integers;
@@ -18,6 +19,7 @@ mod values;
 mod widen;
 
 pub use arrays::{Paths, decode_array, decode_array_by};
+pub use conform::conform;
 pub use integers::decode_dictionary;
 pub use tokens::{decode_tokens, decode_tokens_into};
 

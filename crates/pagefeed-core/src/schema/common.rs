@@ -1,0 +1,102 @@
+//! Types that files of one dataset may differ in, and what all of them become.
+//!
+//! Writers disagree about what means the same: `string` or `large_string`, items called
+//! `item` or `element`, tokens of 32 or 64 bits, `null` for columns without a value.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Fields};
+
+/// The field that takes the values of both; `None` if there is none.
+pub fn common_field(first: &Field, second: &Field) -> Option<FieldRef> {
+    let data_type = common_type(first.data_type(), second.data_type())?;
+    let nullable = first.is_nullable() || second.is_nullable();
+    let field = Field::new(first.name(), data_type, nullable);
+    Some(Arc::new(match first.metadata() == second.metadata() {
+        true => field.with_metadata(first.metadata().clone()),
+        false => field,
+    }))
+}
+
+fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
+    use DataType as T;
+    if first == second {
+        return Some(first.clone());
+    }
+    Some(match (first, second) {
+        (T::Null, other) | (other, T::Null) => other.clone(),
+        (T::Utf8 | T::LargeUtf8, T::Utf8 | T::LargeUtf8) => T::LargeUtf8,
+        (T::Binary | T::LargeBinary, T::Binary | T::LargeBinary) => T::LargeBinary,
+        (T::Struct(first), T::Struct(second)) => T::Struct(common_fields(first, second)?),
+        (T::Map(first, sorted), T::Map(second, also)) => {
+            T::Map(common_field(first, second)?, *sorted && *also)
+        }
+        _ if first.is_integer() && second.is_integer() => common_integer(first, second),
+        _ if first.is_numeric() && second.is_numeric() => common_number(first, second)?,
+        _ => common_list(first, second)?,
+    })
+}
+
+/// By name, in the order of the first.
+fn common_fields(first: &Fields, second: &Fields) -> Option<Fields> {
+    if first.len() != second.len() {
+        return None;
+    }
+    let common = |field: &FieldRef| common_field(field, second.find(field.name())?.1);
+    first.iter().map(common).collect()
+}
+
+/// Of unsigned 64-bit numbers those that fit 63 bits go along with signed ones.
+fn common_integer(first: &DataType, second: &DataType) -> DataType {
+    let widths = [first, second].map(|each| each.primitive_width().unwrap_or(8));
+    let width = widths[0].max(widths[1]);
+    let unsigned = [first, second].map(DataType::is_unsigned_integer);
+    let width = match unsigned {
+        [true, true] => {
+            return match width {
+                2 => DataType::UInt16,
+                4 => DataType::UInt32,
+                _ => DataType::UInt64,
+            };
+        }
+        // One more bit for the sign, if the unsigned one is as wide.
+        [true, false] if widths[0] == width => width * 2,
+        [false, true] if widths[1] == width => width * 2,
+        _ => width,
+    };
+    match width {
+        2 => DataType::Int16,
+        4 => DataType::Int32,
+        _ => DataType::Int64,
+    }
+}
+
+/// Floats, or one and an integer.
+fn common_number(first: &DataType, second: &DataType) -> Option<DataType> {
+    let binary = |data_type: &DataType| data_type.is_integer() || data_type.is_floating();
+    let narrow = |data_type: &DataType| matches!(data_type, DataType::Float16 | DataType::Float32);
+    if !binary(first) || !binary(second) {
+        return None; // Decimals.
+    }
+    Some(match narrow(first) && narrow(second) {
+        true => DataType::Float32,
+        false => DataType::Float64,
+    })
+}
+
+fn common_list(first: &DataType, second: &DataType) -> Option<DataType> {
+    let item = |data_type: &DataType| match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.clone())
+        }
+        _ => None,
+    };
+    let item = common_field(&*item(first)?, &*item(second)?)?;
+    Some(match (first, second) {
+        (DataType::FixedSizeList(_, size), DataType::FixedSizeList(_, other)) if size == other => {
+            DataType::FixedSizeList(item, *size)
+        }
+        (DataType::LargeList(_), _) | (_, DataType::LargeList(_)) => DataType::LargeList(item),
+        _ => DataType::List(item),
+    })
+}
