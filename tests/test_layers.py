@@ -19,6 +19,7 @@ LAYERS = (
         "arrays",
         "errors",
         "extras",
+        "lazy",
         "parallel",
         "sizes",
         "steps",

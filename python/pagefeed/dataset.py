@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from pagefeed import divide
 from pagefeed.divide import Selection
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.folders import FolderColumn
 from pagefeed.index import PageIndex
+from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths
 from pagefeed.predicate import Literal
 from pagefeed.query import Expression
@@ -39,7 +39,7 @@ class ParquetDataset:
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
 
-    @cached_property
+    @lazy
     def index(self) -> PageIndex:
         """The page index of the column, built or opened on first use."""
         if self.selection is not None:
@@ -80,11 +80,11 @@ class ParquetDataset:
                 raise
             return self.index.folder_columns[column]
 
-    @cached_property
+    @lazy
     def _column_indexes(self) -> dict[str, PageIndex]:
         return {}
 
-    @cached_property
+    @lazy
     def spans(self) -> Spans:
         """The rows of the dataset, as sequences are cut from them."""
         if self.selection is not None:

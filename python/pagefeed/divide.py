@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from pagefeed.criteria import NO_PART, Criterion, Hashing, Lengths, Scan
 from pagefeed.errors import EmptySelectionError, InvalidArgumentError
+from pagefeed.lazy import lazy
 from pagefeed.predicate import Literal
 from pagefeed.query import ColumnQuery, Expression, query_of
 from pagefeed.scanning import quantiles_of, schema_of, summary_of
@@ -37,12 +37,12 @@ class Selection:
         """Name of the part."""
         return self.division.criterion.parts[self.number]
 
-    @cached_property
+    @lazy
     def names(self) -> tuple[str, ...]:
         """Names of all parts on the way, the first one first."""
         return (*(self.before.names if self.before else ()), self.name)
 
-    @cached_property
+    @lazy
     def origin(self) -> str:
         """What tells it from all other selections of the same index."""
         before = self.before.origin if self.before else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from pagefeed.arguments import check_choice
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.lazy import lazy
 
 __all__ = ["DOCUMENTS", "FIELDS", "IGNORED", "BatchFields", "Fields"]
 
@@ -149,12 +149,12 @@ class BatchFields:
         self._ends = self._starts + documents["num_tokens"]
         self._rows = np.arange(rows + 1) * length
 
-    @cached_property
+    @lazy
     def _borders(self) -> Int64Array:
         """Where segments begin, and the number of tokens: int64 [segments + 1]."""
         return np.unique(np.concatenate([self._starts, self._ends, self._rows]))
 
-    @cached_property
+    @lazy
     def _is_document(self) -> npt.NDArray[np.bool_]:
         """Whether each segment is of a document: bool [segments]."""
         begins = self._borders[:-1]
@@ -166,14 +166,14 @@ class BatchFields:
         """Return a value of each segment at all its tokens."""
         return np.repeat(values, np.diff(self._borders)).reshape(self._shape)
 
-    @cached_property
+    @lazy
     def position_ids(self) -> Int64Array:
         """Place of each token in its segment, from 0: int64 [batch_size, length]."""
         places = np.arange(self._rows[-1]).reshape(self._shape)
         places -= self._spread(self._borders[:-1])
         return places
 
-    @cached_property
+    @lazy
     def document_ids(self) -> npt.NDArray[np.int32]:
         """Number of each token's document in its row, -1 on padding: int32."""
         counted = np.cumsum(self._is_document)
@@ -183,27 +183,27 @@ class BatchFields:
         ids = np.where(self._is_document, counted - 1 - before[row], -1)
         return self._spread(ids.astype(np.int32))
 
-    @cached_property
+    @lazy
     def cu_seqlens(self) -> npt.NDArray[np.int32]:
         """Borders of the segments in the flattened batch: int32 [segments + 1]."""
         return self._borders.astype(np.int32)
 
-    @cached_property
+    @lazy
     def max_seqlen(self) -> int:
         """Tokens of the longest segment."""
         return int(np.diff(self._borders).max())
 
-    @cached_property
+    @lazy
     def attention_mask(self) -> npt.NDArray[np.bool_]:
         """False on padding: bool [batch_size, length]."""
         return self._spread(self._is_document)
 
-    @cached_property
+    @lazy
     def loss_mask(self) -> npt.NDArray[np.bool_]:
         """Where labels carry loss: bool [batch_size, length]."""
         return self._placed(np.ones(self._shape, dtype=bool), fill=False)
 
-    @cached_property
+    @lazy
     def labels(self) -> Int64Array:
         """Tokens to predict, -100 where there is none: int64 [batch_size, length]."""
         return self._placed(self.input_ids.astype(np.int64), fill=IGNORED)

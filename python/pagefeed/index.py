@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from pagefeed.errors import (
     StaleFileError,
 )
 from pagefeed.folders import FolderColumn, folder_columns
+from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths
 from pagefeed.stored import warn_of_folder
 
@@ -178,12 +178,12 @@ class PageIndex:
         """Bytes of one value in the column's own type; 0 if it is not a number."""
         return self.core.value_bytes
 
-    @cached_property
+    @lazy
     def mean_row_bytes(self) -> int:
         """Bytes of a row in memory, about: by counts and stored sizes of some pages."""
         return self.core.mean_row_bytes
 
-    @cached_property
+    @lazy
     def fingerprint(self) -> str:
         """32 hexadecimal digits that identify the contents, wherever they lie.
 
@@ -197,7 +197,7 @@ class PageIndex:
         """Paths of the files, in order."""
         return list(self._recipe.files)
 
-    @cached_property
+    @lazy
     def folder_columns(self) -> dict[str, FolderColumn]:
         """Columns that lie in the names of folders (``lang=en/``), by their names."""
         return folder_columns(self._recipe.files)
@@ -212,17 +212,17 @@ class PageIndex:
         """Values of the rows that begin in each page: int64 [pages]."""
         return np.diff(self.first_values(np.arange(len(self) + 1)))
 
-    @cached_property
+    @lazy
     def file_first_page(self) -> Int64Array:
         """First page of each file, and the number of pages: int64 [files + 1]."""
         return np.asarray(self.core.file_first_page(), dtype=np.int64)
 
-    @cached_property
+    @lazy
     def file_first_row(self) -> Int64Array:
         """First row of each file, and the number of rows: int64 [files + 1]."""
         return np.asarray(self.core.file_first_row(), dtype=np.int64)
 
-    @cached_property
+    @lazy
     def file_first_value(self) -> Int64Array:
         """First value of each file, and the number of values: int64 [files + 1]."""
         return np.asarray(self.core.file_first_value(), dtype=np.int64)

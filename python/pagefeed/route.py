@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.lazy import lazy
 
 __all__ = ["Ranges", "Route", "Slot", "merge_ranges"]
 
@@ -173,7 +173,7 @@ class Route:
 
     # A place is a position less the skipped ones between the start and it.
 
-    @cached_property
+    @lazy
     def _gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Begin and end of the skipped ranges ahead; how many they skip up to each."""
         ahead = [(max(a, self.start), b) for a, b in self.skipped if b > self.start]

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.criteria import NO_PART, Criterion
 from pagefeed.errors import StaleFileError
 from pagefeed.index import BlockKind, PageIndex
+from pagefeed.lazy import lazy
 from pagefeed.parallel import in_order
 from pagefeed.pieces import Piece, pieces_of
 from pagefeed.scanning import list_size
@@ -70,7 +70,7 @@ class Division:
         expected = self._expected if made is None else made.about["digests"]
         return Division, (self.spans, self._origin, self.criterion, expected)
 
-    @cached_property
+    @lazy
     def key(self) -> str:
         """What tells this division from all others: of which contents, and how.
 
@@ -89,7 +89,7 @@ class Division:
             digest.update(column.number_of_file.tobytes())
         return digest.hexdigest()
 
-    @cached_property
+    @lazy
     def stored(self) -> ArrayFolder:
         """The parts, mapped; made if nobody has."""
         self.spans.index.core.check_files()
@@ -103,7 +103,7 @@ class Division:
             )
         return stored
 
-    @cached_property
+    @lazy
     def parts(self) -> tuple[SelectedSpans, ...]:
         """The rows of each part."""
         numbers = range(len(self.criterion.parts))
@@ -194,7 +194,7 @@ class SelectedSpans:
         """Pickle as the recipe, see :class:`Division`."""
         return SelectedSpans, (self._division, self._number)
 
-    @cached_property
+    @lazy
     def fingerprint(self) -> str:
         """What identifies the contents: those of the files, and which rows these are.
 
@@ -223,7 +223,7 @@ class SelectedSpans:
         """Pages that hold these rows."""
         return len(self._page_span) - 1
 
-    @cached_property
+    @lazy
     def page_values(self) -> int:
         """Values of all rows of these pages."""
         total = 0
@@ -232,7 +232,7 @@ class SelectedSpans:
             total += int((ends[1] - ends[0]).sum())
         return total
 
-    @cached_property
+    @lazy
     def file_first_span(self) -> Int64Array:
         """First span of each file, and the number of spans: int64 [files + 1]."""
         return np.searchsorted(self._row, self.index.file_first_row, side="left")
@@ -242,7 +242,7 @@ class SelectedSpans:
         """Rows of the spans before each file, and of all: int64 [files + 1]."""
         return self._rows_before[self.file_first_span]
 
-    @cached_property
+    @lazy
     def file_first_value(self) -> Int64Array:
         """Values of the spans before each file, and of all: int64 [files + 1]."""
         return self._values_before[self.file_first_span]
@@ -293,22 +293,22 @@ class SelectedSpans:
         begins: Int64Array = first[np.diff(run, prepend=0) != 0]
         return begins
 
-    @cached_property
+    @lazy
     def _row(self) -> Int64Array:
         """First row of each span, numbered through the index: int64 [spans]."""
         return self._division.stored[f"{self._number}.row"]
 
-    @cached_property
+    @lazy
     def _rows_before(self) -> Int64Array:
         """Rows of the spans before each, and of all: int64 [spans + 1]."""
         return self._division.stored[f"{self._number}.rows_before"]
 
-    @cached_property
+    @lazy
     def _page_span(self) -> Int64Array:
         """First span of each page that has some, and their number: [pages + 1]."""
         return self._division.stored[f"{self._number}.page_span"]
 
-    @cached_property
+    @lazy
     def _values_before(self) -> Int64Array:
         """Values of the spans before each, and of all: int64 [spans + 1].
 

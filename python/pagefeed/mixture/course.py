@@ -8,12 +8,11 @@ from each dataset's same lane, from front to back, whatever the weights do meanw
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
+from pagefeed.lazy import lazy
 from pagefeed.mixture.layout import Layout
 from pagefeed.mixture.rows import ENDED, groups, turns_before
 from pagefeed.mixture.schedule import Schedule
@@ -149,7 +148,7 @@ class Course:
         in_tail = np.clip(positions - self._hole, 0, len(self._tail))
         return turns + self._tail_turns[in_tail]
 
-    @cached_property
+    @lazy
     def natural_end(self) -> int | None:
         """One past the last position if all datasets run out, else None."""
         return None if self._hole == NEVER else self._hole + len(self._tail)

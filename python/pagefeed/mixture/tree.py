@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array, distinct
+from pagefeed.lazy import lazy
 from pagefeed.mixture.shape import Shape, best_shape, huffman_shape, largest_sum
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
@@ -223,7 +223,7 @@ class Tree:
         first = before[:, begins]
         return before[:, middles] - first, before[:, ends] - first
 
-    @cached_property
+    @lazy
     def _stretches(self) -> tuple[list[int], list[int], list[int], list[int]]:
         """The datasets from left to right, and from where to where a node's sides are.
 
@@ -245,7 +245,7 @@ class Tree:
         walk(self.root)
         return leaves, begins, middles, ends
 
-    @cached_property
+    @lazy
     def _rates(self) -> FloatArray:
         """Turns of each dataset for one of the tree, as its ratios have it."""
         rates = np.zeros(len(self.shares))

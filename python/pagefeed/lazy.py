@@ -1,0 +1,39 @@
+"""Attributes that are made when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+__all__ = ["lazy"]
+
+Value = TypeVar("Value")
+
+
+class lazy(Generic[Value]):  # noqa: N801 - it is written as a decorator
+    """A property that is computed once and then kept with its object.
+
+    ``functools.cached_property`` of Python 3.11 holds one lock for all objects of a
+    class while it computes. A process that is forked meanwhile has that lock, and not
+    the thread that would release it: it hangs at its first look at such a property.
+    Here nothing is locked: of two threads that compute at once, one's value is kept.
+    """
+
+    def __init__(self, make: Callable[[Any], Value]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Learn the name under which the value is kept, and found before this."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy[Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Compute the value and keep it."""
+        if instance is None:
+            return self
+        value = self._make(instance)
+        return instance.__dict__.setdefault(self._name, value)
