@@ -115,8 +115,8 @@ class ParquetDataset:
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
 
-        Only these columns are read, once; with a cache folder the result is kept
-        beside the index. A comparison with null is neither true nor false, as in SQL.
+        Folders such as ``lang=en/`` give columns as well. Only these columns are read,
+        once; with a cache folder the result is kept beside the index. A comparison with null is neither true nor false, as in SQL.
 
         Args:
             predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
@@ -147,7 +147,8 @@ class ParquetDataset:
         """Divide the rows by the value of a column.
 
         Args:
-            column: A column with one value per row, by its dotted path.
+            column: A column with one value per row, by its dotted path; or one that
+                folders name (``year=2024/``).
             edges: Rising values: rows below the first one, from the first one on, ...
             quantiles: Instead, the number of tiers with equally many rows.
 
@@ -210,7 +211,8 @@ class ParquetDataset:
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0 or exceed 1 together.
+            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
+                there are more than 65,535 parts.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP

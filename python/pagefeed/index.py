@@ -119,7 +119,8 @@ class PageIndex:
             ColumnNotFoundError: If a file lacks the column.
             StaleFileError: If a cached index belongs to other states of the files.
             CorruptFileError: If a file is not what the format promises.
-            UnsupportedError: If a file is encrypted or not supported otherwise.
+            UnsupportedError: If a file is encrypted or not supported otherwise, or two
+                have types of the column with none in common; names both.
         """
         if not isinstance(column, str) or not column:
             raise InvalidArgumentError(

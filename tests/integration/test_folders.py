@@ -102,7 +102,7 @@ def test_predicates_see_folders(corpus, predicate, numbers):
 def test_predicates_join_folders_and_columns(corpus):
     dataset = open_corpus(corpus)
     assert rows_of(dataset.where("lang == 'en' and place >= 90")) == [*range(90, 100)]
-    assert rows_of(dataset.where("year > place + 0 or place == 199")[:0]) == []
+    assert rows_of(dataset.where("year > place")) == rows_at(0, 1, 2)
 
 
 def test_files_of_other_folders_are_not_read(corpus):
@@ -130,7 +130,7 @@ def test_tiers_and_splits_follow_folders(corpus):
     parts = dataset.where("lang == 'en'").split(a=0.5, b=0.5)
     assert sorted(rows_of(parts["a"]) + rows_of(parts["b"])) == rows_at(0, 1)
     with pytest.raises(InvalidArgumentError, match="equal value"):
-        dataset.tiers("year", quantiles=2)
+        dataset.tiers("year", quantiles=3)
 
 
 def test_documents_have_the_columns_of_folders(corpus):

@@ -35,6 +35,12 @@ def contents(found):
 CONTENTS = ([[0, 1, 2, 3, 4, 9], [], [7, -7]], {"digests": ["ab", "cd"]})
 
 
+@pytest.fixture(autouse=True)
+def told(monkeypatch):
+    """Nothing was told yet."""
+    monkeypatch.setattr(stored, "_told", set())
+
+
 @pytest.fixture
 def folder(tmp_path) -> Path:
     assert contents(stored_arrays(str(tmp_path), "name", KEY, write)) == CONTENTS

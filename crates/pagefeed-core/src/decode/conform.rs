@@ -60,9 +60,9 @@ fn wide_offsets(offsets: &OffsetBuffer<i32>) -> OffsetBuffer<i64> {
 
 fn structs(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     let column = |field: &FieldRef| {
-        let column = array.column_by_name(field.name()).ok_or_else(|| {
-            Error::new(Kind::Internal, format!("no field {:?}", field.name()))
-        })?;
+        let column = array
+            .column_by_name(field.name())
+            .ok_or_else(|| Error::new(Kind::Internal, format!("no field {:?}", field.name())))?;
         conform(column, field.data_type())
     };
     let columns = fields.iter().map(column).collect::<Result<_>>()?;
@@ -94,7 +94,10 @@ fn list<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRe
         DataType::LargeList(_) => offsets_and_values(array.as_list::<i64>()),
         DataType::FixedSizeList(_, size) => {
             let (lists, size) = (array.as_fixed_size_list(), size.as_usize());
-            ((0..=lists.len()).map(|row| row * size).collect(), lists.values())
+            (
+                (0..=lists.len()).map(|row| row * size).collect(),
+                lists.values(),
+            )
         }
         _ => return Err(impossible(array, &DataType::List(Arc::clone(item)))),
     };
@@ -113,7 +116,10 @@ fn list<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRe
 
 fn offsets_and_values<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (Vec<usize>, &ArrayRef) {
     let offsets = lists.value_offsets().iter();
-    (offsets.map(|offset| offset.as_usize()).collect(), lists.values())
+    (
+        offsets.map(|offset| offset.as_usize()).collect(),
+        lists.values(),
+    )
 }
 
 fn fixed_size_list(array: &ArrayRef, item: &FieldRef, size: i32) -> Result<ArrayRef> {
@@ -130,14 +136,11 @@ fn fixed_size_list(array: &ArrayRef, item: &FieldRef, size: i32) -> Result<Array
 
 /// A wider integer, or the float that is equal.
 fn integers(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
-    let wide: PrimitiveArray<Int64Type> = match array.as_primitive_opt::<UInt64Type>() {
-        Some(unsigned) => unsigned.try_unary(|value| {
-            i64::try_from(value).map_err(|_| unfit(value, &DataType::Int64))
+    let wide: PrimitiveArray<Int64Type> = downcast_integer_array! {
+        array => array.try_unary(|value| {
+            value.to_i64().ok_or_else(|| unfit(value, &DataType::Int64))
         })?,
-        None => downcast_integer_array! {
-            array => array.unary(|value| value as i64),
-            _ => return Err(impossible(array, target)),
-        },
+        _ => return Err(impossible(array, target)),
     };
     fn narrow<T: ArrowPrimitiveType>(
         array: &PrimitiveArray<Int64Type>,

@@ -252,11 +252,7 @@ impl Index {
 }
 
 /// A type for the columns of all files, or the first two that have none in common.
-fn field_of_all(
-    column: &str,
-    files: &Files,
-    schemas: &[Arc<ColumnSchema>],
-) -> Result<Arc<Field>> {
+fn field_of_all(column: &str, files: &Files, schemas: &[Arc<ColumnSchema>]) -> Result<Arc<Field>> {
     let mut schemas = schemas.iter().enumerate();
     let (_, first) = schemas
         .next()
@@ -264,7 +260,10 @@ fn field_of_all(
     let mut all = Arc::clone(&first.field);
     for (number, schema) in schemas {
         all = common_field(&all, &schema.field).ok_or_else(|| {
-            let file = files.schema_ids.iter().position(|id| *id as usize == number);
+            let file = files
+                .schema_ids
+                .iter()
+                .position(|id| *id as usize == number);
             let file = &files.ids[file.unwrap_or(0)].path;
             Error::unsupported(format!(
                 "column {column:?} has type {}, and {} in {} and the files like it: the two \

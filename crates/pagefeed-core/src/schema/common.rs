@@ -100,3 +100,75 @@ fn common_list(first: &DataType, second: &DataType) -> Option<DataType> {
         _ => DataType::List(item),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use arrow_schema::TimeUnit;
+
+    use super::*;
+
+    fn common(first: &DataType, second: &DataType) -> Option<DataType> {
+        let field = |data_type: &DataType| Field::new("x", data_type.clone(), true);
+        let found = common_field(&field(first), &field(second))?;
+        Some(found.data_type().clone())
+    }
+
+    fn list(item: &DataType) -> DataType {
+        DataType::List(Arc::new(Field::new("item", item.clone(), true)))
+    }
+
+    #[test]
+    fn integers_keep_their_values() {
+        use DataType as T;
+        for (first, second, expected) in [
+            (T::Int8, T::UInt8, T::Int16),
+            (T::UInt8, T::Int16, T::Int16),
+            (T::UInt16, T::Int16, T::Int32),
+            (T::UInt32, T::Int8, T::Int64),
+            (T::UInt64, T::Int64, T::Int64),
+            (T::UInt8, T::UInt32, T::UInt32),
+            (T::Int32, T::Float32, T::Float64),
+        ] {
+            assert_eq!(common(&first, &second), Some(expected.clone()));
+            assert_eq!(common(&second, &first), Some(expected.clone()));
+            assert_eq!(common(&list(&first), &list(&second)), Some(list(&expected)));
+        }
+    }
+
+    #[test]
+    fn what_has_nothing_in_common_is_told() {
+        use DataType as T;
+        let kinds = [
+            T::Utf8,
+            T::Binary,
+            T::Int32,
+            T::Boolean,
+            T::Date32,
+            T::Timestamp(TimeUnit::Second, None),
+            T::Timestamp(TimeUnit::Millisecond, None),
+            T::Decimal128(5, 2),
+            list(&T::Int32),
+            list(&T::Utf8),
+            T::Struct(Fields::from(vec![Field::new("a", T::Int32, true)])),
+            T::Struct(Fields::from(vec![Field::new("b", T::Int32, true)])),
+        ];
+        for (number, first) in kinds.iter().enumerate() {
+            for (other, second) in kinds.iter().enumerate() {
+                let expected = (number == other).then(|| first.clone());
+                assert_eq!(common(first, second), expected, "{first} and {second}");
+            }
+            assert_eq!(common(first, &T::Null), Some(first.clone()));
+        }
+    }
+
+    #[test]
+    fn names_are_of_the_first_and_nulls_of_both() {
+        let field = |name: &str, nullable| {
+            let item = Arc::new(Field::new(name, DataType::Int32, nullable));
+            Field::new("x", DataType::List(item), nullable)
+        };
+        let found = common_field(&field("item", false), &field("element", true)).unwrap();
+        assert_eq!(*found, field("item", true));
+    }
+}
