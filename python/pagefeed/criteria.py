@@ -84,11 +84,12 @@ class Scan:
                 here[:] = values
         return Labels(part)
 
-
     def _elsewhere(self, piece: Piece) -> str:
         """What the columns are in the first file, to which the question was fit."""
         schema = schema_of(piece.index, 0)
-        kinds = [f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns]
+        kinds = [
+            f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns
+        ]
         return f"; in {piece.index.files[0]} {', '.join(kinds)}" if kinds else ""
 
 

@@ -116,7 +116,8 @@ class ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
 
         Folders such as ``lang=en/`` give columns as well. Only these columns are read,
-        once; with a cache folder the result is kept beside the index. A comparison with null is neither true nor false, as in SQL.
+        once; with a cache folder the result is kept beside the index. A comparison with
+        null is neither true nor false, as in SQL.
 
         Args:
             predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a

@@ -81,7 +81,9 @@ def where(
     """Select the rows for which a predicate is true."""
     query = query_of(predicate)
     if spans.index.files:
-        query.bind(schema_of(spans.index, 0))  # Errors early; other files are asked when they are read.
+        query.bind(
+            schema_of(spans.index, 0)
+        )  # Errors early; other files are asked when they are read.
     criterion = Scan(query, [query.text])
     return Selection(Division(spans, _origin(before), criterion), 0, before)
 

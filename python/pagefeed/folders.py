@@ -46,7 +46,7 @@ def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
     such folder, have no value.
 
     Example:
-        >>> column = folder_columns(["/lang=en/a.parquet", "/lang=de/b.parquet"])["lang"]
+        >>> column = folder_columns(["/lang=en/a.parquet", "/lang=de/b"])["lang"]
         >>> column.values, column.value_of_file(1)
         (('de', 'en'), 'de')
     """

@@ -156,7 +156,9 @@ class RowFeed:
                 source = self._columns[place]
                 if isinstance(source, FolderColumn):
                     local = np.zeros_like(rows)
-                    row[which, column] = source.number_of_file[index.files_of_rows(rows)]
+                    row[which, column] = source.number_of_file[
+                        index.files_of_rows(rows)
+                    ]
                 else:
                     local = source.pages_of_rows(rows)
                     row[which, column] = rows - source.first_rows(local)
@@ -182,7 +184,7 @@ class RowFeed:
 def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
     """Number of the first page of each: folders' values follow all indexes."""
     sizes = np.array([0 if isinstance(c, FolderColumn) else len(c) for c in columns])
-    first = np.cumsum(sizes) - sizes
+    first: Int64Array = np.cumsum(sizes) - sizes
     in_folders = [isinstance(column, FolderColumn) for column in columns]
     first[in_folders] = sizes.sum() + np.arange(sum(in_folders))
     return first

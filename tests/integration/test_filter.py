@@ -299,12 +299,12 @@ def test_rows_that_change_on_the_way_are_refused(tmp_path, looked_at):
         # A twin of a twin knows as well which rows there were.
         again = pickle.dumps(pickle.loads(sent))
         for each in (sent, again):
-            with pytest.raises(StaleFileError, match="quality > 0.5.* travelled"):
+            with pytest.raises(StaleFileError, match=r"quality > 0\.5.* travelled"):
                 len(pickle.loads(each))
     else:
         assert len(pickle.loads(sent)) == 0
     pq.write_table(table.slice(1), path, **plain)
-    with pytest.raises(StaleFileError, match="travelled.*expected fingerprint"):
+    with pytest.raises(StaleFileError, match=r"travelled.*expected fingerprint"):
         pickle.loads(sent)
 
 
@@ -344,7 +344,8 @@ def test_hundreds_of_parts_are_disjoint_and_complete(files):
     assert list(tiers)[-1] == f"place >= {ROWS - 5}"
     last = rows_by_file(tiers[f"place >= {ROWS - 5}"])
     assert {row for _, row in last} == set(range(ROWS - 5, ROWS))
-    parts = dataset.split(**{f"p{n}": 1 / 700 for n in range(700)})
+    weights: dict[str, Any] = {f"p{n}": 1 / 700 for n in range(700)}
+    parts = dataset.split(**weights)
     rows = [row for part in parts.values() for row in rows_by_file(part)]
     assert len(rows) == len(set(rows)) == ROWS
     assert sum(part.spans.num_values for part in parts.values()) == (

@@ -30,7 +30,8 @@ def write_at(path: Path, first: int, **columns) -> Path:
 def corpus(tmp_path) -> Path:
     for number, folder in enumerate(FOLDERS):
         write_at(tmp_path / "corpus" / folder / "part-0.parquet", number * ROWS)
-    return tmp_path / "corpus"
+    path: Path = tmp_path / "corpus"
+    return path
 
 
 def open_corpus(corpus, **options):
@@ -169,7 +170,9 @@ def test_documents_of_a_mixture_have_them(corpus, tmp_path):
     for batch in loader:
         assert pa.array(batch["lang"]).type == pa.large_string()
         places = pa.array(batch["place"]).to_pylist()
-        for place, lang in zip(places, pa.array(batch["lang"]).to_pylist(), strict=True):
+        for place, lang in zip(
+            places, pa.array(batch["lang"]).to_pylist(), strict=True
+        ):
             known = ["en", "en", "de", "fr"]
             assert lang == ("nl" if place >= 1000 else known[place // ROWS])
             seen.add(lang)

@@ -149,7 +149,9 @@ def is_a_folder_where_the_index_goes(path):
         page_index=True,
         verify_checksums=True,
     )
-    recipe.cache_file().mkdir(parents=True)
+    cache_file = recipe.cache_file()
+    assert cache_file is not None
+    cache_file.mkdir(parents=True)
     return path
 
 

@@ -34,7 +34,7 @@ def write(folder: Path, columns: list[pa.Array], **others: Any) -> list[Path]:
     return paths
 
 
-def batches(paths, column="column", **options):
+def batches(paths, column="column"):
     dataset = pf.parquet(paths, column="input_ids")
     settings: dict[str, Any] = {"batch_size": 7, "shuffle": "row", "drop_last": False}
     loader = pf.Loader(
@@ -133,7 +133,7 @@ def test_types_that_go_together_come_as_one(tmp_path, name):
     columns, kind = TOGETHER[name]
     paths = write(tmp_path, columns)
     rows = [value for column in columns for value in column.to_pylist()]
-    seen = {}
+    seen: dict[int, Any] = {}
     for batch in batches(paths):
         assert batch["column"].type == kind
         assert batch["input_ids"].type.value_type == pa.int64()
@@ -221,6 +221,8 @@ def test_datasets_of_a_mixture_go_together_alike(tmp_path):
 
 def test_a_number_that_the_common_type_has_not_is_refused(tmp_path):
     paths = write(tmp_path, [pa.array([0.5] * 10), pa.array([2**53 + 1] * 10)])
-    with pytest.raises(UnsupportedError, match=r"9007199254740993 is no Float64") as told:
+    with pytest.raises(
+        UnsupportedError, match=r"9007199254740993 is no Float64"
+    ) as told:
         batches(paths)
     assert told.value.file == str(paths[1])
