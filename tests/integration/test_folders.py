@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
@@ -82,6 +85,17 @@ def test_columns_of_folders():
     mixed = folder_columns(["/n=1/a", "/n=x/a", "/n=01/a"])["n"]
     assert mixed.values == ("01", "1", "x")
     assert folder_columns(["/n=1/a", "/n=01/a"])["n"].number_of_file.tolist() == [0, 0]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)))
+def test_any_value_comes_back_as_text_or_number(values):
+    quoted = [quote(value, safe="") for value in values]
+    files = [f"/x/{quote('a=b/', safe='')}={value}/part" for value in quoted]
+    column = folder_columns(files).get("a=b/")
+    for number, value in enumerate(values):
+        assert column is not None
+        found = column.value_of_file(number)
+        assert found == (int(value) if column.is_whole else value)
 
 
 @pytest.mark.parametrize(
