@@ -448,7 +448,7 @@ def test_files_that_lack_the_column_are_named(files, tmp_path):
     assert caught.value.file == str(path)
     write(path, table_of(quality=["good"] * ROWS))
     selected = dataset_of([*files, path]).where("quality > 0.5")
-    message = r"type string.*z\.parquet; in .*part-0\.parquet quality is double"
+    message = r"(?s)type string.*z\.parquet; in .*part-0\.parquet quality is double"
     with pytest.raises(InvalidArgumentError, match=message):
         len(selected)
 
