@@ -25,7 +25,7 @@ LAYERS = (
         "steps",
         "stored",
     },
-    {"dataset", "index", "paths", "spans", "tokens"}
+    {"dataset", "folders", "index", "paths", "spans", "tokens"}
     | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"}
     | {"length_counts"},
     {

@@ -146,9 +146,9 @@ class Engine:
 class RowEngine:
     def __new__(
         cls,
-        indexes: Sequence[Index],
+        columns: Sequence[Index | Sequence[int | None] | Sequence[str | None]],
         *,
-        num_columns: int,
+        names: Sequence[str],
         num_threads: int,
         memory: int,
         batch_rows: int,

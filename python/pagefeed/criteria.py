@@ -13,8 +13,8 @@ import numpy.typing as npt
 from pagefeed.arrays import Int64Array, UInt64Array
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.pieces import Piece
-from pagefeed.query import Query
-from pagefeed.scanning import open_fragment, scan
+from pagefeed.query import Query, field_of
+from pagefeed.scanning import open_piece, scan, schema_of
 
 __all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan"]
 
@@ -65,23 +65,32 @@ class Scan:
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
-        fragment = open_fragment(piece)
+        opened = open_piece(piece)
         try:
-            expression = self.query.bind(fragment.physical_schema)
+            expression = self.query.bind(opened.schema)
         except (ColumnNotFoundError, InvalidArgumentError) as error:
-            error.args = (f"{error}, in {piece.path}",)
+            error.args = (f"{error}, in {piece.path}{self._elsewhere(piece)}",)
             error.file = piece.path
             raise
         part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
-        if self.query.prunes(fragment.physical_schema):
-            fragment = fragment.subset(filter=expression)
-        for first, values in scan(piece, fragment, expression):
+        if self.query.prunes(opened.schema):
+            held = opened.fragment.subset(filter=expression, schema=opened.schema)
+            opened = opened._replace(fragment=held)
+        for first, values in scan(piece, opened, expression):
             here = part[first : first + len(values)]
             if values.dtype == np.bool_:
                 here[values] = 0
             else:
                 here[:] = values
         return Labels(part)
+
+    def _elsewhere(self, piece: Piece) -> str:
+        """What the columns are in the first file, to which the question was fit."""
+        schema = schema_of(piece.index, 0)
+        kinds = [
+            f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns
+        ]
+        return f"; in {piece.index.files[0]} {', '.join(kinds)}" if kinds else ""
 
 
 class Lengths:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pagefeed import divide
 from pagefeed.arguments import check_column, check_columns, check_flag
 from pagefeed.divide import Selection
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.folders import FolderColumn
 from pagefeed.index import PageIndex
 from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths, plain_path
@@ -46,7 +47,8 @@ class ParquetDataset:
             return self.selection.spans.index
         index = self._build_index(self.column)
         for name in self.metadata:  # Those that do not exist are told here.
-            self.column_index(name)
+            if name not in index.folder_columns:
+                self.column_index(name)
         return index
 
     def _build_index(self, column: str) -> PageIndex:
@@ -65,6 +67,20 @@ class ParquetDataset:
         if column not in self._column_indexes:
             self._column_indexes[column] = self._build_index(column)
         return self._column_indexes[column]
+
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return where any column of the same rows comes from.
+
+        Raises:
+            ColumnNotFoundError: If neither the files nor the names of their folders
+                have it.
+        """
+        try:
+            return self.column_index(column)
+        except ColumnNotFoundError:
+            if column not in self.index.folder_columns:
+                raise
+            return self.index.folder_columns[column]
 
     @lazy
     def _column_indexes(self) -> dict[str, PageIndex]:
@@ -101,8 +117,9 @@ class ParquetDataset:
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
 
-        Only these columns are read, once; with a cache folder the result is kept
-        beside the index. A comparison with null is neither true nor false, as in SQL.
+        Folders such as ``lang=en/`` give columns as well. Only these columns are read,
+        once; with a cache folder the result is kept beside the index. A comparison with
+        null is neither true nor false, as in SQL.
 
         Args:
             predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
@@ -133,7 +150,8 @@ class ParquetDataset:
         """Divide the rows by the value of a column.
 
         Args:
-            column: A column with one value per row, by its dotted path.
+            column: A column with one value per row, by its dotted path; or one that
+                folders name (``year=2024/``).
             edges: Rising values: rows below the first one, from the first one on, ...
             quantiles: Instead, the number of tiers with equally many rows.
 
@@ -196,7 +214,8 @@ class ParquetDataset:
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0 or exceed 1 together.
+            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
+                there are more than 65,535 parts.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP

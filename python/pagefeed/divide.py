@@ -14,7 +14,7 @@ from pagefeed.errors import EmptySelectionError, InvalidArgumentError
 from pagefeed.lazy import lazy
 from pagefeed.predicate import Literal
 from pagefeed.query import ColumnQuery, Expression, query_of
-from pagefeed.scanning import first_schema, quantiles_of, summary_of
+from pagefeed.scanning import quantiles_of, schema_of, summary_of
 from pagefeed.selection import Division, SelectedSpans
 from pagefeed.spans import Spans
 
@@ -80,9 +80,10 @@ def where(
 ) -> Selection:
     """Select the rows for which a predicate is true."""
     query = query_of(predicate)
-    schema = first_schema(spans.index)
-    if schema is not None:
-        query.bind(schema)  # Errors early; other files are asked when they are read.
+    if spans.index.files:
+        query.bind(
+            schema_of(spans.index, 0)
+        )  # Errors early; other files are asked when they are read.
     criterion = Scan(query, [query.text])
     return Selection(Division(spans, _origin(before), criterion), 0, before)
 
@@ -108,9 +109,8 @@ def by_tiers(
     checked = _rising(edges or ())
     missing = f"{column} is null"
     query = ColumnQuery(column, checked)
-    schema = first_schema(spans.index)
-    if schema is not None:
-        query.bind(schema)
+    if spans.index.files:
+        query.bind(schema_of(spans.index, 0))
     criterion = Scan(query, [*_names(column, checked), missing])
     parts = _parts(spans, before, criterion)
     if parts[missing].spans.num_rows == 0:

@@ -37,9 +37,9 @@ class Documents:
     the same name in all.
 
     Args:
-        columns: Columns of a batch; by default the dataset's column and its metadata.
-            A path such as ``"meta.url"`` gives the top-level column with this leaf
-            only.
+        columns: Columns of a batch, also those that folders name (``lang=en/``); by
+            default the dataset's column and its metadata. A path such as
+            ``"meta.url"`` gives the top-level column with this leaf only.
         max_length: Tokens of a document at most: the rest of it is left out.
         pad: Fill documents up to the ``"longest"`` of their batch, or always to
             ``"max_length"``.

@@ -26,6 +26,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
 )
+from pagefeed.folders import FolderColumn, folder_columns
 from pagefeed.lazy import lazy
 from pagefeed.paths import PathLike, Paths, expand_paths, plain_path
 from pagefeed.stored import warn_of_folder
@@ -124,7 +125,8 @@ class PageIndex:
             ColumnNotFoundError: If a file lacks the column.
             StaleFileError: If a cached index belongs to other states of the files.
             CorruptFileError: If a file is not what the format promises.
-            UnsupportedError: If a file is encrypted or not supported otherwise.
+            UnsupportedError: If a file is encrypted or not supported otherwise, or two
+                have types of the column with none in common; names both.
         """
         check_column(column, "column")
         if cache_dir is None:
@@ -200,6 +202,11 @@ class PageIndex:
         """Paths of the files, in order."""
         return list(self._recipe.files)
 
+    @lazy
+    def folder_columns(self) -> dict[str, FolderColumn]:
+        """Columns that lie in the names of folders (``lang=en/``), by their names."""
+        return folder_columns(self._recipe.files)
+
     @property
     def page_rows(self) -> Int64Array:
         """Rows that begin in each page: int64 [pages]."""
@@ -236,6 +243,10 @@ class PageIndex:
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the page in which each of ``rows`` begins."""
         return _lookup(self.core.pages_of_rows, rows)
+
+    def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of the file of each of ``rows``."""
+        return np.searchsorted(self.file_first_row, rows, side="right") - 1
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""

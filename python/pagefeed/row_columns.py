@@ -11,6 +11,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents
 from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
+from pagefeed.folders import FolderColumn
 from pagefeed.index import PageIndex
 
 __all__ = ["RowColumns", "aligned_columns", "check_aligned", "row_columns"]
@@ -74,7 +75,7 @@ def _check_same(
 
 
 def aligned_columns(
-    columns: RowColumns, indexes: Sequence[Sequence[PageIndex]]
+    columns: RowColumns, sources: Sequence[Sequence[PageIndex | FolderColumn]]
 ) -> list[int]:
     """Return which columns hold a value for every token, and are cut like the tokens.
 
@@ -82,7 +83,7 @@ def aligned_columns(
 
     Args:
         columns: The columns, tokens first.
-        indexes: Of each dataset those of its columns.
+        sources: Of each dataset where its columns come from.
 
     Raises:
         InvalidArgumentError: If such a column cannot be cut, as its values are no
@@ -90,7 +91,7 @@ def aligned_columns(
     """
     found = []
     for number, name in enumerate(columns.names[1:], 1):
-        each = {_is_aligned(own[0], own[number], name) for own in indexes}
+        each = {_is_aligned(own[0], own[number], name) for own in sources}
         if len(each) > 1:
             raise InvalidArgumentError(
                 f"column {name!r} has a value for every token in some datasets and not "
@@ -101,7 +102,11 @@ def aligned_columns(
     return found
 
 
-def _is_aligned(tokens: PageIndex, other: PageIndex, name: str) -> bool:
+def _is_aligned(
+    tokens: PageIndex | FolderColumn, other: PageIndex | FolderColumn, name: str
+) -> bool:
+    if isinstance(tokens, FolderColumn) or isinstance(other, FolderColumn):
+        return False
     counts = tokens.file_first_value, other.file_first_value
     if other.value_bytes == 0 or not np.array_equal(*counts):
         return False

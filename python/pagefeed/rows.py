@@ -16,7 +16,9 @@ from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents, DocumentUnits
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.fields import IGNORED, Fields
+from pagefeed.folders import FolderColumn
 from pagefeed.formats import Batch, Converter
+from pagefeed.index import PageIndex
 from pagefeed.joined import JoinedUnits
 from pagefeed.planner import NO_UNIT
 from pagefeed.row_columns import aligned_columns, check_aligned, row_columns
@@ -81,16 +83,16 @@ class RowFeed:
         parts = cut.parts if isinstance(cut, JoinedUnits) else (cut,)
         self._parts = cast("tuple[DocumentUnits, ...]", parts)
         self._first_units = np.cumsum([0, *(part.num_units for part in self._parts)])
-        indexes = [
-            [dataset.column_index(name) for name in names]
+        sources = [
+            [dataset.source_of(name) for name in names]
             for dataset, names in zip(datasets, columns.of, strict=True)
         ]
-        self._indexes = list(itertools.chain.from_iterable(indexes))
+        self._columns = list(itertools.chain.from_iterable(sources))
         self._aligned: list[int] = []
         """Columns that are cut and padded like the tokens."""
         if documents.max_length is not None:
-            self._aligned = aligned_columns(columns, indexes)
-        self._first_pages = np.cumsum([0, *map(len, self._indexes)])
+            self._aligned = aligned_columns(columns, sources)
+        self._first_pages = _first_pages(self._columns)
         self._batch_rows = batch_rows
         self._num_threads = num_threads
         self._memory = memory
@@ -162,21 +164,42 @@ class RowFeed:
         part = np.searchsorted(self._first_units, units, side="right") - 1
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
+            index = self._parts[number].spans.index
             rows = self._parts[number].rows(units[which] - self._first_units[number])
             for column in range(num_columns):
                 place = number * num_columns + column
-                index = self._indexes[place]
-                local = index.pages_of_rows(rows)
+                source = self._columns[place]
+                if isinstance(source, FolderColumn):
+                    local = np.zeros_like(rows)
+                    row[which, column] = source.number_of_file[
+                        index.files_of_rows(rows)
+                    ]
+                else:
+                    local = source.pages_of_rows(rows)
+                    row[which, column] = rows - source.first_rows(local)
                 page[which, column] = local + self._first_pages[place]
-                row[which, column] = rows - index.first_rows(local)
         return page, row
 
     def _start(self) -> _core.RowEngine:
         return _core.RowEngine(
-            [index.core for index in self._indexes],
-            num_columns=len(self._names),
+            [
+                (*source.values, None)
+                if isinstance(source, FolderColumn)
+                else source.core
+                for source in self._columns
+            ],
+            names=self._names,
             num_threads=self._num_threads,
             memory=self._memory,
             batch_rows=self._batch_rows,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
         )
+
+
+def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
+    """Number of the first page of each: folders' values follow all indexes."""
+    sizes = np.array([0 if isinstance(c, FolderColumn) else len(c) for c in columns])
+    first: Int64Array = np.cumsum(sizes) - sizes
+    in_folders = [isinstance(column, FolderColumn) for column in columns]
+    first[in_folders] = sizes.sum() + np.arange(sum(in_folders))
+    return first

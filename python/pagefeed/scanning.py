@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,12 @@ from pagefeed.query import Expression, Schema, arrow, field_of
 from pagefeed.spans import Spans
 
 __all__ = [
-    "first_schema",
+    "Opened",
     "list_size",
-    "open_fragment",
+    "open_piece",
     "quantiles_of",
     "scan",
+    "schema_of",
     "summary_of",
 ]
 
@@ -38,14 +39,22 @@ SUMMARY_ROWS = 1 << 20
 COMMON_VALUES = 5
 
 
-def open_fragment(piece: Piece) -> Fragment:
+class Opened(NamedTuple):
+    """Row groups of a file."""
+
+    fragment: Fragment
+    schema: Schema
+    """Their columns, those in the names of folders included."""
+
+
+def open_piece(piece: Piece) -> Opened:
     """Open the row groups of a piece that hold rows which are looked at."""
-    return _open(piece.path, piece.held_groups())
+    return _with_folders(piece.index, piece.file, piece.held_groups())
 
 
-def first_schema(index: PageIndex) -> Schema | None:
-    """Return the schema of the first file; None if there are no files."""
-    return _open(index.files[0]).physical_schema if index.files else None
+def schema_of(index: PageIndex, file: int) -> Schema:
+    """Return the columns of a file, those in the names of folders included."""
+    return _with_folders(index, file).schema
 
 
 @lru_cache(maxsize=1024)
@@ -67,13 +76,13 @@ def list_size(path: str, column: str, fingerprint: str) -> int:  # noqa: ARG001
 
 
 def scan(
-    piece: Piece, fragment: Fragment, expression: Expression
+    piece: Piece, opened: Opened, expression: Expression
 ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     """Evaluate an expression for the rows of a fragment.
 
     Args:
         piece: Where the fragment lies.
-        fragment: Some of its row groups.
+        opened: Some of its row groups.
         expression: Truth values, of which null is false; or numbers.
 
     Yields:
@@ -83,7 +92,7 @@ def scan(
         CorruptFileError: If pyarrow cannot read it, or finds other rows than the
             index.
     """
-    groups = [piece.row_groups.index(group.id) for group in fragment.row_groups]
+    groups = [piece.row_groups.index(group.id) for group in opened.fragment.row_groups]
     if not groups:
         return
     # Batches may not end where row groups do: rows are counted through all of them.
@@ -91,7 +100,7 @@ def scan(
     counts = np.diff(piece.first_rows)[groups]
     before = np.cumsum(counts) - counts
     at = 0
-    for values in _values(piece.path, fragment, expression):
+    for values in _values(piece.path, opened, expression):
         cuts = before[(before > at) & (before < at + len(values))] - at
         for part in np.split(values, cuts):
             group = int(np.searchsorted(before, at, side="right")) - 1
@@ -151,8 +160,8 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
 def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
     """Values of the rows of a piece that have one, and whether they are integers."""
     types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
-    fragment = open_fragment(piece)
-    field, kind = field_of(fragment.physical_schema, column)
+    opened = open_piece(piece)
+    field, kind = field_of(opened.schema, column)
     if not (types.is_integer(kind) or types.is_floating(kind)):
         raise InvalidArgumentError(
             f"column {column!r} has type {kind}: quantiles are of numbers; use edges"
@@ -162,7 +171,7 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
         field.is_null(), float("nan"), field.cast("float64", safe=False)
     )
     found = np.full(piece.num_rows, np.nan)
-    for first, values in scan(piece, fragment, number):
+    for first, values in scan(piece, opened, number):
         found[first : first + len(values)] = values
     found = found[piece.wanted()]
     return found[~np.isnan(found)], bool(types.is_integer(kind))
@@ -177,11 +186,9 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
     tables, num_rows = [], 0
     try:
         for piece in pieces_of(spans):
-            fragment = open_fragment(piece)
-            fields = {
-                name: field_of(fragment.physical_schema, name)[0] for name in columns
-            }
-            scanner = fragment.scanner(columns=fields, use_threads=False)
+            fragment, schema = open_piece(piece)
+            fields = {name: field_of(schema, name)[0] for name in columns}
+            scanner = fragment.scanner(schema, columns=fields, use_threads=False)
             tables.append(scanner.head(SUMMARY_ROWS - num_rows))
             num_rows += len(tables[-1])
             if num_rows >= SUMMARY_ROWS:
@@ -213,8 +220,36 @@ def _describe(name: str, values: Any) -> str:  # noqa: ANN401
     return f"{name} is from {ends['min']!r} to {ends['max']!r}{missing}"
 
 
-def _open(path: str, row_groups: Sequence[int] | None = None) -> Fragment:
-    """A fragment of a file.
+def _with_folders(
+    index: PageIndex, file: int, row_groups: Sequence[int] | None = None
+) -> Opened:
+    """A fragment of a file with the values that its folders name.
+
+    A column that the file itself has is taken from there.
+    """
+    path = index.files[file]
+    fragment = _open(path, row_groups)
+    schema, known = fragment.physical_schema, None
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    for name, column in index.folder_columns.items():
+        if name in fragment.physical_schema.names:
+            continue
+        kind = pa.int64() if column.is_whole else pa.string()
+        schema = schema.append(pa.field(name, kind))
+        value, field = column.value_of_file(file), pc.field(name)
+        fact = field.is_null() if value is None else field == pa.scalar(value, kind)
+        known = fact if known is None else known & fact
+    if known is not None:
+        fragment = _open(path, row_groups, known)
+    return Opened(fragment, schema)
+
+
+def _open(
+    path: str,
+    row_groups: Sequence[int] | None = None,
+    known: Expression | None = None,
+) -> Fragment:
+    """A fragment of a file, and what is known of all of its rows.
 
     Raises:
         CorruptFileError: If pyarrow cannot read its footer.
@@ -227,6 +262,7 @@ def _open(path: str, row_groups: Sequence[int] | None = None) -> Fragment:
             .make_fragment(
                 path,
                 filesystem=arrow("pyarrow.fs").LocalFileSystem(),
+                partition_expression=known,
                 row_groups=None if row_groups is None else list(row_groups),
             )
         )
@@ -237,11 +273,14 @@ def _open(path: str, row_groups: Sequence[int] | None = None) -> Fragment:
 
 
 def _values(
-    path: str, fragment: Fragment, expression: Expression
+    path: str, opened: Opened, expression: Expression
 ) -> Iterator[npt.NDArray[Any]]:
     pa, pc = arrow(), arrow("pyarrow.compute")
-    scanner = fragment.scanner(
-        columns={"found": expression}, batch_size=BATCH_ROWS, use_threads=False
+    scanner = opened.fragment.scanner(
+        opened.schema,
+        columns={"found": expression},
+        batch_size=BATCH_ROWS,
+        use_threads=False,
     )
     try:
         for batch in scanner.to_batches():

@@ -74,8 +74,8 @@ class Division:
     def key(self) -> str:
         """What tells this division from all others: of which contents, and how.
 
-        Sizes and times of the files are part of it: a file may be rewritten with
-        other values under an equal footer.
+        Sizes and times of the files are part of it, since a file may be rewritten with
+        other values under an equal footer; and what their folders are named.
         """
         digest = hashlib.blake2b(digest_size=16)
         index = self.spans.index
@@ -84,6 +84,9 @@ class Division:
         for file in index.files:
             state = os.stat(file)
             digest.update(f"{state.st_size} {state.st_mtime_ns}".encode())
+        for name, column in index.folder_columns.items():
+            digest.update(f"{len(name)} {name} {column.values}".encode())
+            digest.update(column.number_of_file.tobytes())
         return digest.hexdigest()
 
     @lazy

@@ -235,7 +235,7 @@ def warn_of_folder(folder: str, problem: Exception) -> None:
     warnings.warn(
         f"the cache folder {folder} cannot be used: {problem}; every process makes "
         "its own index and selections, which takes memory and time. Give cache_dir, or "
-        "$PAGEFEED_CACHE_DIR, a folder on a local disk that can be written and has room",
+        "$PAGEFEED_CACHE_DIR, a folder that can be written and has room",
         CacheWarning,
         stacklevel=2,
     )
@@ -274,9 +274,13 @@ def _verify(path: Path, numbers: Int64Array, expected: list[int]) -> None:
     pieces = [numbers[at : at + step] for at in range(0, len(numbers), step)]
     if len(pieces) != len(expected):
         raise ValueError(f"{path} has {len(pieces)} checksums, not {len(expected)}")
-    found = map(zlib.crc32, pieces) if len(pieces) < 2 else in_order(zlib.crc32, pieces)
+    found = map(_checksum, pieces) if len(pieces) < 2 else in_order(_checksum, pieces)
     if list(found) != expected:
         raise ValueError(f"{path} is damaged: its checksum does not match")
+
+
+def _checksum(numbers: Int64Array) -> int:
+    return zlib.crc32(numbers.data)
 
 
 def _with_checksum(content: Mapping[str, Any]) -> bytes:

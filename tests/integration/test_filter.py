@@ -279,6 +279,35 @@ def test_selections_travel_by_pickle(files, tmp_path, cached):
     assert twin.num_units == loader.num_units
 
 
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_rows_that_change_on_the_way_are_refused(tmp_path, looked_at):
+    path = tmp_path / "a.parquet"
+    # Equal sizes and an equal footer, whatever the values are.
+    plain: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+    plain |= {"write_statistics": False}
+    table = table_of()
+    pq.write_table(table, path, **plain)
+    selected = dataset_of(path).where("quality > 0.5")
+    if looked_at:
+        assert len(selected) > 0
+    sent = pickle.dumps(selected)
+    assert len(pickle.loads(sent)) == len(selected)
+    time.sleep(0.01)
+    other = table.set_column(2, "quality", pa.array(np.zeros(ROWS)))
+    pq.write_table(other, path, **plain)
+    if looked_at:
+        # A twin of a twin knows as well which rows there were.
+        again = pickle.dumps(pickle.loads(sent))
+        for each in (sent, again):
+            with pytest.raises(StaleFileError, match=r"quality > 0\.5.* travelled"):
+                len(pickle.loads(each))
+    else:
+        assert len(pickle.loads(sent)) == 0
+    pq.write_table(table.slice(1), path, **plain)
+    with pytest.raises(StaleFileError, match=r"travelled.*expected fingerprint"):
+        pickle.loads(sent)
+
+
 def rows_by_file(dataset) -> set[tuple[str, int]]:
     spans, index = dataset.spans, dataset.index
     page, row = spans.places(np.arange(len(spans)))
@@ -315,7 +344,8 @@ def test_hundreds_of_parts_are_disjoint_and_complete(files):
     assert list(tiers)[-1] == f"place >= {ROWS - 5}"
     last = rows_by_file(tiers[f"place >= {ROWS - 5}"])
     assert {row for _, row in last} == set(range(ROWS - 5, ROWS))
-    parts = dataset.split(**{f"p{n}": 1 / 700 for n in range(700)})
+    weights: dict[str, Any] = {f"p{n}": 1 / 700 for n in range(700)}
+    parts = dataset.split(**weights)
     rows = [row for part in parts.values() for row in rows_by_file(part)]
     assert len(rows) == len(set(rows)) == ROWS
     assert sum(part.spans.num_values for part in parts.values()) == (
@@ -416,6 +446,11 @@ def test_files_that_lack_the_column_are_named(files, tmp_path):
     with pytest.raises(ColumnNotFoundError, match=r"'quality'.*z\.parquet") as caught:
         len(selected)
     assert caught.value.file == str(path)
+    write(path, table_of(quality=["good"] * ROWS))
+    selected = dataset_of([*files, path]).where("quality > 0.5")
+    message = r"(?s)type string.*z\.parquet; in .*part-0\.parquet quality is double"
+    with pytest.raises(InvalidArgumentError, match=message):
+        len(selected)
 
 
 def test_an_empty_selection_says_what_there_is(files):

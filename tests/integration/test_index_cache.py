@@ -149,7 +149,9 @@ def is_a_folder_where_the_index_goes(path):
         page_index=True,
         verify_checksums=True,
     )
-    recipe.cache_file().mkdir(parents=True)
+    cache_file = recipe.cache_file()
+    assert cache_file is not None
+    cache_file.mkdir(parents=True)
     return path
 
 
@@ -160,7 +162,10 @@ def is_no_place_for_files(_):
 @pytest.mark.parametrize(
     "place", [is_a_file, is_a_folder_where_the_index_goes, is_no_place_for_files]
 )
-def test_a_cache_folder_that_cannot_be_used_is_told(tmp_path, write_tokens, place):
+def test_a_cache_folder_that_cannot_be_used_is_told(
+    tmp_path, write_tokens, place, monkeypatch
+):
+    monkeypatch.setattr(pf.stored, "_told", set())
     path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
     cache_dir = str(place(tmp_path / "cache"))
     dataset = pf.parquet(path, column="input_ids", cache_dir=cache_dir)

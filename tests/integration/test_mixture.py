@@ -175,6 +175,16 @@ def test_another_mixture_is_refused(datasets, change, message):
         other.load_state_dict(state)
 
 
+def test_other_contents_of_equal_size_are_refused(datasets, tmp_path):
+    state = make(mixture(datasets, max_steps=9)).state_dict()
+    write_numbered(tmp_path, num_rows=ROWS["web"], first_token=7 * APART)
+    web = pf.parquet(tmp_path, column="input_ids")
+    other = make(mixture(datasets | {"web": web}, max_steps=9))
+    assert web.index.num_values == datasets["web"].index.num_values
+    with pytest.raises(StateMismatchError, match=r"web: the state has Part\("):
+        other.load_state_dict(state)
+
+
 def test_states_of_one_dataset_and_of_mixtures_do_not_mix(datasets):
     mixed, single = make(mixture(datasets, max_steps=9)), make(datasets["web"])
     with pytest.raises(StateMismatchError, match="dataset: the state has 'mixture'"):

@@ -35,10 +35,17 @@ def contents(found):
 CONTENTS = ([[0, 1, 2, 3, 4, 9], [], [7, -7]], {"digests": ["ab", "cd"]})
 
 
+@pytest.fixture(autouse=True)
+def told(monkeypatch):
+    """Nothing was told yet."""
+    monkeypatch.setattr(stored, "_told", set())
+
+
 @pytest.fixture
 def folder(tmp_path) -> Path:
     assert contents(stored_arrays(str(tmp_path), "name", KEY, write)) == CONTENTS
-    return tmp_path / "name"
+    path: Path = tmp_path / "name"
+    return path
 
 
 def test_arrays_are_written_once(folder):
@@ -173,7 +180,7 @@ def test_a_full_disk_is_told_and_left_clean(tmp_path, monkeypatch):
         writer.append("much", np.zeros(1 << 13, dtype=np.int64))
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(stored.tempfile, "tempdir", None)
+    monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(stored, "_SPILLED_BYTES", 1 << 10)
     folder = tmp_path / "cache"
     with (

@@ -43,6 +43,11 @@ impl NumberedPages {
         Self { parts, num_pages }
     }
 
+    /// Number of pages of all indexes.
+    pub fn num_pages(&self) -> u64 {
+        self.num_pages
+    }
+
     /// The index of a page, and the page's number there.
     pub fn find(&self, page: u64) -> Result<(&Part, u64)> {
         if page >= self.num_pages {

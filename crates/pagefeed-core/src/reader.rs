@@ -4,19 +4,21 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-use crate::decode::decode_array;
+use crate::decode::{conform, decode_array};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
 use crate::store::Store;
 
-/// Reads and decodes `page`: an array of exactly the rows and, for a column of one
-/// leaf, the values that the index promises.
+/// Reads and decodes `page` as `data_type`, a type that takes the column of any file: an
+/// array of exactly the rows and, for a column of one leaf, the values that the index
+/// promises.
 pub fn read_array(
     index: &Index,
     store: &Store,
     opener: &mut PageOpener,
     page: u64,
+    data_type: &DataType,
 ) -> Result<ArrayRef> {
     let record = index.page(page)?;
     let mut read = || {
@@ -27,7 +29,7 @@ pub fn read_array(
         if schema.leaves.len() == 1 {
             check_num_values(&record, num_leaf_values(array.as_ref()))?;
         }
-        Ok(array)
+        conform(&array, data_type)
     };
     read().map_err(|error| locate(index, &record, error))
 }

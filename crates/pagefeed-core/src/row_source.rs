@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::Array;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, Field, FieldRef};
 
+use crate::decode::conform;
 use crate::engine::{PageSource, RowPage};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::numbering::NumberedPages;
 use crate::page::PageOpener;
 use crate::reader::read_array;
+use crate::schema::common::common_field;
 use crate::store::Store;
 
 /// How much larger than stored a page of strings is taken to be at least, before it is
@@ -19,21 +22,91 @@ const EXPANSION: u64 = 4;
 /// And at most, lest one page of repeated strings make all look giant.
 const MAX_EXPANSION: u64 = 16;
 
-/// Pages of several columns, numbered through in the order of the columns.
+/// Pages of several columns, numbered through: those of indexes first, then one of each
+/// array that is already there.
 pub struct RowSource {
     pages: NumberedPages,
-    /// By column, how much larger than stored a page was at most so far.
+    /// What the pages of each index become: one type in all datasets.
+    types: Vec<DataType>,
+    /// By index, how much larger than stored a page was at most so far.
     expansions: Vec<AtomicU64>,
+    arrays: Vec<ArrayRef>,
+}
+
+/// Where a column of one dataset comes from.
+pub enum Column {
+    /// From the pages of an index.
+    Pages(Arc<Index>, Arc<Store>),
+    /// It has few values, each in many rows: rows of this array.
+    Values(ArrayRef),
+}
+
+impl Column {
+    fn field(&self, name: &str) -> FieldRef {
+        match self {
+            Self::Pages(index, _) => Arc::clone(index.field()),
+            Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
+        }
+    }
 }
 
 impl RowSource {
-    /// Numbers the pages of `columns`.
-    pub fn new(columns: Vec<(Arc<Index>, Arc<Store>)>) -> Self {
-        Self {
-            expansions: columns.iter().map(|_| AtomicU64::new(EXPANSION)).collect(),
-            pages: NumberedPages::new(columns),
+    /// Numbers the pages of the columns of several datasets, `names.len()` for each;
+    /// returns the columns as they are in all of them.
+    pub fn new(columns: Vec<Column>, names: &[String]) -> Result<(Self, Vec<FieldRef>)> {
+        let mut fields = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            let in_all = columns.iter().skip(number).step_by(names.len());
+            fields.push(field_of_all(name, in_all)?);
         }
+        let (mut indexes, mut targets, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
+        for (column, field) in columns.into_iter().zip(fields.iter().cycle()) {
+            match column {
+                Column::Pages(index, store) => {
+                    indexes.push((index, store));
+                    targets.push(field.data_type().clone());
+                }
+                Column::Values(array) => arrays.push(conform(&array, field.data_type())?),
+            }
+        }
+        let source = Self {
+            expansions: indexes.iter().map(|_| AtomicU64::new(EXPANSION)).collect(),
+            pages: NumberedPages::new(indexes),
+            types: targets,
+            arrays,
+        };
+        Ok((source, fields))
     }
+
+    /// The array that is a page, if it is one.
+    fn array(&self, page: u64) -> Option<&ArrayRef> {
+        let number = page.checked_sub(self.pages.num_pages())?;
+        self.arrays.get(usize::try_from(number).ok()?)
+    }
+}
+
+/// A column as it is in all datasets.
+fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Result<FieldRef> {
+    let mut all: Option<FieldRef> = None;
+    for column in columns {
+        let field = column.field(name);
+        all = Some(match &all {
+            None => field,
+            Some(all) => common_field(all, &field).ok_or_else(|| {
+                let error = Error::unsupported(format!(
+                    "column {name:?} has type {}, and {} in the datasets before it: the two \
+                     have no type in common",
+                    field.data_type(),
+                    all.data_type()
+                ));
+                match column {
+                    Column::Pages(index, _) => error.in_file(&index.files()[0].path),
+                    Column::Values(_) => error,
+                }
+            })?,
+        });
+    }
+    all.ok_or_else(|| Error::invalid("columns of no dataset"))
 }
 
 /// Bytes that a row of a column takes in memory, about: from the sizes of some pages.
@@ -67,8 +140,12 @@ fn stored_size(record: &PageRecord) -> u64 {
 
 impl PageSource<RowPage> for RowSource {
     fn load(&self, opener: &mut PageOpener, page: u64, _: Option<RowPage>) -> Result<RowPage> {
+        if let Some(array) = self.array(page) {
+            return Ok(RowPage(Arc::clone(array)));
+        }
         let (part, page) = self.pages.find(page)?;
-        let array = read_array(&part.index, &part.store, opener, page)?;
+        let data_type = &self.types[part.number];
+        let array = read_array(&part.index, &part.store, opener, page, data_type)?;
         let stored = stored_size(&part.index.page(page)?);
         let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
         let expansion = expansion.min(MAX_EXPANSION);
@@ -77,6 +154,9 @@ impl PageSource<RowPage> for RowSource {
     }
 
     fn decoded_size(&self, page: u64) -> usize {
+        if let Some(array) = self.array(page) {
+            return array.get_array_memory_size();
+        }
         let Ok((part, page)) = self.pages.find(page) else {
             return 0;
         };

@@ -171,10 +171,7 @@ impl Index {
     /// Bytes of one value in the column's own type; 0 if it is not a number.
     #[getter]
     fn value_bytes(&self) -> usize {
-        match self.index.files().len() {
-            0 => 0,
-            _ => width_of(self.index.schema(0).field.data_type()),
-        }
+        width_of(self.index.field().data_type())
     }
 
     /// Bytes of a row in memory, about.
@@ -303,11 +300,10 @@ impl Index {
         detached(py, || {
             let array = OPENER.with_borrow_mut(|opener| {
                 opener.verify_checksums = verify_checksums;
-                read_array(&self.index, &store, opener, page)
+                let data_type = self.index.field().data_type();
+                read_array(&self.index, &store, opener, page, data_type)
             })?;
-            let file = self.index.page(page)?.file;
-            let schema = self.index.schema(file);
-            Ok(ArrowArray::new(array, schema.field.as_ref().clone()))
+            Ok(ArrowArray::new(array, self.index.field().as_ref().clone()))
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow_array::{Int64Array, StringArray};
 use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::{Bundles, Engine, EngineConfig, Layout, Plan, RowPage, TokenType};
-use pagefeed_core::row_source::{RowSource, mean_row_bytes};
+use pagefeed_core::row_source::{Column, RowSource, mean_row_bytes};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -12,6 +13,24 @@ use crate::arrow::ArrowArray;
 use crate::engine::{counters, elements};
 use crate::index::Index;
 use crate::run::{detached, interruptible};
+
+/// What a column of a dataset is made of.
+#[derive(FromPyObject)]
+enum Values<'py> {
+    Index(Bound<'py, Index>),
+    Numbers(Vec<Option<i64>>),
+    Text(Vec<Option<String>>),
+}
+
+impl Values<'_> {
+    fn into_column(self) -> Column {
+        match self {
+            Self::Index(index) => Column::Pages(index.get().index.clone(), index.get().store()),
+            Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
+            Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
+        }
+    }
+}
 
 /// Executes plans of rows on its own threads: a batch has one Arrow array a column.
 #[pyclass(frozen, module = "pagefeed._core")]
@@ -23,37 +42,37 @@ pub struct RowEngine {
 
 #[pymethods]
 impl RowEngine {
-    /// Starts the threads. Pages are numbered through all indexes: those of the columns
-    /// of a first dataset, of a second one, and so on.
+    /// Starts the threads. `columns` are those of a first dataset, of a second one, and
+    /// so on: indexes, or lists of values. Pages are numbered through all indexes, and
+    /// then through the lists, each of which is a page.
     #[new]
     #[pyo3(signature = (
-        indexes, *, num_columns, num_threads, memory, batch_rows, verify_checksums
+        columns, *, names, num_threads, memory, batch_rows, verify_checksums
     ))]
     fn new(
         py: Python<'_>,
-        indexes: Vec<Bound<'_, Index>>,
-        num_columns: usize,
+        columns: Vec<Values<'_>>,
+        names: Vec<String>,
         num_threads: usize,
         memory: usize,
         batch_rows: usize,
         verify_checksums: bool,
     ) -> PyResult<Self> {
-        let parts: Vec<_> = indexes
-            .iter()
-            .map(|index| (index.get().index.clone(), index.get().store()))
-            .collect();
-        let columns = parts.iter().take(num_columns).map(|(index, _)| {
-            let field = &index.schema(0).field;
-            (field.name().clone(), field.data_type().clone())
-        });
-        let columns: Vec<_> = columns.collect();
+        let columns: Vec<Column> = columns.into_iter().map(Values::into_column).collect();
+        let num_columns = names.len();
         detached(py, || {
             let mut row_payload = 0usize;
-            for (index, _) in parts.iter().take(num_columns) {
-                let bytes = usize::try_from(mean_row_bytes(index)?).unwrap_or(usize::MAX);
-                row_payload = row_payload.saturating_add(bytes);
+            for column in columns.iter().take(num_columns) {
+                if let Column::Pages(index, _) = column {
+                    let bytes = usize::try_from(mean_row_bytes(index)?).unwrap_or(usize::MAX);
+                    row_payload = row_payload.saturating_add(bytes);
+                }
             }
-            let source = RowSource::new(parts);
+            let (source, fields) = RowSource::new(columns, &names)?;
+            let columns = fields
+                .iter()
+                .map(|field| (field.name().clone(), field.data_type().clone()))
+                .collect();
             let config = EngineConfig {
                 num_threads,
                 budget: memory,

@@ -7,6 +7,7 @@
 
 mod arrays;
 mod bounds;
+mod conform;
 mod delta;
 mod fallback;
 pub(crate) mod hybrid;
@@ -25,6 +26,7 @@ mod values;
 mod widen;
 
 pub use arrays::{Paths, decode_array, decode_array_by};
+pub use conform::conform;
 pub use integers::decode_dictionary;
 pub use tokens::{decode_tokens, decode_tokens_into};
 

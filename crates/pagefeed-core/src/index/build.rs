@@ -9,7 +9,7 @@ use super::locate::{index_ranges, locate};
 use super::regions::Regions;
 use super::table::TableBuilder;
 use super::walk::ChunkReader;
-use super::{BuildOptions, Files, Index};
+use super::{BuildOptions, Files, Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
 use crate::schema::ColumnSchema;
@@ -182,14 +182,14 @@ impl Builder<'_> {
 
 /// Joins the files' tables in order.
 fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
+    let (files, schemas) = describe(&indexed);
+    let field = field_of_all(column, &files, &schemas)?;
     let num_leaves = indexed[0].tables.len();
     let mut builders: Vec<_> = (0..num_leaves).map(|_| TableBuilder::new()).collect();
     let mut sizes = vec![0u64; num_leaves];
-    let mut files = Files::default();
-    let mut schemas: Vec<Arc<ColumnSchema>> = Vec::new();
     for file in indexed {
         if file.tables.len() != num_leaves {
-            let first = files.ids[0].path.to_string();
+            let first = &files.ids[0].path;
             return Err(Error::unsupported(format!(
                 "column {column:?} has {} leaves, in {first} it has {num_leaves}; index \
                  files of different schemas separately",
@@ -203,13 +203,6 @@ fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
         for (sum, size) in sizes.iter_mut().zip(file.sizes) {
             *sum = sum.saturating_add(size);
         }
-        let known = schemas.iter().position(|s| s.footer == file.schema.footer);
-        files.schema_ids.push(known.unwrap_or(schemas.len()) as u32);
-        if known.is_none() {
-            schemas.push(file.schema);
-        }
-        files.ids.push(file.id);
-        files.digests.push(file.digest);
     }
     let tables: Vec<_> = builders.into_iter().map(TableBuilder::finish).collect();
     let driving = (0..num_leaves)
@@ -217,9 +210,26 @@ fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
         .unwrap_or(0);
     Ok(Index::new(
         column.to_string(),
+        field,
         files,
         schemas,
         tables,
         driving,
     ))
+}
+
+/// The files in order, and each schema once.
+fn describe(indexed: &[IndexedFile]) -> (Files, Vec<Arc<ColumnSchema>>) {
+    let mut files = Files::default();
+    let mut schemas: Vec<Arc<ColumnSchema>> = Vec::new();
+    for file in indexed {
+        let known = schemas.iter().position(|s| s.footer == file.schema.footer);
+        files.schema_ids.push(known.unwrap_or(schemas.len()) as u32);
+        if known.is_none() {
+            schemas.push(Arc::clone(&file.schema));
+        }
+        files.ids.push(file.id.clone());
+        files.digests.push(file.digest);
+    }
+    (files, schemas)
 }

@@ -23,12 +23,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use arrow_schema::Field;
 use twox_hash::XxHash3_128;
 
 use crate::codec::Codec;
 use crate::decode::PageRun;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
+use crate::schema::common::common_field;
 use crate::store::{FileId, Store};
 use table::Table;
 
@@ -91,6 +93,8 @@ pub struct Index {
     column: String,
     files: Files,
     schemas: Vec<Arc<ColumnSchema>>,
+    /// What all files' columns are taken for.
+    field: Arc<Field>,
     /// One table per leaf.
     tables: Vec<Table>,
     /// The leaf whose pages are the index's pages.
@@ -111,6 +115,7 @@ impl Index {
 
     fn new(
         column: String,
+        field: Arc<Field>,
         files: Files,
         schemas: Vec<Arc<ColumnSchema>>,
         tables: Vec<Table>,
@@ -119,6 +124,7 @@ impl Index {
         let fingerprint = fingerprint(&column, &files, &tables[driving]);
         Self {
             column,
+            field,
             files,
             schemas,
             tables,
@@ -217,6 +223,11 @@ impl Index {
         self.pages().record(page)
     }
 
+    /// The column with a type that takes the values of all files.
+    pub fn field(&self) -> &Arc<Field> {
+        &self.field
+    }
+
     /// The column in the schema of `page`'s file.
     pub fn schema(&self, file: u32) -> &Arc<ColumnSchema> {
         &self.schemas[self.files.schema_ids[file as usize] as usize]
@@ -238,6 +249,33 @@ impl Index {
     fn pages(&self) -> &Table {
         &self.tables[self.driving]
     }
+}
+
+/// A type for the columns of all files, or the first two that have none in common.
+fn field_of_all(column: &str, files: &Files, schemas: &[Arc<ColumnSchema>]) -> Result<Arc<Field>> {
+    let mut schemas = schemas.iter().enumerate();
+    let (_, first) = schemas
+        .next()
+        .ok_or_else(|| Error::invalid("an index of no files"))?;
+    let mut all = Arc::clone(&first.field);
+    for (number, schema) in schemas {
+        all = common_field(&all, &schema.field).ok_or_else(|| {
+            let file = files
+                .schema_ids
+                .iter()
+                .position(|id| *id as usize == number);
+            let file = &files.ids[file.unwrap_or(0)].path;
+            Error::unsupported(format!(
+                "column {column:?} has type {}, and {} in {} and the files like it: the two \
+                 have no type in common, so make a dataset of each kind of files",
+                schema.field.data_type(),
+                all.data_type(),
+                files.ids[0].path
+            ))
+            .in_file(file)
+        })?;
+    }
+    Ok(all)
 }
 
 /// What an order of the pages depends on: the files' contents, and where the index

@@ -22,7 +22,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::seal::{self, truncated};
 use super::table::Table;
-use super::{Files, Index};
+use super::{Files, Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_damage};
 use crate::schema::ColumnSchema;
 use crate::store::{FileId, Stamp};
@@ -296,6 +296,7 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
         return Err(Error::corrupt("its columns do not fit each other"));
     }
     Ok(Index {
+        field: field_of_all(&column, &files, &schemas)?,
         column,
         files,
         schemas,

@@ -1,5 +1,6 @@
 //! Which leaves a column name selects, and how they become Arrow.
 
+pub mod common;
 pub mod hint;
 pub mod rewrite;
 pub mod tree;

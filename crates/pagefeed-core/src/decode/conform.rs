@@ -1,0 +1,188 @@
+//! Arrays brought to the common type of a dataset, see [`crate::schema::common`].
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, ByteArrayType, Float16Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, LargeBinaryType, LargeUtf8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericListArray, MapArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray, downcast_integer_array, new_null_array,
+};
+use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, FieldRef, Fields};
+
+use crate::error::{Error, Kind, Result};
+
+/// The values of `array` as `target`, a common type of its own and others.
+pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
+    use DataType as T;
+    Ok(match (array.data_type(), target) {
+        (from, _) if from == target => Arc::clone(array),
+        (T::Null, _) => new_null_array(target, array.len()),
+        (T::Utf8, T::LargeUtf8) => wide::<_, LargeUtf8Type>(array.as_string::<i32>()),
+        (T::Binary, T::LargeBinary) => wide::<_, LargeBinaryType>(array.as_binary::<i32>()),
+        (T::Struct(_), T::Struct(fields)) => structs(array.as_struct(), fields)?,
+        (T::Map(..), T::Map(entries, sorted)) => map(array.as_map(), entries, *sorted)?,
+        (_, T::List(item)) => list::<i32>(array, item)?,
+        (_, T::LargeList(item)) => list::<i64>(array, item)?,
+        (_, T::FixedSizeList(item, size)) => fixed_size_list(array, item, *size)?,
+        (from, _) if from.is_integer() => integers(array, target)?,
+        (from, _) if from.is_floating() => floats(array, target)?,
+        _ => return Err(impossible(array, target)),
+    })
+}
+
+fn impossible(array: &ArrayRef, target: &DataType) -> Error {
+    let message = format!("{} does not become {target}", array.data_type());
+    Error::new(Kind::Internal, message)
+}
+
+/// Text and bytes with 64-bit offsets.
+fn wide<F, T>(array: &GenericByteArray<F>) -> ArrayRef
+where
+    F: ByteArrayType<Offset = i32>,
+    T: ByteArrayType<Offset = i64, Native = F::Native>,
+{
+    let offsets = wide_offsets(array.offsets());
+    let (values, nulls) = (array.values().clone(), array.nulls().cloned());
+    // SAFETY: these are the offsets of an array of the same bytes, which hold what they
+    // held: text, if it was text.
+    Arc::new(unsafe { GenericByteArray::<T>::new_unchecked(offsets, values, nulls) })
+}
+
+fn wide_offsets(offsets: &OffsetBuffer<i32>) -> OffsetBuffer<i64> {
+    let wide: ScalarBuffer<i64> = offsets.iter().map(|&offset| i64::from(offset)).collect();
+    OffsetBuffer::new(wide)
+}
+
+fn structs(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
+    let column = |field: &FieldRef| {
+        let column = array
+            .column_by_name(field.name())
+            .ok_or_else(|| Error::new(Kind::Internal, format!("no field {:?}", field.name())))?;
+        conform(column, field.data_type())
+    };
+    let columns = fields.iter().map(column).collect::<Result<_>>()?;
+    let nulls = array.nulls().cloned();
+    Ok(Arc::new(StructArray::try_new_with_length(
+        fields.clone(),
+        columns,
+        nulls,
+        array.len(),
+    )?))
+}
+
+fn map(array: &MapArray, entries: &FieldRef, sorted: bool) -> Result<ArrayRef> {
+    let pairs: ArrayRef = Arc::new(array.entries().clone());
+    let pairs = conform(&pairs, entries.data_type())?;
+    Ok(Arc::new(MapArray::try_new(
+        Arc::clone(entries),
+        array.offsets().clone(),
+        pairs.as_struct().clone(),
+        array.nulls().cloned(),
+        sorted,
+    )?))
+}
+
+/// Any list as one with offsets.
+fn list<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
+    let (offsets, values): (Vec<usize>, &ArrayRef) = match array.data_type() {
+        DataType::List(_) => offsets_and_values(array.as_list::<i32>()),
+        DataType::LargeList(_) => offsets_and_values(array.as_list::<i64>()),
+        DataType::FixedSizeList(_, size) => {
+            let (lists, size) = (array.as_fixed_size_list(), size.as_usize());
+            (
+                (0..=lists.len()).map(|row| row * size).collect(),
+                lists.values(),
+            )
+        }
+        _ => return Err(impossible(array, &DataType::List(Arc::clone(item)))),
+    };
+    let too_many = || Error::limit("the lists of a page hold more than 2^31 values");
+    let offsets = offsets
+        .into_iter()
+        .map(|offset| O::from_usize(offset).ok_or_else(too_many))
+        .collect::<Result<Vec<O>>>()?;
+    Ok(Arc::new(GenericListArray::<O>::try_new(
+        Arc::clone(item),
+        OffsetBuffer::new(offsets.into()),
+        conform(values, item.data_type())?,
+        array.nulls().cloned(),
+    )?))
+}
+
+fn offsets_and_values<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (Vec<usize>, &ArrayRef) {
+    let offsets = lists.value_offsets().iter();
+    (
+        offsets.map(|offset| offset.as_usize()).collect(),
+        lists.values(),
+    )
+}
+
+fn fixed_size_list(array: &ArrayRef, item: &FieldRef, size: i32) -> Result<ArrayRef> {
+    let lists = array
+        .as_fixed_size_list_opt()
+        .ok_or_else(|| impossible(array, &DataType::FixedSizeList(Arc::clone(item), size)))?;
+    Ok(Arc::new(FixedSizeListArray::try_new(
+        Arc::clone(item),
+        size,
+        conform(lists.values(), item.data_type())?,
+        array.nulls().cloned(),
+    )?))
+}
+
+/// A wider integer, or the float that is equal.
+fn integers(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
+    let wide: PrimitiveArray<Int64Type> = downcast_integer_array! {
+        array => array.try_unary(|value| {
+            value.to_i64().ok_or_else(|| unfit(value, &DataType::Int64))
+        })?,
+        _ => return Err(impossible(array, target)),
+    };
+    fn narrow<T: ArrowPrimitiveType>(
+        array: &PrimitiveArray<Int64Type>,
+        fit: impl Fn(i64) -> Option<T::Native>,
+    ) -> Result<ArrayRef> {
+        let fit = |value| fit(value).ok_or_else(|| unfit(value, &T::DATA_TYPE));
+        Ok(Arc::new(array.try_unary::<_, T, _>(fit)?))
+    }
+    match target {
+        DataType::Int64 => Ok(Arc::new(wide)),
+        DataType::Int32 => narrow::<Int32Type>(&wide, |value| value.try_into().ok()),
+        DataType::Int16 => narrow::<Int16Type>(&wide, |value| value.try_into().ok()),
+        DataType::UInt64 => narrow::<UInt64Type>(&wide, |value| value.try_into().ok()),
+        DataType::UInt32 => narrow::<UInt32Type>(&wide, |value| value.try_into().ok()),
+        DataType::UInt16 => narrow::<UInt16Type>(&wide, |value| value.try_into().ok()),
+        DataType::Float64 => narrow::<Float64Type>(&wide, |value| {
+            let float = value as f64;
+            (float as i128 == i128::from(value)).then_some(float)
+        }),
+        _ => Err(impossible(array, target)),
+    }
+}
+
+fn unfit(value: impl std::fmt::Display, target: &DataType) -> Error {
+    Error::unsupported(format!(
+        "{value} is no {target}, the common type of the column in all files; write the \
+         column with one type, or read these files as separate datasets"
+    ))
+}
+
+fn floats(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
+    let single = |array: &ArrayRef| -> Option<PrimitiveArray<Float32Type>> {
+        match array.as_primitive_opt::<Float16Type>() {
+            Some(half) => Some(half.unary(f32::from)),
+            None => array.as_primitive_opt::<Float32Type>().cloned(),
+        }
+    };
+    match (single(array), target) {
+        (Some(floats), DataType::Float32) => Ok(Arc::new(floats)),
+        (Some(floats), DataType::Float64) => {
+            Ok(Arc::new(floats.unary::<_, Float64Type>(f64::from)))
+        }
+        _ => Err(impossible(array, target)),
+    }
+}

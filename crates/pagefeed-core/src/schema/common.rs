@@ -1,0 +1,174 @@
+//! Types that files of one dataset may differ in, and what all of them become.
+//!
+//! Writers disagree about what means the same: `string` or `large_string`, items called
+//! `item` or `element`, tokens of 32 or 64 bits, `null` for columns without a value.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Fields};
+
+/// The field that takes the values of both; `None` if there is none.
+pub fn common_field(first: &Field, second: &Field) -> Option<FieldRef> {
+    let data_type = common_type(first.data_type(), second.data_type())?;
+    let nullable = first.is_nullable() || second.is_nullable();
+    let field = Field::new(first.name(), data_type, nullable);
+    Some(Arc::new(match first.metadata() == second.metadata() {
+        true => field.with_metadata(first.metadata().clone()),
+        false => field,
+    }))
+}
+
+fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
+    use DataType as T;
+    if first == second {
+        return Some(first.clone());
+    }
+    Some(match (first, second) {
+        (T::Null, other) | (other, T::Null) => other.clone(),
+        (T::Utf8 | T::LargeUtf8, T::Utf8 | T::LargeUtf8) => T::LargeUtf8,
+        (T::Binary | T::LargeBinary, T::Binary | T::LargeBinary) => T::LargeBinary,
+        (T::Struct(first), T::Struct(second)) => T::Struct(common_fields(first, second)?),
+        (T::Map(first, sorted), T::Map(second, also)) => {
+            T::Map(common_field(first, second)?, *sorted && *also)
+        }
+        _ if first.is_integer() && second.is_integer() => common_integer(first, second),
+        _ if first.is_numeric() && second.is_numeric() => common_number(first, second)?,
+        _ => common_list(first, second)?,
+    })
+}
+
+/// By name, in the order of the first.
+fn common_fields(first: &Fields, second: &Fields) -> Option<Fields> {
+    if first.len() != second.len() {
+        return None;
+    }
+    let common = |field: &FieldRef| common_field(field, second.find(field.name())?.1);
+    first.iter().map(common).collect()
+}
+
+/// Of unsigned 64-bit numbers those that fit 63 bits go along with signed ones.
+fn common_integer(first: &DataType, second: &DataType) -> DataType {
+    let widths = [first, second].map(|each| each.primitive_width().unwrap_or(8));
+    let width = widths[0].max(widths[1]);
+    let unsigned = [first, second].map(DataType::is_unsigned_integer);
+    let width = match unsigned {
+        [true, true] => {
+            return match width {
+                2 => DataType::UInt16,
+                4 => DataType::UInt32,
+                _ => DataType::UInt64,
+            };
+        }
+        // One more bit for the sign, if the unsigned one is as wide.
+        [true, false] if widths[0] == width => width * 2,
+        [false, true] if widths[1] == width => width * 2,
+        _ => width,
+    };
+    match width {
+        2 => DataType::Int16,
+        4 => DataType::Int32,
+        _ => DataType::Int64,
+    }
+}
+
+/// Floats, or one and an integer.
+fn common_number(first: &DataType, second: &DataType) -> Option<DataType> {
+    let binary = |data_type: &DataType| data_type.is_integer() || data_type.is_floating();
+    let narrow = |data_type: &DataType| matches!(data_type, DataType::Float16 | DataType::Float32);
+    if !binary(first) || !binary(second) {
+        return None; // Decimals.
+    }
+    Some(match narrow(first) && narrow(second) {
+        true => DataType::Float32,
+        false => DataType::Float64,
+    })
+}
+
+fn common_list(first: &DataType, second: &DataType) -> Option<DataType> {
+    let item = |data_type: &DataType| match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.clone())
+        }
+        _ => None,
+    };
+    let item = common_field(&*item(first)?, &*item(second)?)?;
+    Some(match (first, second) {
+        (DataType::FixedSizeList(_, size), DataType::FixedSizeList(_, other)) if size == other => {
+            DataType::FixedSizeList(item, *size)
+        }
+        (DataType::LargeList(_), _) | (_, DataType::LargeList(_)) => DataType::LargeList(item),
+        _ => DataType::List(item),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use arrow_schema::TimeUnit;
+
+    use super::*;
+
+    fn common(first: &DataType, second: &DataType) -> Option<DataType> {
+        let field = |data_type: &DataType| Field::new("x", data_type.clone(), true);
+        let found = common_field(&field(first), &field(second))?;
+        Some(found.data_type().clone())
+    }
+
+    fn list(item: &DataType) -> DataType {
+        DataType::List(Arc::new(Field::new("item", item.clone(), true)))
+    }
+
+    #[test]
+    fn integers_keep_their_values() {
+        use DataType as T;
+        for (first, second, expected) in [
+            (T::Int8, T::UInt8, T::Int16),
+            (T::UInt8, T::Int16, T::Int16),
+            (T::UInt16, T::Int16, T::Int32),
+            (T::UInt32, T::Int8, T::Int64),
+            (T::UInt64, T::Int64, T::Int64),
+            (T::UInt8, T::UInt32, T::UInt32),
+            (T::Int32, T::Float32, T::Float64),
+        ] {
+            assert_eq!(common(&first, &second), Some(expected.clone()));
+            assert_eq!(common(&second, &first), Some(expected.clone()));
+            assert_eq!(common(&list(&first), &list(&second)), Some(list(&expected)));
+        }
+    }
+
+    #[test]
+    fn what_has_nothing_in_common_is_told() {
+        use DataType as T;
+        let kinds = [
+            T::Utf8,
+            T::Binary,
+            T::Int32,
+            T::Boolean,
+            T::Date32,
+            T::Timestamp(TimeUnit::Second, None),
+            T::Timestamp(TimeUnit::Millisecond, None),
+            T::Decimal128(5, 2),
+            list(&T::Int32),
+            list(&T::Utf8),
+            T::Struct(Fields::from(vec![Field::new("a", T::Int32, true)])),
+            T::Struct(Fields::from(vec![Field::new("b", T::Int32, true)])),
+        ];
+        for (number, first) in kinds.iter().enumerate() {
+            for (other, second) in kinds.iter().enumerate() {
+                let expected = (number == other).then(|| first.clone());
+                assert_eq!(common(first, second), expected, "{first} and {second}");
+            }
+            assert_eq!(common(first, &T::Null), Some(first.clone()));
+        }
+    }
+
+    #[test]
+    fn names_are_of_the_first_and_nulls_of_both() {
+        let field = |name: &str, nullable| {
+            let item = Arc::new(Field::new(name, DataType::Int32, nullable));
+            Field::new("x", DataType::List(item), nullable)
+        };
+        let found = common_field(&field("item", false), &field("element", true)).unwrap();
+        assert_eq!(*found, field("item", true));
+    }
+}
