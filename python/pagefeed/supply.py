@@ -11,7 +11,7 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import Order, Shuffle
+from pagefeed.order import Order, Shuffle, SmallOrder
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Cut, Sequences, Units
@@ -206,7 +206,7 @@ class EpochSupply:
 
     def _by_epoch(
         self, begin: LoaderState, positions: Int64Array
-    ) -> Iterator[tuple[Order, Int64Array]]:
+    ) -> Iterator[tuple[Order | SmallOrder, Int64Array]]:
         """The order of each epoch, and the places in it that positions are."""
         done = 0
         while done < len(positions):
