@@ -33,6 +33,7 @@ LAYERS = (
         "joined",
         "lines",
         "packed",
+        "packed_counts",
         "window_starts",
         "windows",
     },
