@@ -1,4 +1,4 @@
-"""How many sequences each block packs into, where only the lengths of its rows say so."""
+"""How many sequences a block packs into, where only the lengths of its rows tell."""
 
 from __future__ import annotations
 
