@@ -19,6 +19,7 @@ from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
 MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 13  # units of one lane
 AT_ONCE = 1 << 13  # units resolved in a step
+LOOKED_AT = 1 << 15  # of a long delay, whose units mostly leave at another time
 MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
 
 
@@ -180,8 +181,8 @@ class LaneReader:
         high = max(low, min(missing.end, window.lanes.length(lane)))
         start, num_left = window.lanes.start(lane) + low, 0
         times, units = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-        for first in range(low, high, AT_ONCE):
-            part = range(first, min(first + AT_ONCE, high))
+        for first in range(low, high, LOOKED_AT):
+            part = range(first, min(first + LOOKED_AT, high))
             left, packed = window.part(lane, low, part, missing.begin, missing.end)
             num_left += left
             if len(packed):

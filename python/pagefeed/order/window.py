@@ -130,14 +130,18 @@ class DelayWindow:
             How many have left before ``begin``; the rest with time < ``end``, by place:
             time above place, counted from ``low`` as the others of their stretch.
         """
-        place = np.arange(places.start - low, places.stop - low)
-        packed = self._packed(place, place + (low + self.lanes.start(lane)))
-        shift = self._time_bits + self._place_bits
-        edges = np.array([begin - low, end - low]).astype(np.uint64) << shift
-        has_left = packed < edges[0]
-        leaves = packed < edges[1]
+        place = np.arange(places.start, places.stop)
+        times = self._delays(place + self.lanes.start(lane))
+        place -= low
+        times += place.view(np.uint64) << self._time_bits
+        edges = np.array([begin - low, end - low]).astype(np.uint64) << self._time_bits
+        has_left = times < edges[0]
+        leaves = times < edges[1]
         leaves ^= has_left
-        return int(np.count_nonzero(has_left)), packed[leaves]
+        leaving = np.flatnonzero(leaves)
+        packed = times[leaving] << self._place_bits
+        packed |= place[leaving].view(np.uint64)
+        return int(np.count_nonzero(has_left)), packed
 
     def places_of(self, packed: UInt64Array) -> Int64Array:
         """Return the places below the times."""
