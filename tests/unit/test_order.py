@@ -350,7 +350,7 @@ def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
     settings = {"num_lanes": 3, "window": 200, "shuffle": Shuffle(**options)}
     blocks = random_blocks(1000)
     units = make_order(blocks, **settings).units(range(blocks.num_units))
-    monkeypatch.setattr(reader_module, "AT_ONCE", 100)
+    monkeypatch.setattr(reader_module, "LONG_DELAY", 100)
     monkeypatch.setattr(reader_module, "LOOKED_AT", 100)
     monkeypatch.setattr("pagefeed.order.window.MIN_SPREAD", spread)
     order = make_order(blocks, most_held=600, **settings)
