@@ -35,6 +35,7 @@ LAYERS = (
         "joined",
         "lines",
         "packed",
+        "packed_counts",
         "window_starts",
         "windows",
     },

@@ -17,8 +17,12 @@ __all__ = ["Iteration"]
 CHUNK_UNITS = 1 << 15
 """Units ordered at a time: enough for the overhead of NumPy's calls to vanish."""
 
-FIRST_UNITS = 1 << 9
+FIRST_UNITS = 1 << 12
 """Units of the first chunk: fewer, so that the engine begins soon."""
+
+BEGIN_UNITS = 1 << 14
+"""Units to plan before the first batch is taken, while the engine makes it: it lets go
+of a page after the last use that it knows of."""
 
 STEP_UNITS = 1 << 10
 """For every so many units of a batch another piece is planned while it is taken."""
@@ -168,13 +172,21 @@ class Iteration(Generic[Out]):
 
     def _top_up(self) -> None:
         """Plan the next step, then, in short pieces, up to the horizon."""
-        while self._num_planned == self._num_taken and self._plan_on():
+        while self._is_urgent and self._plan_on():
             pass
         for _ in range(self._pieces_at_once):
             if not self._has_room:
                 next(self._next_epoch, None)
                 return
             self._plan_on()
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether the next step is not planned, or too few are to begin with."""
+        if self._num_planned == self._num_taken:
+            return True
+        units = self._num_planned * self._planner.route.batch_size
+        return self._num_taken == 0 and units < BEGIN_UNITS and self._has_room
 
     @property
     def _has_room(self) -> bool:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, distinct
+from pagefeed.arrays import Int64Array, sorted_with_places
 from pagefeed.damage import units_of_damage
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import (
@@ -32,7 +32,7 @@ from pagefeed.mixture import (
     resolve,
     unit_weights,
 )
-from pagefeed.order import Order, Shuffle, derive_key
+from pagefeed.order import Order, Shuffle, SmallOrder, derive_key
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.route import Route
@@ -198,13 +198,17 @@ class MixtureSupply:
 
     def _epochs(
         self, begin: LoaderState, number: int, local: Int64Array
-    ) -> Iterator[tuple[Order, Int64Array, Int64Array]]:
+    ) -> Iterator[tuple[Order | SmallOrder, Int64Array, Int64Array]]:
         """Yield the orders of local positions: which are of it, and at which places."""
         orders = self.orders(begin.epoch)[number]
         epoch, place = np.divmod(local, self.units_of[number].num_units)
-        for each in distinct(epoch).tolist():
-            now = np.flatnonzero(epoch == each)
-            yield orders.of(each, begin.num_lanes), now, place[now]
+        rising, which = sorted_with_places(epoch)
+        borders = np.flatnonzero(np.diff(rising, prepend=-1))
+        ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
+        # Of one epoch the places stay in order.
+        for first, end in zip(borders.tolist(), ends, strict=True):
+            now = which[first:end]
+            yield orders.of(int(rising[first]), begin.num_lanes), now, place[now]
 
     def _number_of(self, name: str) -> int:
         if name not in self.names:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pagefeed.blocks import Blocks
 from pagefeed.dataset import ParquetDataset
 from pagefeed.index import BlockKind
-from pagefeed.order import Order, Shuffle, choose_num_lanes
+from pagefeed.order import Order, Shuffle, SmallOrder, choose_num_lanes
 from pagefeed.order.keys import KeyPart
 from pagefeed.sequences import Units
 
@@ -99,11 +99,21 @@ class Orders:
             num_lanes=num_lanes,
         )
 
-    def _make(self, epoch: int, num_lanes: int) -> Order:
+    def _make(self, epoch: int, num_lanes: int) -> Order | SmallOrder:
         """Return the order of an epoch with so many lanes; the last two are kept."""
         if self._in_order:
             # The lanes of a mixture say themselves which place of a file is next.
             num_lanes = 1
+        if SmallOrder.is_enough(self._blocks, self._shuffle):
+            return SmallOrder(
+                self._blocks,
+                seed=self._seed,
+                epoch=epoch,
+                name=self._name,
+                shuffle=self._shuffle,
+                num_lanes=num_lanes,
+                window=self.window(num_lanes),
+            )
         return Order(
             self._blocks,
             seed=self._seed,

@@ -17,6 +17,7 @@ from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, ExplicitBlocks
 from pagefeed.index import BlockKind
 from pagefeed.lines import Lines
+from pagefeed.packed_counts import stored_counts
 from pagefeed.sequences import (
     FIRST_BUNDLE,
     JOINS,
@@ -59,7 +60,8 @@ class Packed:
         split: ``"long"`` splits documents longer than ``length``, and where the number
             of sequences would be exceeded another, usually at most one a block.
             ``"never"`` splits no others; then the number of sequences depends on the
-            lengths, which are read once when the loader is made.
+            lengths, which are read once, when a loader is made; with a cache folder
+            once for all processes of the machine.
         method: ``"best_fit"`` packs the longest documents first, each where it fits
             best; ``"first_fit"`` in file order where there is room first; ``"greedy"``
             into the last sequence or a new one.
@@ -171,8 +173,7 @@ class PackedUnits:
         counts = -(-self._block_tokens() // packed.length)
         self._first_unit = np.zeros(len(self.first_span), dtype=np.int64)
         if self.layout.never_split:
-            for block in np.flatnonzero(counts).tolist():
-                counts[block] = self._packing(block).unit[-1] + 1
+            counts = stored_counts(spans, repr(packed), self.first_span, self._count)
         self._first_unit = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._blocks = ExplicitBlocks(self._first_unit)
 
@@ -298,6 +299,11 @@ class PackedUnits:
     def packing(self, block: int) -> PackedRows:
         """Return the rows of a block, packed; reads its pages."""
         return self._packing(block)
+
+    def _count(self, block: int) -> int:
+        """Sequences of a block, by the lengths of its rows."""
+        units = self._pack(block).unit
+        return int(units[-1]) + 1 if len(units) else 0
 
     def _pack(self, block: int) -> PackedRows:
         return pack_lengths(self.lengths(block), self.length, self.layout)

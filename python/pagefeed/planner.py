@@ -26,9 +26,9 @@ __all__ = [
 NO_UNIT = -1
 """Stands for a row of padding."""
 
-PIECE_UNITS = 1 << 11
+PIECE_UNITS = 1 << 12
 """Units of a piece of a plan: with several of most pages, as pages are looked up rather
-than units; few enough for a fraction of a millisecond."""
+than units; few enough for half a millisecond."""
 
 
 class BatchPlan(NamedTuple):

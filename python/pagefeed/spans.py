@@ -24,6 +24,10 @@ class Spans(Protocol):
     index: PageIndex
     """The index whose pages hold the rows."""
 
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents: those of the files, and which rows."""
+
     def __len__(self) -> int:
         """Return the number of spans."""
 
@@ -99,6 +103,11 @@ class PageSpans:
 
     def __init__(self, index: PageIndex) -> None:
         self.index = index
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents: those of the files."""
+        return self.index.fingerprint
 
     def __len__(self) -> int:
         """Return the number of spans."""

@@ -13,7 +13,7 @@ from pagefeed.damage import units_of_damage
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
-from pagefeed.order import Order, Shuffle
+from pagefeed.order import Order, Shuffle, SmallOrder
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
 from pagefeed.sequences import Cut, Sequences, Units
@@ -212,7 +212,7 @@ class EpochSupply:
 
     def _by_epoch(
         self, begin: LoaderState, positions: Int64Array
-    ) -> Iterator[tuple[Order, Int64Array]]:
+    ) -> Iterator[tuple[Order | SmallOrder, Int64Array]]:
         """The order of each epoch, and the places in it that positions are."""
         done = 0
         while done < len(positions):

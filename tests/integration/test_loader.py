@@ -16,6 +16,7 @@ from pagefeed.errors import (
     StateMismatchError,
     TokenRangeError,
 )
+from pagefeed.order import Order
 from pagefeed.order.sequence import BlockSequence
 from pagefeed.order.starts import SampledStarts
 from pagefeed.planner import BatchPlan
@@ -284,7 +285,9 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     orders = supply.orders
     steps_made = []
     for step, _ in enumerate(loader):
-        sequence = orders.of(1, orders.num_lanes)._sequence
+        order = orders.of(1, orders.num_lanes)
+        assert isinstance(order, Order)
+        sequence = order._sequence
         assert isinstance(sequence, BlockSequence)
         starts = sequence._starts
         if isinstance(starts, SampledStarts) and starts._made is not None:

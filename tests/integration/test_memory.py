@@ -72,6 +72,54 @@ def test_private_memory_stays_within_the_budget(large_file, run_python, shuffle)
     assert grown <= MEMORY + SLACK, f"{grown >> 20} MiB"
 
 
+SHORT_PROGRAM = """
+import json, re, sys, warnings
+from itertools import islice
+from pathlib import Path
+import pagefeed as pf
+from pagefeed.errors import ReloadWarning
+
+warnings.simplefilter("ignore", ReloadWarning)
+
+def private():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"RssAnon:\\s+(\\d+)", status)[1]) * 1024
+
+sequences = {{"windows": pf.Windows(8), "documents": pf.Documents()}}[sys.argv[3]]
+before = private()
+loader = pf.Loader(
+    pf.parquet(sys.argv[1], column=sys.argv[2]),
+    sequences=sequences, batch_size=64, memory={memory}, num_threads=2,
+    shuffle=pf.Shuffle(window="64MiB"), rank=0, world_size=1,
+)
+peak = before
+for place in (0, len(loader) // 2):
+    loader.seek(place)
+    for batch in islice(loader, 100):
+        peak = max(peak, private())
+print(json.dumps([peak - before, loader.stats()["peak_bytes"]]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["windows", "documents"])
+def test_plans_of_short_units_are_inside_the_budget(
+    large_file, tmp_path, run_python, kind
+):
+    """Windows of 8 tokens, and rows of a number: millions of them are mixed."""
+    path, column = large_file, "input_ids"
+    if kind == "documents":
+        path, column = tmp_path / "numbers.parquet", "number"
+        numbers = pa.table({"number": pa.array(np.arange(10**7))})
+        pq.write_table(numbers, path, use_dictionary=False, row_group_size=1 << 20)
+    memory = 2 * MEMORY
+    program = SHORT_PROGRAM.format(memory=memory)
+    arguments = [str(path), column, kind]
+    program = f"import sys; sys.argv[1:] = {arguments!r}\n" + program
+    grown, peak_bytes = json.loads(run_python(program))
+    assert peak_bytes <= memory + PAGE
+    assert grown <= memory + SLACK, f"{grown >> 20} MiB"
+
+
 DOCUMENTS_PROGRAM = """
 import json, re, sys, warnings
 from itertools import islice

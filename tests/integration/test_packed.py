@@ -1,5 +1,6 @@
 """Packed sequences of real files: every document is there, whole and in order."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import pagefeed as pf
 from documents import EOS, PADDING, loader_of, sequences_of
 from numbered import write_numbered
+from pagefeed.packed import PackedUnits
 
 FIRST = 10  # tokens below are separators and padding
 METHODS = ["best_fit", "first_fit", "greedy"]
@@ -96,6 +98,22 @@ def test_no_document_is_split_that_fits(numbered, method):
     assert check_documents(sequences, documents) == 0
     whole = {tuple(piece) for sequence in sequences for piece in pieces_of(sequence)}
     assert whole == {tuple(document) for document in documents if document} | {(EOS,)}
+
+
+def test_lengths_are_read_once_for_all_processes(numbered, tmp_path, monkeypatch):
+    packed = pf.Packed(8, eos=EOS, split="never")
+    cached = pf.parquet(numbered, column="input_ids", cache_dir=tmp_path)
+    alone = packed.bind(pf.parquet(numbered, column="input_ids").spans)
+    first = packed.bind(cached.spans)
+    assert len(list(tmp_path.glob("packed-*"))) == 1
+    monkeypatch.setattr(PackedUnits, "lengths", None)  # Not read again.
+    again = packed.bind(cached.spans)
+    for units in (first, again):
+        assert units.num_units == alone.num_units
+        assert np.array_equal(units._first_unit, alone._first_unit)
+    for other in (pf.Packed(9, eos=EOS, split="never"), replace(packed, eos=None)):
+        with pytest.raises(TypeError):
+            other.bind(cached.spans)
 
 
 @pytest.mark.parametrize("change", ["lose", "repeat", "swap", "separator"])

@@ -1,7 +1,7 @@
 """The order is a permutation of the units, however it is asked for."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -14,6 +14,7 @@ from pagefeed.order import (
     Order,
     Permutation,
     Shuffle,
+    SmallOrder,
     UniformBlocks,
     choose_num_lanes,
     derive_key,
@@ -45,8 +46,8 @@ class Case(NamedTuple):
     window: int
     seed: int
 
-    def order(self) -> Order:
-        return Order(
+    def order(self, kind: Any = Order) -> Any:
+        return kind(
             self.blocks,
             seed=self.seed,
             epoch=3,
@@ -113,6 +114,30 @@ def test_order_is_a_permutation_with_an_inverse(case):
     positions = order.positions(units)
     assert positions.dtype == np.int64
     assert np.array_equal(positions, np.arange(order.num_units))
+
+
+small_sizes = st.lists(st.integers(0, 4), min_size=1, max_size=8)
+small_cases = st.builds(
+    Case,
+    blocks=st.one_of(
+        small_sizes.map(lambda each: ExplicitBlocks(np.cumsum([0, *each]))),
+        st.builds(UniformBlocks, st.integers(0, 16), st.integers(1, 9)),
+    ),
+    shuffle=shuffles,
+    num_lanes=st.integers(1, 48),
+    window=st.integers(0, 20),
+    seed=st.integers(),
+)
+
+
+@given(small_cases)
+@settings(max_examples=200)
+def test_small_orders_are_the_order(case):
+    order = case.order()
+    small = case.order(SmallOrder)
+    everywhere = np.arange(order.num_units)
+    assert np.array_equal(small.units(everywhere), order.units(everywhere))
+    assert np.array_equal(small.positions(everywhere), order.positions(everywhere))
 
 
 @given(cases, st.integers(1, 200))

@@ -327,5 +327,9 @@ mod tests {
             assert_eq!(buffer.len(), size / 2);
         }
         assert!(RecycledBuffer::new(isize::MAX as usize - 8).is_err());
+        let mut buffer = RecycledBuffer::new(300_000).unwrap();
+        let capacity = buffer.capacity();
+        buffer.truncate(1000);
+        assert_eq!(buffer.into_whole().len(), capacity);
     }
 }

@@ -15,6 +15,7 @@ from pagefeed.order.lanes import Lanes, choose_num_lanes
 from pagefeed.order.order import Order
 from pagefeed.order.permutation import Permutation
 from pagefeed.order.shuffle import Shuffle
+from pagefeed.order.small import SmallOrder
 
 __all__ = [
     "ORDER_VERSION",
@@ -24,6 +25,7 @@ __all__ = [
     "Order",
     "Permutation",
     "Shuffle",
+    "SmallOrder",
     "UniformBlocks",
     "choose_num_lanes",
     "derive_key",

@@ -190,14 +190,19 @@ def num_rounds(n: int) -> int:
     return SMALL_ROUNDS if n < SMALL else NUM_ROUNDS
 
 
-def _grid(n: Sizes) -> tuple[Any, Any]:
+def grid_of(n: int) -> tuple[int, int]:
     """Rows and columns, nearly square, of a grid with at least n cells.
 
     An even number of rows lets odd permutations come up as often as even ones.
     """
+    rows = (math.isqrt(max(n - 1, 0)) + 2) // 2 * 2
+    return rows, -(-n // rows) or 1
+
+
+def _grid(n: Sizes) -> tuple[Any, ...]:
+    """The grid of one size, or of many."""
     if isinstance(n, int):
-        rows = (math.isqrt(max(n - 1, 0)) + 2) // 2 * 2
-        return np.uint64(rows), np.uint64(-(-n // rows) or 1)
+        return tuple(map(np.uint64, grid_of(n)))
     many_rows = np.ceil(np.sqrt(n) / 2).astype(np.int64) * 2
     return many_rows.astype(np.uint64), (-(-n // many_rows)).astype(np.uint64)
 

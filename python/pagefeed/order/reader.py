@@ -17,8 +17,10 @@ from pagefeed.order.sequence import UnitSequence
 from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
 
 MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
-READ_AHEAD = 1 << 13  # units of one lane
-AT_ONCE = 1 << 13  # units resolved in a step
+READ_AHEAD = 1 << 12  # units of one lane
+LONG_DELAY = 1 << 12  # units of one lane
+AT_ONCE = 1 << 12  # units resolved in a step, if one lane's are not more
+LOOKED_AT = 1 << 14  # of a long delay, whose units mostly leave at another time
 MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
 
 
@@ -70,7 +72,7 @@ class LaneReader:
         least = max(min(window.delay, MIN_STRETCH), window.delay // MOST_REPEATED)
         self.read_ahead = max(min(max(window.delay, READ_AHEAD), most), least, 1)
         """Units of a lane that are resolved at once when it is read on."""
-        self._is_long = 2 * window.delay > AT_ONCE
+        self._is_long = window.delay > LONG_DELAY
         # Less would forget lanes before they are read again.
         self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
         self._held: OrderedDict[int, Held] = OrderedDict()
@@ -180,8 +182,8 @@ class LaneReader:
         high = max(low, min(missing.end, window.lanes.length(lane)))
         start, num_left = window.lanes.start(lane) + low, 0
         times, units = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-        for first in range(low, high, AT_ONCE):
-            part = range(first, min(first + AT_ONCE, high))
+        for first in range(low, high, LOOKED_AT):
+            part = range(first, min(first + LOOKED_AT, high))
             left, packed = window.part(lane, low, part, missing.begin, missing.end)
             num_left += left
             if len(packed):

@@ -23,6 +23,16 @@ MIN_SPREAD = 64
 NEVER = np.uint64(2**64 - 1)  # behind every time
 
 
+def time_layout(delay: int) -> tuple[int, int]:
+    """Return how many bits a place takes, and the fraction of a time.
+
+    One sort does it all: a 64-bit number holds the time, with a fraction, above the
+    place. The bits depend on the delay alone, as they decide between near ties.
+    """
+    place_bits = max(4 * delay, 2 * MAX_STRETCH).bit_length()
+    return place_bits, min(16, 63 - 2 * place_bits)
+
+
 class Stretch(NamedTuple):
     """The units of a lane that leave in a stretch of time, in the order they leave."""
 
@@ -67,11 +77,9 @@ class DelayWindow:
         self.delay = delay
         hash_key = expand_key(key, 2)
         self._key = (hash_key[0], hash_key[1])
-        # One sort does it all: a 64-bit number holds the time, with a fraction, above
-        # the place. The bits depend on D alone, as they decide between near ties.
-        self._place_bits = np.uint64(max(4 * delay, 2 * MAX_STRETCH).bit_length())
+        place_bits, time_bits = time_layout(delay)
+        self._place_bits, self._time_bits = np.uint64(place_bits), np.uint64(time_bits)
         self._place_mask = (np.uint64(1) << self._place_bits) - np.uint64(1)
-        self._time_bits = np.uint64(min(16, 63 - 2 * int(self._place_bits)))
 
     def stretches(
         self, lanes: Int64Array, begins: Int64Array, ends: Int64Array
@@ -122,14 +130,18 @@ class DelayWindow:
             How many have left before ``begin``; the rest with time < ``end``, by place:
             time above place, counted from ``low`` as the others of their stretch.
         """
-        place = np.arange(places.start - low, places.stop - low)
-        packed = self._packed(place, place + (low + self.lanes.start(lane)))
-        shift = self._time_bits + self._place_bits
-        edges = np.array([begin - low, end - low]).astype(np.uint64) << shift
-        has_left = packed < edges[0]
-        leaves = packed < edges[1]
+        place = np.arange(places.start, places.stop)
+        times = self._delays(place + self.lanes.start(lane))
+        place -= low
+        times += place.view(np.uint64) << self._time_bits
+        edges = np.array([begin - low, end - low]).astype(np.uint64) << self._time_bits
+        has_left = times < edges[0]
+        leaves = times < edges[1]
         leaves ^= has_left
-        return int(np.count_nonzero(has_left)), packed[leaves]
+        leaving = np.flatnonzero(leaves)
+        packed = times[leaving] << self._place_bits
+        packed |= place[leaving].view(np.uint64)
+        return int(np.count_nonzero(has_left)), packed
 
     def places_of(self, packed: UInt64Array) -> Int64Array:
         """Return the places below the times."""
