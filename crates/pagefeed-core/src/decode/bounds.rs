@@ -103,11 +103,7 @@ pub(crate) fn array_size(
              is {MAX_PADDING_BYTES}"
         )));
     }
-    check(
-        places
-            .saturating_add(padding)
-            .saturating_add(decoded_size),
-    )
+    check(places.saturating_add(padding).saturating_add(decoded_size))
 }
 
 /// Refuses a size above the limit.

@@ -102,11 +102,18 @@ impl Records {
             nth if nth >= num_records as u64 => count,
             nth if repetition.is_empty() => nth as usize,
             nth => {
-                let starts = repetition.iter().enumerate().filter(|(_, level)| **level == 0);
+                let starts = repetition
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, level)| **level == 0);
                 starts.map(|(at, _)| at).nth(nth as usize).unwrap_or(count)
             }
         };
-        let start = if begun > rows.start { 0 } else { begin(rows.start) };
+        let start = if begun > rows.start {
+            0
+        } else {
+            begin(rows.start)
+        };
         let end = if begun > rows.end { 0 } else { begin(rows.end) };
         self.begun += num_records as u64;
         self.is_done = self.begun > rows.end || (self.max.1 == 0 && self.begun == rows.end);
@@ -163,10 +170,10 @@ impl Records {
             return self.repetition == other.repetition;
         }
         let is_place = |&(r, d): &(u8, u8)| i16::from(r) <= repetition && d >= element;
-        let (left, right) = (self.levels().filter(is_place), other.levels().filter(is_place));
+        let (left, right) = (
+            self.levels().filter(is_place),
+            other.levels().filter(is_place),
+        );
         left.map(|(r, _)| r).eq(right.map(|(r, _)| r))
     }
 }
-
-#[cfg(test)]
-mod tests;
