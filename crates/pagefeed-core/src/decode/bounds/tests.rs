@@ -68,6 +68,19 @@ fn sizes_are_those_of_the_values() {
 }
 
 #[test]
+fn lengths_of_no_strings_are_counted() {
+    // A billion lengths in one block, of a page of nulls.
+    let block = [128, 128, 128, 128, 8, 1, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0];
+    for encoding in [
+        Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        Encoding::DELTA_BYTE_ARRAY,
+    ] {
+        let error = size(TEXT, encoding, 0, &block).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{encoding}: {error}");
+    }
+}
+
+#[test]
 fn few_bytes_may_stand_for_too_much() {
     let most = (1 << 31) - 1;
     let run = [1, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1];
