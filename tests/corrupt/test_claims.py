@@ -78,9 +78,7 @@ def test_values_that_are_not_there(tmp_path: Path, count: int):
             length = 16 if kind == FIXED else None
             page = data_page(count, body, encoding=encoding)
             pages = [dictionary_page(1, bytes(16)), page]
-            file = one_column(
-                [flat(kind, length=length)], pages, num_rows=count
-            )
+            file = one_column([flat(kind, length=length)], pages, num_rows=count)
             files[f"{encoding}-{kind}"] = file
     assert_all(attempts(tmp_path, files), set())
 

@@ -60,9 +60,7 @@ def test_pages_larger_than_memory(tmp_path: Path, name: str, layout: str):
         }.get(name)
         options["column_encoding"] = {f"a.{leaf}" if leaf else "a": kind}
     table = pa.table({"a": array})
-    pq.write_table(
-        table, path, compression="zstd", data_page_size=1 << 30, **options
-    )
+    pq.write_table(table, path, compression="zstd", data_page_size=1 << 30, **options)
     (outcome,) = probe([Job(path=path, column="a")], memory=ROOM)
     assert outcome.outcome == "LimitExceededError", outcome
     assert "memory" in outcome.message

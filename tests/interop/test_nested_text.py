@@ -19,7 +19,9 @@ STRICT = pa.struct(
 TYPES = {
     "chat": pa.list_(TURN),
     "large-chat": pa.large_list(pa.field("item", STRICT, nullable=False)),
-    "documents": pa.struct([("text", pa.string()), ("meta", pa.struct([("id", pa.string())]))]),
+    "documents": pa.struct(
+        [("text", pa.string()), ("meta", pa.struct([("id", pa.string())]))]
+    ),
     "texts": pa.list_(pa.string()),
     "branches": pa.list_(pa.list_(TURN)),
     "mixed-depth": pa.list_(
@@ -74,10 +76,17 @@ def test_one_long_text_among_many_short_ones(tmp_path: Path, kind: str):
     """A megabyte once, and twenty thousand short answers, all in one dictionary."""
     texts = ["x" * (1 << 20), *["yes", "no"] * 10_000]
     turns = [{"role": "user", "content": text} for text in texts]
-    rows = turns if kind == "struct" else [turns[at : at + 3] for at in range(0, 20_001, 3)]
+    rows = (
+        turns
+        if kind == "struct"
+        else [turns[at : at + 3] for at in range(0, 20_001, 3)]
+    )
     path = tmp_path / "chat.parquet"
     pq.write_table(
-        pa.table({"a": rows}), path, data_page_size=1 << 20, dictionary_pagesize_limit=4 << 20
+        pa.table({"a": rows}),
+        path,
+        data_page_size=1 << 20,
+        dictionary_pagesize_limit=4 << 20,
     )
     assert path.stat().st_size < 1 << 20
     (outcome,) = probe([Job(path=path, column="a", expected=path)], memory=256 << 20)
