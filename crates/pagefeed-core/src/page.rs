@@ -4,6 +4,7 @@ use parquet::basic::Encoding;
 
 use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
+use crate::decode::integers::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::header::{PageHeader, PageKind};
 use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
@@ -375,7 +376,7 @@ fn split_levels<'a>(
             let width = level_width(max);
             let size = (num_levels * width as usize).div_ceil(8);
             let (packed, rest) = bytes.split_at_checked(size).ok_or_else(short)?;
-            convert_bit_packed(packed, width, num_levels, converted);
+            convert_bit_packed(packed, width, num_levels, converted)?;
             Ok((converted.as_slice(), rest))
         }
         other => Err(Error::corrupt(format!(
@@ -386,8 +387,15 @@ fn split_levels<'a>(
 
 /// Rewrites levels packed from the most significant bit as one bit-packed run of
 /// the RLE encoding, which packs from the least significant.
-fn convert_bit_packed(packed: &[u8], width: u32, num_levels: usize, converted: &mut Vec<u8>) {
+fn convert_bit_packed(
+    packed: &[u8],
+    width: u32,
+    num_levels: usize,
+    converted: &mut Vec<u8>,
+) -> Result<()> {
     converted.clear();
+    let size = num_levels.div_ceil(8) * width as usize;
+    reserve(converted, 10 + size)?;
     let mut header = (num_levels.div_ceil(8) << 1) | 1;
     while header >= 0x80 {
         converted.push((header as u8) | 0x80);
@@ -395,7 +403,7 @@ fn convert_bit_packed(packed: &[u8], width: u32, num_levels: usize, converted: &
     }
     converted.push(header as u8);
     let start = converted.len();
-    converted.resize(start + num_levels.div_ceil(8) * width as usize, 0);
+    converted.resize(start + size, 0);
     let width = width as usize;
     for bit in 0..num_levels * width {
         // Bit `j` of a level, counted from its top, becomes bit `width - 1 - j`.
@@ -403,6 +411,7 @@ fn convert_bit_packed(packed: &[u8], width: u32, num_levels: usize, converted: &
         let value = (packed[bit / 8] >> (7 - bit % 8)) & 1;
         converted[start + target / 8] |= value << (target % 8);
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -195,12 +195,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls `field(id, wire, reader)` for each field of a struct; `field` must
-    /// consume the value, by [`Reader::skip`] if it does not know it.
+    /// consume the value, by [`Reader::skip`] if it does not know it. A field given
+    /// twice is refused: which of them counts is up to the reader.
     pub fn fields(
         &mut self,
         mut field: impl FnMut(i16, Wire, &mut Self) -> Result<()>,
     ) -> Result<()> {
-        let mut id = 0i16;
+        let (mut id, mut seen) = (0i16, 0u64);
         loop {
             let head = self.byte()?;
             if head == 0 {
@@ -212,6 +213,14 @@ impl<'a> Reader<'a> {
                 delta => id.checked_add(i16::from(delta)),
             }
             .ok_or_else(|| Error::corrupt("a thrift field number is out of range"))?;
+            // The format's own numbers are all small.
+            let bit = u32::try_from(id).ok().and_then(|id| 1u64.checked_shl(id));
+            if seen & bit.unwrap_or(0) != 0 {
+                return Err(Error::corrupt(format!(
+                    "field {id} of a thrift structure is there twice"
+                )));
+            }
+            seen |= bit.unwrap_or(0);
             field(id, wire, self)?;
         }
     }
@@ -294,6 +303,17 @@ mod tests {
         let mut reader = Reader::new(&[0xf8, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2]);
         assert!(reader.list().is_err());
         assert!(reader.exhausted());
+    }
+
+    #[test]
+    fn a_field_given_twice_is_refused() {
+        let read = |bytes: &[u8]| Reader::new(bytes).skip(Wire::Struct);
+        // Field 3 twice, the second time by its full number; then 3 and 2.
+        assert!(read(&[0x35, 2, 0x05, 6, 4, 0]).is_err());
+        assert!(read(&[0x35, 2, 0x05, 4, 4, 0]).is_ok());
+        // In a struct inside, and beside one.
+        assert!(read(&[0x1c, 0x35, 2, 0x05, 6, 4, 0, 0]).is_err());
+        assert!(read(&[0x1c, 0x35, 2, 0, 0x25, 4, 0]).is_ok());
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl Index {
     }
 }
 
-/// Runs a vectorised lookup from one int64 array into another of the same length.
+/// Runs a vectorised lookup from one int64 array into another of the same length, which
+/// may be the same one: copies are looked up, as other threads may write to both.
 fn lookup(
     py: Python<'_>,
     input: &PyBuffer<i64>,
@@ -69,15 +70,10 @@ fn lookup(
             "input and output must be contiguous int64 arrays of one length",
         ));
     }
-    // SAFETY: both buffers are contiguous int64 memory that the PyBuffers keep alive;
-    // the caller (pagefeed.index) passes a fresh array as output.
-    let (from, into) = unsafe {
-        (
-            std::slice::from_raw_parts(input.buf_ptr().cast::<i64>(), input.item_count()),
-            std::slice::from_raw_parts_mut(output.buf_ptr().cast::<i64>(), output.item_count()),
-        )
-    };
-    detached(py, || find(from, into))
+    let from = input.to_vec(py)?;
+    let mut into = vec![0; from.len()];
+    detached(py, || find(&from, into.as_mut_slice()))?;
+    output.copy_from_slice(py, &into)
 }
 
 /// Numbers as bytes: there may be millions, too many for Python integers.

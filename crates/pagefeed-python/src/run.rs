@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
 
 use pagefeed_core::error::{Error, Kind, Result, catch_panic};
@@ -41,12 +42,19 @@ pub fn cancellable<T: Send>(
     let (cancel, is_done) = (Arc::default(), AtomicBool::new(false));
     let waiting = std::thread::current();
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+        let run = || {
             let result = catch_panic(|| work(&cancel));
             is_done.store(true, Ordering::Release);
             waiting.unpark();
             result
-        });
+        };
+        let thread = Builder::new().spawn_scoped(scope, run).map_err(|error| {
+            let message = format!(
+                "no thread could be started ({error}): raise the limit of processes or of \
+                 memory (ulimit -u, ulimit -v)"
+            );
+            to_python(py, &Error::limit(message))
+        })?;
         let mut interrupted = Ok(());
         while interrupted.is_ok() && !is_done.load(Ordering::Acquire) {
             py.detach(|| std::thread::park_timeout(SIGNAL_INTERVAL));

@@ -236,7 +236,11 @@ fn list<O: OffsetSizeTrait>(
     values: ArrayRef,
 ) -> Result<Option<ArrayRef>> {
     // Offsets only grow.
-    if offsets.last().and_then(|&last| O::from_usize(last as usize)).is_none() {
+    if offsets
+        .last()
+        .and_then(|&last| O::from_usize(last as usize))
+        .is_none()
+    {
         return Err(Error::limit(
             "a page holds more values than its Arrow type can address",
         ));

@@ -41,10 +41,12 @@ pub(crate) fn decoded_size(
 ) -> Result<u64> {
     let (bytes, bits) = (page.values, plain_bits(leaf));
     let fixed = (num_values as u64).saturating_mul(bits).div_ceil(8);
-    if num_values == 0 {
+    let is_string = leaf.physical == PhysicalType::BYTE_ARRAY;
+    // Readers of strings look at the lengths of a page without values, too.
+    let has_lengths = is_string || leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY;
+    if num_values == 0 && (bytes.is_empty() || !has_lengths) {
         return Ok(0);
     }
-    let is_string = leaf.physical == PhysicalType::BYTE_ARRAY;
     let size = match page.header.encoding() {
         Some(Encoding::PLAIN) if is_string => sized(bytes, fixed, num_values)?,
         Some(Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT) => {
@@ -63,12 +65,12 @@ pub(crate) fn decoded_size(
             fixed
         }
         Some(Encoding::DELTA_LENGTH_BYTE_ARRAY) => {
-            let (size, behind) = total(deltas(bytes, num_values)?)?;
+            let (size, behind) = total(page, deltas(bytes, num_values)?)?;
             sized(behind, size, num_values).map(|_| size)?
         }
         Some(Encoding::DELTA_BYTE_ARRAY) => {
-            let (prefixes, behind) = total(deltas(bytes, num_values)?)?;
-            let (suffixes, behind) = total(deltas(behind, num_values)?)?;
+            let (prefixes, behind) = total(page, deltas(bytes, num_values)?)?;
+            let (suffixes, behind) = total(page, deltas(behind, num_values)?)?;
             sized(behind, suffixes, num_values)?;
             prefixes.saturating_add(suffixes)
         }
@@ -103,11 +105,7 @@ pub(crate) fn array_size(
              is {MAX_PADDING_BYTES}"
         )));
     }
-    check(
-        places
-            .saturating_add(padding)
-            .saturating_add(decoded_size),
-    )
+    check(places.saturating_add(padding).saturating_add(decoded_size))
 }
 
 /// Refuses a size above the limit.
@@ -163,11 +161,9 @@ fn covered(mut runs: Runs<'_>) -> Result<()> {
     runs.try_for_each(|run| run.map(drop))
 }
 
-/// The differences, of which there must be `num_values` at least: and hardly more, as
-/// memory is taken for all of them.
+/// The differences of a page, of which there must be `num_values` at least.
 fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     let deltas = Delta::new(bytes)?;
-    check((deltas.count as u64).saturating_mul(4))?;
     if deltas.count < num_values {
         return Err(Error::corrupt(format!(
             "{num_values} values were expected, the page holds {}",
@@ -177,8 +173,16 @@ fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     Ok(deltas)
 }
 
-/// The sum of lengths, and the bytes behind them.
-fn total(deltas: Delta<'_>) -> Result<(u64, &[u8])> {
+/// The sum of lengths, and the bytes behind them. Memory will be taken for all lengths:
+/// there must not be more than values and nulls.
+fn total<'a>(page: &DataPage<'_>, deltas: Delta<'a>) -> Result<(u64, &'a [u8])> {
+    let most = num_levels(page)?;
+    if deltas.count > most {
+        return Err(Error::corrupt(format!(
+            "a page of {most} values holds {} lengths",
+            deltas.count
+        )));
+    }
     let mut sum = 0u64;
     let behind = deltas.lengths(|lengths| {
         sum += lengths.iter().map(|&length| u64::from(length)).sum::<u64>();

@@ -155,7 +155,10 @@ impl Chunk {
             }
             let lengths = dictionary.as_ref().and_then(|d| d.lengths.as_deref());
             let num_values = to_usize(counts.num_values)?;
-            bound(&page, bounds::decoded_size(&page, leaf, num_values, lengths)?)?;
+            bound(
+                &page,
+                bounds::decoded_size(&page, leaf, num_values, lengths)?,
+            )?;
             let rows = to_usize(counts.num_rows)?;
             num_rows += rows;
             steps.push_back(Step::Data {

@@ -143,7 +143,9 @@ mod tests {
             })
             .unwrap();
             assert_eq!(found, indices[values.clone()]);
-            let expected = found.iter().map(|&index| u64::from(lengths[index as usize]));
+            let expected = found
+                .iter()
+                .map(|&index| u64::from(lengths[index as usize]));
             let total = total_length(&bytes, values, &lengths).unwrap();
             assert_eq!(total, expected.sum::<u64>());
         }

@@ -96,12 +96,7 @@ fn is_readable<'a>(
 }
 
 /// The array of `field`, whose leaves begin with number `next`.
-fn assemble(
-    field: &Field,
-    depth: Depth,
-    columns: &[Column],
-    next: &mut usize,
-) -> Result<ArrayRef> {
+fn assemble(field: &Field, depth: Depth, columns: &[Column], next: &mut usize) -> Result<ArrayRef> {
     let (records, leaf) = &columns[*next];
     let inside = depth.of(field);
     match field.data_type() {
@@ -118,15 +113,31 @@ fn assemble(
                 arrays.push(assemble(field, inside, columns, next)?);
             }
             let nulls = validity(field, inside, records)?;
-            Ok(Arc::new(StructArray::try_new(fields.clone(), arrays, nulls)?))
+            Ok(Arc::new(StructArray::try_new(
+                fields.clone(),
+                arrays,
+                nulls,
+            )?))
         }
         DataType::List(item) => {
             let values = assemble(item, inside.in_list(), columns, next)?;
-            lists::<i32>(item, inside, records, values, validity(field, inside, records)?)
+            lists::<i32>(
+                item,
+                inside,
+                records,
+                values,
+                validity(field, inside, records)?,
+            )
         }
         DataType::LargeList(item) => {
             let values = assemble(item, inside.in_list(), columns, next)?;
-            lists::<i64>(item, inside, records, values, validity(field, inside, records)?)
+            lists::<i64>(
+                item,
+                inside,
+                records,
+                values,
+                validity(field, inside, records)?,
+            )
         }
         _ => {
             *next += 1;
@@ -166,8 +177,7 @@ fn lists<O: OffsetSizeTrait>(
         if repetition <= list.repetition && definition >= list.element {
             offsets.push(O::usize_as(num_items));
         }
-        num_items +=
-            usize::from(repetition <= element.repetition && definition >= element.element);
+        num_items += usize::from(repetition <= element.repetition && definition >= element.element);
     }
     offsets.push(O::usize_as(num_items));
     if num_items != values.len() {
@@ -180,6 +190,3 @@ fn lists<O: OffsetSizeTrait>(
     let list = GenericListArray::<O>::try_new(item.clone(), offsets, values, nulls)?;
     Ok(Arc::new(list))
 }
-
-#[cfg(test)]
-mod tests;

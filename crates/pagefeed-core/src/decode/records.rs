@@ -101,12 +101,13 @@ impl Records {
         let begin = |row: u64| match row - begun {
             nth if nth >= num_records as u64 => count,
             nth if repetition.is_empty() => nth as usize,
-            nth => {
-                let starts = repetition.iter().enumerate().filter(|(_, level)| **level == 0);
-                starts.map(|(at, _)| at).nth(nth as usize).unwrap_or(count)
-            }
+            nth => nth_zero(repetition, nth as usize),
         };
-        let start = if begun > rows.start { 0 } else { begin(rows.start) };
+        let start = if begun > rows.start {
+            0
+        } else {
+            begin(rows.start)
+        };
         let end = if begun > rows.end { 0 } else { begin(rows.end) };
         self.begun += num_records as u64;
         self.is_done = self.begun > rows.end || (self.max.1 == 0 && self.begun == rows.end);
@@ -163,10 +164,48 @@ impl Records {
             return self.repetition == other.repetition;
         }
         let is_place = |&(r, d): &(u8, u8)| i16::from(r) <= repetition && d >= element;
-        let (left, right) = (self.levels().filter(is_place), other.levels().filter(is_place));
+        let (left, right) = (
+            self.levels().filter(is_place),
+            other.levels().filter(is_place),
+        );
         left.map(|(r, _)| r).eq(right.map(|(r, _)| r))
     }
 }
 
+/// Where the zero number `nth` of the levels is, counted from 0; their number if there
+/// are not so many.
+fn nth_zero(levels: &[u8], mut nth: usize) -> usize {
+    const CHUNK: usize = 128;
+    let is_zero = |level: &&u8| **level == 0;
+    for (number, chunk) in levels.chunks(CHUNK).enumerate() {
+        let zeros = chunk.iter().filter(is_zero).count();
+        if nth < zeros {
+            let mut places = chunk.iter().enumerate().filter(|(_, level)| is_zero(level));
+            let place = places.nth(nth).map_or(0, |(place, _)| place);
+            return number * CHUNK + place;
+        }
+        nth -= zeros;
+    }
+    levels.len()
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::decode::testing::Random;
+
+    #[test]
+    fn zeros_are_found_by_their_number() {
+        let mut random = Random(2);
+        for length in [0, 1, 127, 128, 129, 1000] {
+            let levels: Vec<u8> = (0..length).map(|_| random.below(3) as u8).collect();
+            let places = (0..levels.len()).filter(|&at| levels[at] == 0);
+            let mut count = 0;
+            for (nth, place) in places.enumerate() {
+                assert_eq!(nth_zero(&levels, nth), place);
+                count += 1;
+            }
+            assert_eq!(nth_zero(&levels, count), levels.len());
+        }
+    }
+}

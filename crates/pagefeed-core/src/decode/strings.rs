@@ -8,13 +8,13 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
+use super::PageRun;
 use super::bounds::{decoded_size, string_lengths};
 use super::indices::sequence;
 use super::integers::missing_dictionary;
 use super::records::Records;
 use super::string_builder::Strings;
 use super::tokens::DataPages;
-use super::PageRun;
 use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer};
 use crate::error::Result;
 use crate::levels::{Definitions, num_levels};
@@ -67,7 +67,9 @@ fn read_as<T: ByteArrayType>(
             dictionary = Some(Entries::new(opener.take_dictionary(page, run.codec)?)?);
         }
         let page = opener.data_page(&header, stored, run.codec, leaf)?;
-        let present = Definitions::new(&page, leaf)?.advance(num_levels(&page)?)?.present;
+        let present = Definitions::new(&page, leaf)?
+            .advance(num_levels(&page)?)?
+            .present;
         let lengths = dictionary.as_ref().map(Entries::lengths);
         decoded_size(&page, leaf, present, lengths)?;
         let values = records.read(&page)?;
@@ -88,7 +90,10 @@ fn read_as<T: ByteArrayType>(
     records.finish()?;
     let element = leaf.descriptor.repeated_ancestor_def_level() as u8;
     let present = if records.has_nulls() {
-        let (places, max) = (records.places(leaf.max_repetition, element)?, records.max_definition());
+        let (places, max) = (
+            records.places(leaf.max_repetition, element)?,
+            records.max_definition(),
+        );
         let bits = BooleanBuffer::collect_bool(places.len(), |i| places[i] == max);
         (bits.count_set_bits() < bits.len()).then_some(bits)
     } else {

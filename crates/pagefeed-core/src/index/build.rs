@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 use super::chunk::ChunkPages;
 use super::locate::{index_ranges, locate};
@@ -26,7 +27,7 @@ struct IndexedFile {
     sizes: Vec<u64>,
 }
 
-struct Builder<'a> {
+struct IndexBuilder<'a> {
     store: &'a Store,
     column: &'a str,
     options: &'a BuildOptions,
@@ -45,7 +46,7 @@ pub(super) fn build(
     if paths.is_empty() {
         return Err(Error::invalid("no files to index"));
     }
-    let builder = Builder {
+    let builder = IndexBuilder {
         store,
         column,
         options,
@@ -59,7 +60,7 @@ pub(super) fn build(
     assemble(column, files)
 }
 
-impl Builder<'_> {
+impl IndexBuilder<'_> {
     fn file(&self, path: &str) -> Result<IndexedFile> {
         let file = FileId {
             path: path.into(),
@@ -163,8 +164,9 @@ impl Builder<'_> {
             }
         };
         let mut results = std::thread::scope(|scope| {
+            // Where the system gives no more threads, those there are do the work.
             let others: Vec<_> = (1..num_threads.min(count))
-                .map(|_| scope.spawn(run))
+                .map_while(|_| Builder::new().spawn_scoped(scope, run).ok())
                 .collect();
             let mut results = run();
             for other in others {

@@ -2,10 +2,11 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::Index;
 use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
+use crate::buffers::RecycledBuffer;
 use crate::decode::PageRun;
 use crate::error::{Error, Result};
 use crate::header::{PageHeader, PageKind};
@@ -117,16 +118,21 @@ impl Run {
         let size = self.stretches.iter().try_fold(0u64, |sum, range| {
             sum.checked_add(range.end.saturating_sub(range.start))
         });
-        if size.is_none_or(|size| size > MAX_READ_BYTES as u64) {
-            return Err(Error::limit(format!(
-                "the pages of one record are larger than {MAX_READ_BYTES} bytes"
-            )));
-        }
-        let mut data = BytesMut::new();
+        let size = size
+            .filter(|&size| size <= MAX_READ_BYTES as u64)
+            .ok_or_else(|| {
+                Error::limit(format!(
+                    "the pages of one record are larger than {MAX_READ_BYTES} bytes"
+                ))
+            })?;
+        let mut data = RecycledBuffer::new(size as usize)?;
+        let mut at = 0;
         for range in &self.stretches {
-            data.extend_from_slice(&store.read(file, range.clone())?);
+            let bytes = store.read(file, range.clone())?;
+            data[at..at + bytes.len()].copy_from_slice(&bytes);
+            at += bytes.len();
         }
-        Ok(data.freeze())
+        Ok(Bytes::from_owner(data))
     }
 }
 

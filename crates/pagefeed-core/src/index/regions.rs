@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::offset_index::wrong;
 use crate::error::{Error, Result};
-use crate::limits::MAX_FOOTER_BYTES;
+use crate::limits::MAX_PAGE_INDEX_BYTES;
 use crate::store::{FileId, Store};
 
 /// Bytes between two ranges that are read along rather than in a read of their own.
@@ -27,14 +28,9 @@ impl Regions {
         mut ranges: Vec<Range<u64>>,
         known: (u64, Bytes),
     ) -> Result<Self> {
-        if let Some(range) = ranges.iter().find(|r| r.end - r.start > MAX_FOOTER_BYTES) {
-            return Err(Error::limit(format!(
-                "a page index of {} bytes, the limit is {MAX_FOOTER_BYTES}",
-                range.end - range.start
-            )));
-        }
-        ranges.retain(|range| range.start < known.0);
         ranges.sort_by_key(|range| (range.start, range.end));
+        check(&ranges)?;
+        ranges.retain(|range| range.start < known.0);
         let mut joined: Vec<Range<u64>> = Vec::new();
         for range in ranges {
             match joined.last_mut() {
@@ -68,5 +64,49 @@ impl Regions {
                 bytes.get(from..from + (range.end - range.start) as usize)
             })
             .ok_or_else(|| Error::corrupt("a page index lies outside of what was read"))
+    }
+}
+
+/// Refuses page indexes that lie over each other, as those of many row groups in one
+/// place, and ones that are too large together.
+fn check(sorted: &[Range<u64>]) -> Result<()> {
+    let mut size = 0u64;
+    for (number, range) in sorted.iter().enumerate() {
+        if let Some(next) = sorted.get(number + 1)
+            && next.start < range.end
+        {
+            return Err(wrong(format!(
+                "its parts at {}..{} and {}..{} lie over each other",
+                range.start, range.end, next.start, next.end
+            )));
+        }
+        size = size.saturating_add(range.end - range.start);
+    }
+    if size > MAX_PAGE_INDEX_BYTES {
+        return Err(Error::limit(format!(
+            "the column's page indexes take {size} bytes, the limit is \
+             {MAX_PAGE_INDEX_BYTES}; build with page_index=False to read the page headers \
+             instead"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn ranges_must_lie_apart_and_be_small_together() {
+        assert!(check(&[]).is_ok());
+        assert!(check(&[4..10, 10..12, 20..30]).is_ok());
+        for ranges in [[4..10, 4..10], [4..10, 9..12], [4..10, 5..6]] {
+            assert_eq!(check(&ranges).unwrap_err().kind(), Kind::Corrupt);
+        }
+        let half = MAX_PAGE_INDEX_BYTES / 2;
+        assert!(check(&[0..half, half..2 * half]).is_ok());
+        let error = check(&[0..half, half..2 * half + 1]).unwrap_err();
+        assert_eq!(error.kind(), Kind::Limit);
     }
 }

@@ -74,7 +74,7 @@ fn bit_packed_levels_become_hybrid_ones() {
     // 3, 0, 2, 1, 3 from the highest bit on: 11 00 10 01 | 11 000000
     let packed = [0b1100_1001, 0b1100_0000];
     let mut converted = Vec::new();
-    convert_bit_packed(&packed, 2, 5, &mut converted);
+    convert_bit_packed(&packed, 2, 5, &mut converted).unwrap();
     let mut expected = vec![0b11];
     expected.extend(pack(&[3, 0, 2, 1, 3, 0, 0, 0], 2));
     assert_eq!(converted, expected);
