@@ -5,7 +5,8 @@
 All ways feed int64 batches of 64 sequences of 2048 tokens from the same documents, in
 the page cache, in page order. Ways take turns in one process; the table shows medians
 of tokens delivered per second, padding included, and the ratios to windows and to the
-same sequences with tokens alone, round by round. Without files the documents are made: lengths log-normal, tokens by Zipf's law.
+same sequences with tokens alone, round by round. Without files the documents are
+made: lengths log-normal, tokens by Zipf's law.
 """
 
 import argparse

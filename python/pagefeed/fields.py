@@ -43,6 +43,7 @@ DTYPES = {
 }
 """Types of arrays; tokens have that of the loader."""
 
+
 @dataclass(frozen=True, kw_only=True)
 class Fields:
     """What a batch carries, and how labels are made.
@@ -112,6 +113,7 @@ class Fields:
             shape: Of the tokens, (batch_size, length).
             dtype: Of the tokens.
         """
+        view = memoryview(memory)
         made: dict[str, Any] = {}
         for name in self.names:
             if name == "max_seqlen":
@@ -119,5 +121,5 @@ class Fields:
                 continue
             size = memory.num_borders if name == "cu_seqlens" else shape
             kind = DTYPES.get(name, dtype)
-            made[name] = np.ndarray(size, kind, memory, memory.offset(name))
+            made[name] = np.ndarray(size, kind, view, memory.offset(name))
         return made

@@ -64,7 +64,7 @@ def large_file(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("shuffle", "fields"), [("page", FIELDS), (None, ("input_ids",))]
+    ("shuffle", "fields"), [("page", ("input_ids",)), (None, FIELDS)]
 )
 def test_private_memory_stays_within_the_budget(
     large_file, run_python, shuffle, fields

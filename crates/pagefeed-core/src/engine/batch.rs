@@ -43,7 +43,8 @@ impl Buffer {
     /// Maps memory for one batch.
     pub fn new(sections: &Sections) -> Result<Self> {
         let mut one = Self::map(sections, 1)?;
-        one.pop().ok_or_else(|| Error::invalid("a batch without memory"))
+        one.pop()
+            .ok_or_else(|| Error::invalid("a batch without memory"))
     }
 
     /// How many buffers of `num_bytes` are best mapped at once.

@@ -91,12 +91,7 @@ impl<'a> Maker<'a> {
     }
 
     #[inline(always)]
-    fn make<T: Number + Into<i64>>(
-        &mut self,
-        row: Range<usize>,
-        tokens: &[T],
-        borders: &Borders,
-    ) {
+    fn make<T: Number + Into<i64>>(&mut self, row: Range<usize>, tokens: &[T], borders: &Borders) {
         let (mut start, mut num_documents) = (row.start, 0);
         while start < row.end {
             let end = borders.next(start + 1).min(row.end);
