@@ -14,7 +14,7 @@ Part = tuple[int, int, int]
 def model_fields(
     tokens: npt.NDArray[Any], parts: list[Part], *, shifted: bool, across: bool
 ) -> dict[str, Any]:
-    """Every field of a batch of ``tokens`` [batch_size, length] that holds ``parts``."""
+    """The fields of ``tokens`` [batch_size, length] that hold ``parts``."""
     rows, length = tokens.shape
     firsts = np.arange(rows + 1) * length
     starts = {row * length + start for row, start, _ in parts}

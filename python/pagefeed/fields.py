@@ -109,6 +109,7 @@ class Fields:
             shape: Of the tokens, (batch_size, length).
             dtype: Of the tokens.
         """
+        view = memoryview(memory)
         made: dict[str, Any] = {}
         for name in self.names:
             if name == "max_seqlen":
@@ -116,7 +117,7 @@ class Fields:
                 continue
             size = memory.num_borders if name == "cu_seqlens" else shape
             kind = DTYPES.get(name, dtype)
-            made[name] = np.ndarray(size, kind, memory, memory.offset(name))
+            made[name] = np.ndarray(size, kind, view, memory.offset(name))
         return made
 
 

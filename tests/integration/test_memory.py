@@ -12,6 +12,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import ReloadWarning
+from pagefeed.fields import FIELDS
 from shared_data import shared
 
 MEMORY = 8 << 20
@@ -35,7 +36,7 @@ before = private()
 loader = pf.Loader(
     pf.parquet(sys.argv[1], column="input_ids"),
     sequences=pf.Windows(1024), batch_size=16, memory={memory}, num_threads=2,
-    shuffle={shuffle!r},
+    shuffle={shuffle!r}, fields={fields!r},
 )
 peak, steps = before, 0
 for batch in loader:
@@ -62,9 +63,13 @@ def large_file(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("shuffle", ["page", None])
-def test_private_memory_stays_within_the_budget(large_file, run_python, shuffle):
-    program = PROGRAM.format(memory=MEMORY, shuffle=shuffle)
+@pytest.mark.parametrize(
+    ("shuffle", "fields"), [("page", ("input_ids",)), (None, FIELDS)]
+)
+def test_private_memory_stays_within_the_budget(
+    large_file, run_python, shuffle, fields
+):
+    program = PROGRAM.format(memory=MEMORY, shuffle=shuffle, fields=fields)
     program = f"import sys; sys.argv[1:] = [{str(large_file)!r}]\n" + program
     grown, steps, peak_bytes = json.loads(run_python(program))
     assert steps == NUM_TOKENS // ROW // 16

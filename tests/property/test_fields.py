@@ -1,5 +1,7 @@
 """The fields that the engine makes, against a plain model, for any documents."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -151,7 +153,7 @@ def test_memory_is_aligned_and_counted(index):
         assert array.ctypes.data % 64 == 0
         starts.append((memory.offset(name), array.nbytes))
     starts.append((len(memory), 0))
-    for (start, num_bytes), (following, _) in zip(starts, starts[1:], strict=False):
+    for (start, num_bytes), (following, _) in itertools.pairwise(starts):
         assert start + num_bytes <= following
     with pytest.raises(InvalidArgumentError, match="labls"):
         memory.offset("labls")

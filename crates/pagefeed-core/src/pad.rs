@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 
 use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
-use crate::fields::{Borders, Fields, Sections};
+use crate::fields::{Borders, Field, Fields, Maker, Sections};
 use crate::gather::BatchToken;
 
 /// Lengths of the lists; those of null ones are 0.
@@ -55,7 +55,9 @@ impl Padding {
         fields.check(num_tokens)?;
         let sections = Sections::new(fields, num_tokens, size_of::<T>());
         let mut buffer = Buffer::new(&sections)?;
-        write_padded(lists, length, padding, buffer.tokens::<T>())?;
+        let mut parts = buffer.parts();
+        let tokens = parts.take::<T>(Field::InputIds);
+        write_padded(lists, length, padding, tokens)?;
         if fields.need_borders() {
             let mut borders = Borders::default();
             borders.reset(num_tokens);
@@ -65,7 +67,7 @@ impl Padding {
                     borders.add(row * length, row * length + count);
                 }
             }
-            buffer.make_fields::<T>(fields, length, &borders);
+            buffer.made = Maker::new(fields, length, &mut parts).finish(tokens, &borders);
         }
         Ok(Batch::from(buffer))
     }

@@ -12,7 +12,7 @@ use super::Content;
 use super::worker::Shared;
 use crate::decode::TokenPage;
 use crate::error::{Error, Result};
-use crate::fields::{Borders, Field, Fields, Made, Number, Parts, Sections, make};
+use crate::fields::{Borders, Field, Made, Parts, Sections};
 
 /// Bytes that are mapped at once, if so much of batches is kept at all.
 const MAPPED_BYTES: usize = 8 << 20;
@@ -30,7 +30,8 @@ pub struct Buffer {
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
     pub(super) written: Written,
-    made: Made,
+    /// What its fields came to.
+    pub(crate) made: Made,
 }
 
 // SAFETY: a buffer is the only one to use its part of the mapping.
@@ -42,7 +43,8 @@ impl Buffer {
     /// Maps memory for one batch.
     pub fn new(sections: &Sections) -> Result<Self> {
         let mut one = Self::map(sections, 1)?;
-        one.pop().ok_or_else(|| Error::invalid("a batch without memory"))
+        one.pop()
+            .ok_or_else(|| Error::invalid("a batch without memory"))
     }
 
     /// How many buffers of `num_bytes` are best mapped at once.
@@ -101,24 +103,9 @@ impl Buffer {
     }
 
     /// The memory of tokens and fields.
-    fn parts(&mut self) -> Parts<'_> {
+    pub fn parts(&mut self) -> Parts<'_> {
         let sections = self.sections.clone();
         sections.split(self.bytes_mut())
-    }
-
-    /// The tokens.
-    pub fn tokens<T: Number>(&mut self) -> &mut [T] {
-        self.parts().take(Field::InputIds)
-    }
-
-    /// Makes the fields of the tokens that were written, in rows of `row_length`.
-    pub fn make_fields<T: Number + Into<i64>>(
-        &mut self,
-        fields: &Fields,
-        row_length: usize,
-        borders: &Borders,
-    ) {
-        self.made = make::<T>(fields, row_length, borders, self.parts());
     }
 }
 
@@ -212,6 +199,7 @@ impl<P: Content> Drop for Batch<P> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::fields::Fields;
 
     #[test]
     fn buffers_are_apart_aligned_and_as_large_as_asked() {

@@ -10,6 +10,7 @@ use super::{EngineConfig, EngineStats, PageSource, TokenType};
 use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
+use crate::fields::{Field, Maker};
 use crate::gather::{
     Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
@@ -84,7 +85,10 @@ fn gather_as<T: BatchToken>(
             written.borders.reset(config.batch_tokens());
         }
     }
-    let tokens = buffer.tokens::<T>();
+    let mut parts = buffer.parts();
+    let tokens = parts.take::<T>(Field::InputIds);
+    let mut maker = (batch.is_last && fields.need_borders())
+        .then(|| Maker::new(fields, config.row_length, &mut parts));
     let num_covered = batch.num_covered();
     let mut writer = Writer::<T>::new(config, &mut written).map_err(|error| (0, error))?;
     if batch.is_new && num_covered < tokens.len() {
@@ -117,6 +121,10 @@ fn gather_as<T: BatchToken>(
         let Some(page) = &batch.pages[segment.page_use] else {
             continue;
         };
+        if let Some(maker) = &mut maker {
+            // All rows before this one are complete, the last still in the cache.
+            maker.make_before(segment.start, tokens, &writer.written.borders);
+        }
         let target = &mut tokens[segment.start..segment.end];
         let bundle = batch.bundles.get(segment.page_use).and_then(Option::as_ref);
         let result = match bundle {
@@ -132,8 +140,8 @@ fn gather_as<T: BatchToken>(
             (page, describe::<T>(misfit, page, segment.row))
         })?;
     }
-    if batch.is_last && fields.need_borders() {
-        buffer.make_fields::<T>(fields, config.row_length, &written.borders);
+    if let Some(maker) = maker {
+        buffer.made = maker.finish(tokens, &written.borders);
     }
     buffer.written = written;
     Ok(())

@@ -16,36 +16,9 @@ pub struct Made {
     pub max_seqlen: usize,
 }
 
-/// Makes the fields of a batch of rows of `row_length` in its memory, where its tokens
-/// are already.
-pub fn make<T: Number + Into<i64>>(
-    fields: &Fields,
-    row_length: usize,
-    borders: &Borders,
-    parts: Parts<'_>,
-) -> Made {
-    let maker = Maker::<T>::new(fields, parts);
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { make_avx2(maker, row_length, borders) };
-    }
-    maker.make(row_length, borders)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn make_avx2<T: Number + Into<i64>>(
-    maker: Maker<'_, T>,
-    row_length: usize,
-    borders: &Borders,
-) -> Made {
-    maker.make(row_length, borders)
-}
-
-/// The memory of the fields; empty for those that are not made.
-struct Maker<'a, T> {
-    tokens: &'a [T],
+/// Writes the fields of a batch, row after row, best while its tokens are in the
+/// processor's cache. The memory is empty for fields that are not made.
+pub struct Maker<'a> {
     labels: &'a mut [i64],
     position_ids: &'a mut [i64],
     document_ids: &'a mut [i32],
@@ -55,12 +28,16 @@ struct Maker<'a, T> {
     across_documents: bool,
     /// Places by which labels stand before their token.
     shift: usize,
+    row_length: usize,
+    /// First token of the next row.
+    next: usize,
+    made: Made,
 }
 
-impl<'a, T: Number + Into<i64>> Maker<'a, T> {
-    fn new(fields: &Fields, mut parts: Parts<'a>) -> Self {
+impl<'a> Maker<'a> {
+    /// Prepares to make fields in their memory, of rows of `row_length`.
+    pub fn new(fields: &Fields, row_length: usize, parts: &mut Parts<'a>) -> Self {
         Self {
-            tokens: parts.take(Field::InputIds),
             labels: parts.take(Field::Labels),
             position_ids: parts.take(Field::PositionIds),
             document_ids: parts.take(Field::DocumentIds),
@@ -69,40 +46,74 @@ impl<'a, T: Number + Into<i64>> Maker<'a, T> {
             loss_mask: parts.take(Field::LossMask),
             across_documents: fields.across_documents,
             shift: usize::from(fields.shifted),
+            row_length,
+            next: 0,
+            made: Made::default(),
+        }
+    }
+
+    /// Makes the fields of the rows before token `end` of the batch, which are complete.
+    pub fn make_before<T: Number + Into<i64>>(
+        &mut self,
+        end: usize,
+        tokens: &[T],
+        borders: &Borders,
+    ) {
+        while self.next + self.row_length <= end && self.row_length > 0 {
+            let row = self.next..self.next + self.row_length;
+            self.next = row.end;
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                unsafe { self.make_avx2(row, tokens, borders) };
+                continue;
+            }
+            self.make(row, tokens, borders);
+        }
+    }
+
+    /// Makes the fields of all rows that are left.
+    pub fn finish<T: Number + Into<i64>>(mut self, tokens: &[T], borders: &Borders) -> Made {
+        self.make_before(tokens.len(), tokens, borders);
+        self.put_border(tokens.len());
+        self.made
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn make_avx2<T: Number + Into<i64>>(
+        &mut self,
+        row: Range<usize>,
+        tokens: &[T],
+        borders: &Borders,
+    ) {
+        self.make(row, tokens, borders);
+    }
+
+    #[inline(always)]
+    fn make<T: Number + Into<i64>>(&mut self, row: Range<usize>, tokens: &[T], borders: &Borders) {
+        let (mut start, mut num_documents) = (row.start, 0);
+        while start < row.end {
+            let end = borders.next(start + 1).min(row.end);
+            let is_document = borders.is_document(start);
+            self.put_border(start);
+            self.made.max_seqlen = self.made.max_seqlen.max(end - start);
+            self.put_segment(start..end, is_document, num_documents);
+            self.put_labels(&row, start..end, is_document, tokens);
+            num_documents += i32::from(is_document);
+            start = end;
+        }
+        if self.shift > 0 {
+            self.ignore(row.end - 1..row.end);
         }
     }
 
     #[inline(always)]
-    fn make(mut self, row_length: usize, borders: &Borders) -> Made {
-        let mut made = Made::default();
-        let num_tokens = self.tokens.len();
-        for first in (0..num_tokens).step_by(row_length.max(1)) {
-            let row = first..num_tokens.min(first + row_length);
-            let (mut start, mut num_documents) = (first, 0);
-            while start < row.end {
-                let end = borders.next(start + 1).min(row.end);
-                let is_document = borders.is_document(start);
-                self.put_border(&mut made, start);
-                made.max_seqlen = made.max_seqlen.max(end - start);
-                self.put_segment(start..end, is_document, num_documents);
-                self.put_labels(&row, start..end, is_document);
-                num_documents += i32::from(is_document);
-                start = end;
-            }
-            if self.shift > 0 {
-                self.ignore(row.end - 1..row.end);
-            }
-        }
-        self.put_border(&mut made, num_tokens);
-        made
-    }
-
-    #[inline(always)]
-    fn put_border(&mut self, made: &mut Made, place: usize) {
-        if let Some(border) = self.cu_seqlens.get_mut(made.num_borders) {
+    fn put_border(&mut self, place: usize) {
+        if let Some(border) = self.cu_seqlens.get_mut(self.made.num_borders) {
             *border = place as i32;
         }
-        made.num_borders += 1;
+        self.made.num_borders += 1;
     }
 
     /// Writes what a segment's tokens have in common, and their places in it.
@@ -123,7 +134,13 @@ impl<'a, T: Number + Into<i64>> Maker<'a, T> {
 
     /// Writes the labels that are the tokens of a segment.
     #[inline(always)]
-    fn put_labels(&mut self, row: &Range<usize>, segment: Range<usize>, is_document: bool) {
+    fn put_labels<T: Number + Into<i64>>(
+        &mut self,
+        row: &Range<usize>,
+        segment: Range<usize>,
+        is_document: bool,
+        tokens: &[T],
+    ) {
         let Range { start, end } = segment;
         // Padding has no loss, nor a token without one before it.
         let predicted = match is_document {
@@ -135,7 +152,7 @@ impl<'a, T: Number + Into<i64>> Maker<'a, T> {
         let (middle, last) = (predicted - self.shift, end - self.shift);
         self.ignore(first..middle);
         if let Some(labels) = self.labels.get_mut(middle..last) {
-            for (to, &token) in labels.iter_mut().zip(&self.tokens[predicted..end]) {
+            for (to, &token) in labels.iter_mut().zip(&tokens[predicted..end]) {
                 *to = token.into();
             }
         }

@@ -9,7 +9,7 @@ mod make;
 mod sections;
 
 pub use borders::Borders;
-pub use make::{Made, make};
+pub use make::{Made, Maker};
 pub use sections::{Number, Parts, Sections};
 
 use crate::error::{Error, Result};

@@ -180,7 +180,10 @@ fn pages_have_separators_and_tell_their_documents() {
     let line: Vec<i64> = lines(7, Some(EOS)).concat();
     assert_eq!(values(&batch, TokenType::U16)[..12], line[15..27]);
     let found = &borders(&batch)[..8];
-    assert_eq!(found, [0, 6, 7, 12, LENGTH, LENGTH + 5, 2 * LENGTH, 3 * LENGTH]);
+    assert_eq!(
+        found,
+        [0, 6, 7, 12, LENGTH, LENGTH + 5, 2 * LENGTH, 3 * LENGTH]
+    );
 }
 
 #[test]

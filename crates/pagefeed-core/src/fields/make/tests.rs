@@ -23,7 +23,12 @@ fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Ma
     for (begin, end) in [(8, 12), (0, 2), (2, 5)] {
         borders.add(begin, end);
     }
-    let result = make::<u16>(&fields, 6, &borders, sections.split(bytes));
+    let mut parts = sections.split(bytes);
+    let tokens = parts.take::<u16>(Field::InputIds);
+    let mut maker = Maker::new(&fields, 6, &mut parts);
+    maker.make_before(5, tokens, &borders);
+    maker.make_before(7, tokens, &borders);
+    let result = maker.finish(tokens, &borders);
     (sections, memory, result)
 }
 
