@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["check_choice", "check_positive"]
+__all__ = ["check_choice", "check_positive", "check_vocab_size"]
 
 
 def check_positive(value: int, name: str) -> int:
@@ -31,3 +31,21 @@ def check_choice(value: str, choices: tuple[str, ...], name: str) -> str:
             f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
         )
     return value
+
+
+def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
+    """Return the size of a vocabulary, or None, which holds these ids if given.
+
+    Raises:
+        InvalidArgumentError: If it is something else, or an id is not below it.
+    """
+    if value is None:
+        return None
+    size = check_positive(value, "vocab_size")
+    for name, token in token_ids.items():
+        if token is not None and not 0 <= token < size:
+            raise InvalidArgumentError(
+                f"{name}={token} is no token id: with vocab_size={size} they are 0 to "
+                f"{size - 1}"
+            )
+    return size

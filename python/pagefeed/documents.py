@@ -13,7 +13,7 @@ from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.index import BlockKind
 from pagefeed.sequences import Bundles, Layout, Parts, Segments, bytes_of_pages
-from pagefeed.spans import Spans
+from pagefeed.spans import Spans, refuse_null_tokens
 
 __all__ = ["DocumentUnits", "Documents"]
 
@@ -82,6 +82,8 @@ class DocumentUnits:
     num_padding_tokens = 0
 
     def __init__(self, spans: Spans, documents: Documents) -> None:
+        if documents.max_length is not None:
+            refuse_null_tokens(spans)
         self.spans = spans
         self.documents = documents
 

@@ -35,6 +35,7 @@ class ProcessEngine:
         padding: Token where no segment writes.
         layout: How rows become tokens of a batch.
         documents: Tell the documents of each batch.
+        vocab_size: Token ids are below it; None for all that are not negative.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class ProcessEngine:
         padding: int,
         layout: Layout,
         documents: bool = False,
+        vocab_size: int | None = None,
     ) -> None:
         self._datasets = datasets
         self._batch_rows = batch_rows
@@ -59,6 +61,7 @@ class ProcessEngine:
         self._padding = padding
         self._layout = layout
         self._documents = documents
+        self._vocab_size = vocab_size
         self._started: tuple[int, _core.Engine, threading.Lock] | None = None
 
     def get(self) -> _core.Engine:
@@ -93,6 +96,7 @@ class ProcessEngine:
             packing=self._layout.packing,
             never_split=self._layout.never_split,
             documents=self._documents,
+            vocab_size=self._vocab_size,
         )
 
 

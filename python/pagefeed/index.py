@@ -214,6 +214,11 @@ class PageIndex:
         """First value of each file, and the number of values: int64 [files + 1]."""
         return np.asarray(self.core.file_first_value(), dtype=np.int64)
 
+    @property
+    def null_pages(self) -> Int64Array:
+        """Pages of a column of lists in which a list holds a null: int64, rising."""
+        return np.frombuffer(self.core.null_pages(), dtype=np.int64)
+
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
         return _lookup(self.core.first_rows, pages)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pagefeed.arguments import check_choice, check_positive
+from pagefeed.arguments import check_choice, check_positive, check_vocab_size
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine, ReloadWatch
@@ -44,6 +44,7 @@ OPTIONS = (
     "format",
     "dtype",
     "padding",
+    "vocab_size",
     "fields",
     "transform",
     "pin_memory",
@@ -77,6 +78,8 @@ class Loader:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
+        vocab_size: Rows of the embedding: a token id that is not below it is refused
+            when its page is read, as are negative ones always.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
         transform: Called with every batch, a dict of arrays or tensors that it may
@@ -117,6 +120,7 @@ class Loader:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: Literal["int64", "int32", "uint16"] = "int64",
         padding: int = 0,
+        vocab_size: int | None = None,
         fields: Fields | Iterable[str] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
         pin_memory: bool = False,
@@ -135,6 +139,7 @@ class Loader:
         self.format = format
         self.dtype = check_choice(dtype, DTYPES, "dtype")
         self.padding = padding
+        self.vocab_size = check_vocab_size(vocab_size, padding=padding)
         self.fields = Fields.parse(fields)
         self.transform = transform
         self.pin_memory = pin_memory
@@ -200,7 +205,11 @@ class Loader:
                 padding=self.padding,
                 fields=self.fields,
                 convert=convert,
+                vocab_size=self.vocab_size,
             )
+        check_vocab_size(
+            self.vocab_size, eos=supply.cut.layout.eos, bos=supply.cut.layout.bos
+        )
         engine = ProcessEngine(
             supply.datasets,
             batch_rows=self.batch_size,
@@ -211,6 +220,7 @@ class Loader:
             padding=self.padding,
             layout=supply.cut.layout,
             documents=self.fields.needs_documents,
+            vocab_size=self.vocab_size,
         )
         return TokenFeed(
             supply.cut,

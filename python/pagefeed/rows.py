@@ -47,6 +47,7 @@ class RowFeed:
         padding: Token that fills up short documents.
         fields: What padded documents come with.
         convert: Makes arrays what is handed out.
+        vocab_size: Ids of padded tokens are below it; None for all not negative.
 
     Raises:
         ColumnNotFoundError: If a column does not exist.
@@ -65,6 +66,7 @@ class RowFeed:
         padding: int,
         fields: Fields,
         convert: Converter,
+        vocab_size: int | None = None,
     ) -> None:
         first = datasets[0]
         names = documents.columns or (first.column, *first.metadata)
@@ -93,6 +95,7 @@ class RowFeed:
         self._padding = padding
         self._fields = fields
         self._convert = convert
+        self._vocab_size = vocab_size
         self._started: tuple[int, _core.RowEngine] | None = None
 
     def engine(self) -> _core.RowEngine:
@@ -164,6 +167,8 @@ class RowFeed:
             memory=self._memory,
             batch_rows=self._batch_rows,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
+            has_tokens=self._padded is not None,
+            vocab_size=self._vocab_size,
         )
 
 

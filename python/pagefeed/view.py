@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.arguments import check_choice
+from pagefeed.arguments import check_choice, check_vocab_size
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset
 from pagefeed.documents import Documents
@@ -24,7 +24,15 @@ from pagefeed.sizes import parse_bytes
 
 __all__ = ["SequenceView"]
 
-OPTIONS = ("sequences", "memory", "format", "dtype", "padding", "num_threads")
+OPTIONS = (
+    "sequences",
+    "memory",
+    "format",
+    "dtype",
+    "padding",
+    "vocab_size",
+    "num_threads",
+)
 
 
 class SequenceView:
@@ -44,6 +52,7 @@ class SequenceView:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
+        vocab_size: Token ids are refused that are not below it.
         num_threads: Threads that read; by default this rank's share of the CPUs.
 
     Raises:
@@ -67,6 +76,7 @@ class SequenceView:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: Literal["int64", "int32", "uint16"] = "int64",
         padding: int = 0,
+        vocab_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         self.dataset = dataset
@@ -83,6 +93,10 @@ class SequenceView:
                 "or Windows or Packed here"
             )
         self._units: Units = sequences.bind(dataset.spans)
+        layout = self._units.layout
+        self.vocab_size = check_vocab_size(
+            vocab_size, padding=padding, eos=layout.eos, bos=layout.bos
+        )
         self._engine = ProcessEngine(
             [dataset],
             batch_rows=1,
@@ -91,7 +105,8 @@ class SequenceView:
             memory=self.memory,
             dtype=self.dtype,
             padding=padding,
-            layout=self._units.layout,
+            layout=layout,
+            vocab_size=self.vocab_size,
         )
 
     def __len__(self) -> int:

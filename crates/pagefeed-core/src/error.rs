@@ -116,6 +116,12 @@ impl Error {
         self
     }
 
+    /// Names the column, unless a deeper layer already did.
+    pub fn in_column(mut self, column: &str) -> Self {
+        self.0.location.column.get_or_insert_with(|| column.into());
+        self
+    }
+
     /// Names row group and column, unless a deeper layer already did.
     pub fn in_chunk(mut self, row_group: u32, column: &str) -> Self {
         self.0.location.row_group.get_or_insert(row_group);

@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::numbering::NumberedPages;
 use crate::page::PageOpener;
-use crate::reader::read_array;
+use crate::reader::{locate, read_array};
 use crate::store::Store;
+use crate::token_ids::TokenIds;
 
 /// How much larger than stored a page of strings is taken to be at least, before it is
 /// loaded: what text compresses to.
@@ -24,6 +25,8 @@ pub struct RowSource {
     pages: NumberedPages,
     /// By column, how much larger than stored a page was at most so far.
     expansions: Vec<AtomicU64>,
+    /// Of how many columns the first holds tokens, and which numbers these may be.
+    token_ids: Option<(usize, TokenIds)>,
 }
 
 impl RowSource {
@@ -32,7 +35,14 @@ impl RowSource {
         Self {
             expansions: columns.iter().map(|_| AtomicU64::new(EXPANSION)).collect(),
             pages: NumberedPages::new(columns),
+            token_ids: None,
         }
+    }
+
+    /// Refuses pages with other numbers in the first of every `num_columns` columns.
+    pub fn only(mut self, token_ids: TokenIds, num_columns: usize) -> Self {
+        self.token_ids = Some((num_columns.max(1), token_ids));
+        self
     }
 }
 
@@ -69,7 +79,15 @@ impl PageSource<RowPage> for RowSource {
     fn load(&self, opener: &mut PageOpener, page: u64, _: Option<RowPage>) -> Result<RowPage> {
         let (part, page) = self.pages.find(page)?;
         let array = read_array(&part.index, &part.store, opener, page)?;
-        let stored = stored_size(&part.index.page(page)?);
+        let record = part.index.page(page)?;
+        if let Some((num_columns, token_ids)) = self.token_ids
+            && part.number.is_multiple_of(num_columns)
+        {
+            token_ids
+                .check_lists(&array, record.first_row_in_group)
+                .map_err(|error| locate(&part.index, &record, error))?;
+        }
+        let stored = stored_size(&record);
         let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
         let expansion = expansion.min(MAX_EXPANSION);
         self.expansions[part.number].fetch_max(expansion, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use pagefeed_core::engine::{
     Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Plan, TokenType,
 };
 use pagefeed_core::source::IndexSource;
+use pagefeed_core::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -44,7 +45,8 @@ impl Engine {
     #[new]
     #[pyo3(signature = (
         indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
-        verify_checksums, bos=None, eos=None, packing=None, never_split=false, documents=false
+        verify_checksums, bos=None, eos=None, packing=None, never_split=false, documents=false,
+        vocab_size=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -65,6 +67,7 @@ impl Engine {
         packing: Option<&str>,
         never_split: bool,
         documents: bool,
+        vocab_size: Option<u64>,
     ) -> PyResult<Self> {
         let token_type = token_type(dtype)?;
         let layout = Layout {
@@ -80,7 +83,7 @@ impl Engine {
             .map(|index| (index.get().index.clone(), index.get().store()))
             .collect();
         detached(py, || {
-            let source = IndexSource::new(parts, memory)?;
+            let source = IndexSource::new(parts, memory)?.only(TokenIds::new(vocab_size));
             let config = EngineConfig {
                 num_threads,
                 budget: memory,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::{Bundles, Engine, EngineConfig, Layout, Plan, RowPage, TokenType};
 use pagefeed_core::row_source::{RowSource, mean_row_bytes};
+use pagefeed_core::token_ids::TokenIds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -18,17 +19,23 @@ use crate::run::{detached, interruptible};
 pub struct RowEngine {
     engine: Engine<RowPage>,
     batch_rows: usize,
-    columns: Vec<(String, DataType)>,
+    columns: Vec<Field>,
 }
 
 #[pymethods]
 impl RowEngine {
     /// Starts the threads. Pages are numbered through all indexes: those of the columns
-    /// of a first dataset, of a second one, and so on.
+    /// of a first dataset, of a second one, and so on. `has_tokens` says that the first
+    /// column of each holds token ids.
     #[new]
     #[pyo3(signature = (
-        indexes, *, num_columns, num_threads, memory, batch_rows, verify_checksums
+        indexes, *, num_columns, num_threads, memory, batch_rows, verify_checksums,
+        has_tokens=false, vocab_size=None
     ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keyword arguments of one constructor"
+    )]
     fn new(
         py: Python<'_>,
         indexes: Vec<Bound<'_, Index>>,
@@ -37,14 +44,16 @@ impl RowEngine {
         memory: usize,
         batch_rows: usize,
         verify_checksums: bool,
+        has_tokens: bool,
+        vocab_size: Option<u64>,
     ) -> PyResult<Self> {
         let parts: Vec<_> = indexes
             .iter()
             .map(|index| (index.get().index.clone(), index.get().store()))
             .collect();
         let columns = parts.iter().take(num_columns).map(|(index, _)| {
-            let field = &index.schema(0).field;
-            (field.name().clone(), field.data_type().clone())
+            // A row that a batch lacks is null.
+            index.schema(0).field.as_ref().clone().with_nullable(true)
         });
         let columns: Vec<_> = columns.collect();
         detached(py, || {
@@ -53,7 +62,10 @@ impl RowEngine {
                 let bytes = usize::try_from(mean_row_bytes(index)?).unwrap_or(usize::MAX);
                 row_payload = row_payload.saturating_add(bytes);
             }
-            let source = RowSource::new(parts);
+            let mut source = RowSource::new(parts);
+            if has_tokens {
+                source = source.only(TokenIds::new(vocab_size), num_columns);
+            }
             let config = EngineConfig {
                 num_threads,
                 budget: memory,
@@ -103,13 +115,14 @@ impl RowEngine {
     /// cell. Waits for it, serving Ctrl-C.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Vec<ArrowArray>> {
         let batch = interruptible(py, |timeout| self.engine.next_batch(timeout))?;
-        let types: Vec<DataType> = self.columns.iter().map(|(_, t)| t.clone()).collect();
+        let types = self.columns.iter().map(|field| field.data_type().clone());
+        let types: Vec<DataType> = types.collect();
         let arrays = detached(py, || batch.into_columns(&types, self.batch_rows))?;
         let named = arrays.into_iter().zip(&self.columns);
         Ok(named
-            .map(|(array, (name, _))| {
-                let field = Field::new(name, array.data_type().clone(), true);
-                ArrowArray::new(array, field)
+            .map(|(array, field)| {
+                let data_type = array.data_type().clone();
+                ArrowArray::new(array, field.clone().with_data_type(data_type))
             })
             .collect())
     }

@@ -12,11 +12,11 @@ use arrow_schema::{DataType, FieldRef};
 
 use super::integers::{IntegerReader, Storage};
 use super::rows::RowReader;
-use super::tokens::decode_rows;
+use super::tokens::{check_flat_rows, decode_rows};
 use super::{PageRun, Tokens, fallback, strings};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
-use crate::schema::rewrite;
+use crate::schema::{extension, rewrite};
 use crate::schema::{ColumnSchema, Leaf};
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
@@ -86,6 +86,7 @@ pub fn decode_array_by(
             }
         }
     };
+    let array = extension::retyped(array, schema.field.data_type())?;
     check(&array, schema, num_rows)?;
     Ok(array)
 }
@@ -125,19 +126,22 @@ fn decode_fast(
     let (Ok(skip), Ok(rows)) = (usize::try_from(skipped), usize::try_from(num_rows)) else {
         return Err(Error::limit(format!("{num_rows} rows at once")));
     };
-    let run = PageRun {
-        num_rows: skipped + num_rows,
-        ..run.clone()
-    };
+    if skipped.saturating_add(num_rows) > run.num_rows {
+        return Err(Error::invalid(format!(
+            "{num_rows} rows behind {skipped} were asked for, the pages hold {}",
+            run.num_rows
+        )));
+    }
     let data_type = schema.field.data_type();
     let array = match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-            strings::decode(opener, &run, leaf, data_type, skip + rows)?
+            check_flat_rows(run, leaf)?;
+            strings::decode(opener, run, leaf, data_type, skip + rows)?
         }
-        _ => integers(opener, &run, leaf, data_type)?,
+        _ => integers(opener, run, leaf, data_type)?,
     };
     Ok(array.map(|array| {
-        if skip > 0 {
+        if array.len() > rows {
             array.slice(skip, rows)
         } else {
             array
@@ -220,7 +224,7 @@ fn whole<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
-/// Small integers are stored in 32 bits; as other readers, we keep the lowest.
+/// Small integers are stored in 32 bits, and were found to fit.
 fn cut<T: ArrowPrimitiveType, V>(values: Vec<V>, narrow: impl Fn(V) -> T::Native) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::from_iter_values(
         values.into_iter().map(narrow),

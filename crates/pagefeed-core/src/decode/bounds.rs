@@ -25,6 +25,23 @@ pub(crate) fn check(page: &DataPage<'_>, leaf: &Leaf, counts: &LevelCounts) -> R
     check_size(size)
 }
 
+/// The values of a page that was checked. Some writers leave bytes behind PLAIN ones of
+/// a fixed size, which the crate's reader takes for damage.
+pub(crate) fn without_padding<'a>(
+    page: &DataPage<'a>,
+    leaf: &Leaf,
+    counts: &LevelCounts,
+) -> &'a [u8] {
+    let is_fixed = leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY
+        || leaf.physical == PhysicalType::INT96;
+    let size = counts.num_values.saturating_mul(plain_bits(leaf) / 8);
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    match page.header.encoding() {
+        Some(Encoding::PLAIN) if is_fixed => page.values.get(..size).unwrap_or(page.values),
+        _ => page.values,
+    }
+}
+
 /// Refuses a dictionary of strings of which `num_values` could take too much memory:
 /// one long entry can be named by very few bits, very often.
 pub(crate) fn check_dictionary(

@@ -13,10 +13,12 @@ use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::PageRun;
 use super::bounds;
-use super::integers::missing_dictionary;
-use super::tokens::DataPages;
+use super::integers::{
+    IntegerReader, Storage, is_narrow, missing_dictionary, read_dictionary,
+};
+use super::tokens::{DataPages, wrong_rows};
+use super::{PageRun, Tokens};
 use crate::error::{Error, Result, catch_damage};
 use crate::header::PageHeader;
 use crate::levels::{LevelCounts, count_levels};
@@ -119,8 +121,12 @@ impl Chunk {
     fn open(opener: &mut PageOpener, leaf: &Leaf, run: &PageRun, base: u64) -> Result<Self> {
         let gap = to_usize(first_record(run)? - base)?;
         let mut num_rows = gap + usize::from(run.starts_mid_record);
+        let narrow = Storage::of(leaf).ok().filter(|_| is_narrow(leaf));
+        if let (Some(storage), Some(page)) = (narrow, &run.dictionary) {
+            read_dictionary(opener, page, run.codec, leaf, storage)?;
+        }
         let mut steps = VecDeque::new();
-        let (mut needs_dictionary, mut num_leaf_values) = (false, 0);
+        let (mut needs_dictionary, mut num_leaf_values, mut num_begun) = (false, 0, 0);
         let mut pages = DataPages::new(&run.data);
         while let Some((header, stored)) = pages.next()? {
             let page = opener.data_page(&header, stored, run.codec, leaf)?;
@@ -132,15 +138,24 @@ impl Chunk {
                 ));
             }
             bounds::check(&page, leaf, &counts)?;
+            let is_indices = header.encoding() == Some(Encoding::RLE_DICTIONARY);
+            if narrow.is_some() && !is_indices {
+                check_narrow(&page, leaf, &counts)?;
+            }
             needs_dictionary |= header.encoding() == Some(Encoding::RLE_DICTIONARY);
             let rows = to_usize(counts.num_rows)?;
             num_rows += rows;
+            num_begun += counts.num_rows * u64::from(!pages.is_in_tail(run));
             num_leaf_values += counts.num_values;
             steps.push_back(Step::Data {
-                page: rebuild(&page, &header, &counts)?,
+                page: rebuild(&page, &header, leaf, &counts)?,
                 starts_mid_record: counts.starts_mid_record,
                 num_rows: rows,
             });
+        }
+        if num_begun != run.num_rows {
+            let error = wrong_rows(num_begun, run.num_rows);
+            return Err(error.in_column(&leaf.path));
         }
         if gap > 0 {
             steps.push_front(Step::Gap(gap));
@@ -160,17 +175,36 @@ impl Chunk {
     }
 }
 
+/// Small integers are cut to their type: what does not fit is refused before.
+fn check_narrow(page: &DataPage<'_>, leaf: &Leaf, counts: &LevelCounts) -> Result<()> {
+    let storage = Storage::of(leaf)?;
+    let reader = IntegerReader {
+        leaf,
+        storage,
+        narrow: false,
+    };
+    let mut values = Tokens::default();
+    reader.prepare(&mut values, None);
+    reader.append(page, to_usize(counts.num_values)?, None, &mut values)
+}
+
 fn to_u32(size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::limit(format!("{size} does not fit 32 bits")))
 }
 
 /// The page as one of version 2, its counts being what the levels say.
-fn rebuild(page: &DataPage<'_>, header: &PageHeader, counts: &LevelCounts) -> Result<Page> {
+fn rebuild(
+    page: &DataPage<'_>,
+    header: &PageHeader,
+    leaf: &Leaf,
+    counts: &LevelCounts,
+) -> Result<Page> {
     let (Some(num_values), Some(encoding)) = (header.num_levels(), header.encoding()) else {
         return Err(Error::invalid("not a data page"));
     };
+    let values = bounds::without_padding(page, leaf, counts);
     Ok(Page::DataPageV2 {
-        buf: [page.repetition, page.definition, page.values]
+        buf: [page.repetition, page.definition, values]
             .concat()
             .into(),
         num_values: to_u32(num_values)?,

@@ -1,5 +1,7 @@
 //! Values of integer columns, appended page by page in the narrowest type.
 
+use std::ops::RangeInclusive;
+
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType};
 use parquet::data_type::{Int32Type, Int64Type};
 
@@ -72,6 +74,50 @@ impl Storage {
     }
 }
 
+/// What integers of 8 and 16 bits may hold, by their annotation: they are stored in
+/// 32.
+fn declared(leaf: &Leaf) -> Option<RangeInclusive<i64>> {
+    let info = leaf.descriptor.get_basic_info();
+    let (bits, is_signed) = match (info.logical_type_ref(), info.converted_type()) {
+        (Some(LogicalType::Integer(integer)), _) => (integer.bit_width, integer.is_signed),
+        (_, ConvertedType::INT_8) => (8, true),
+        (_, ConvertedType::INT_16) => (16, true),
+        (_, ConvertedType::UINT_8) => (8, false),
+        (_, ConvertedType::UINT_16) => (16, false),
+        _ => return None,
+    };
+    match (leaf.physical, bits, is_signed) {
+        (PhysicalType::INT32, 8, true) => Some(i8::MIN.into()..=i8::MAX.into()),
+        (PhysicalType::INT32, 8, false) => Some(0..=u8::MAX.into()),
+        (PhysicalType::INT32, 16, true) => Some(i16::MIN.into()..=i16::MAX.into()),
+        (PhysicalType::INT32, 16, false) => Some(0..=u16::MAX.into()),
+        _ => None,
+    }
+}
+
+/// Whether the leaf's values must be held against what its type may hold.
+pub(crate) fn is_narrow(leaf: &Leaf) -> bool {
+    declared(leaf).is_some()
+}
+
+/// Refuses values that the leaf's type cannot hold: other readers cut them.
+fn check_declared<T: Copy + Into<i64>>(leaf: &Leaf, values: &[T]) -> Result<()> {
+    let Some(range) = declared(leaf) else {
+        return Ok(());
+    };
+    let is_wrong = |value: T| !range.contains(&value.into());
+    match values.iter().find(|&&value| is_wrong(value)) {
+        None => Ok(()),
+        Some(&value) => Err(Error::corrupt(format!(
+            "column {} holds {}, its type {} to {}: write the file again, with a wider type",
+            leaf.path,
+            value.into(),
+            range.start(),
+            range.end()
+        ))),
+    }
+}
+
 fn not_integers(leaf: &Leaf, found: &dyn std::fmt::Debug) -> Error {
     Error::unsupported(format!(
         "tokens must be integers; column {} holds {found:?} stored as {}",
@@ -103,23 +149,26 @@ pub fn decode_dictionary(
     codec: Codec,
     leaf: &Leaf,
 ) -> Result<IntegerDictionary> {
-    read_dictionary(opener, page, codec, Storage::of(leaf)?)
+    read_dictionary(opener, page, codec, leaf, Storage::of(leaf)?)
 }
 
 pub(crate) fn read_dictionary(
     opener: &mut PageOpener,
     page: &[u8],
     codec: Codec,
+    leaf: &Leaf,
     storage: Storage,
 ) -> Result<IntegerDictionary> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {
             let values: Vec<i32> = plain(bytes, num_values, i32::from_le_bytes)?.collect();
+            check_declared(leaf, &values)?;
             narrowed(&values).unwrap_or(IntegerDictionary::I32(values))
         }
         Storage::U32 => {
             let values: Vec<u32> = plain(bytes, num_values, u32::from_le_bytes)?.collect();
+            check_declared(leaf, &values)?;
             narrowed(&values).unwrap_or(IntegerDictionary::U32(values))
         }
         Storage::I64 | Storage::U64 => {
@@ -185,9 +234,25 @@ impl IntegerReader<'_> {
         }
         tokens.widen(self.storage);
         reserve_tokens(tokens, num_values.min(page.values.len()))?;
+        let start = tokens.len();
         if encoding == Encoding::PLAIN {
-            return self.append_plain(page.values, num_values, tokens);
+            self.append_plain(page.values, num_values, tokens)?;
+        } else {
+            self.append_decoded(page, num_values, tokens)?;
         }
+        match tokens {
+            Tokens::I32(out) => check_declared(self.leaf, &out[start..]),
+            Tokens::U32(out) => check_declared(self.leaf, &out[start..]),
+            Tokens::I64(_) | Tokens::U16(_) => Ok(()),
+        }
+    }
+
+    fn append_decoded(
+        &self,
+        page: &DataPage<'_>,
+        num_values: usize,
+        tokens: &mut Tokens,
+    ) -> Result<()> {
         match tokens {
             Tokens::I32(out) => {
                 out.extend(decode_values::<Int32Type>(page, num_values, self.leaf)?);

@@ -42,6 +42,9 @@ pub struct PageRun {
     pub first_row: u64,
     /// Records to deliver; the last ends where the next begins, or with `data`.
     pub num_rows: u64,
+    /// Bytes at the end of `data` in which records may begin that are not to be
+    /// delivered. Before these, exactly `num_rows` must begin.
+    pub tail_size: usize,
 }
 
 /// Integers in the narrowest type that came for free.

@@ -72,10 +72,14 @@ pub(crate) fn decode_rows(
         if rows.is_done() {
             break;
         }
+        let is_tail = pages.is_in_tail(run);
+        if is_tail && rows.num_begun() < run.num_rows {
+            return Err(wrong_rows(rows.num_begun(), run.num_rows));
+        }
         let is_indices = header.encoding() == Some(Encoding::RLE_DICTIONARY);
         if is_indices && dictionary.is_none() {
             let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
-            let decoded = read_dictionary(opener, page, run.codec, reader.storage)?;
+            let decoded = read_dictionary(opener, page, run.codec, reader.leaf, reader.storage)?;
             dictionary = Some(Arc::new(decoded));
         }
         if std::mem::take(&mut is_first) {
@@ -83,6 +87,9 @@ pub(crate) fn decode_rows(
         }
         let page = opener.data_page(&header, stored, run.codec, reader.leaf)?;
         let num_values = rows.read(&page)?;
+        if rows.is_done() && !is_tail {
+            return Err(wrong_rows("more", run.num_rows));
+        }
         reader.append(&page, num_values, dictionary.as_deref(), tokens)?;
     }
     if is_first {
@@ -91,6 +98,31 @@ pub(crate) fn decode_rows(
     rows.finish()?;
     keep_rows(rows, tokens);
     Ok(())
+}
+
+/// The pages hold other rows than the index says: those behind them would be others,
+/// too.
+pub(crate) fn wrong_rows(found: impl std::fmt::Display, expected: u64) -> Error {
+    Error::corrupt(format!(
+        "{expected} rows were expected, the pages hold {found}: the file's page index \
+         cannot be right; index the file with page_index=False"
+    ))
+}
+
+/// Refuses a run of a column without lists that does not hold exactly the rows it
+/// should: there every level is a row, and so their headers tell.
+pub(crate) fn check_flat_rows(run: &PageRun, leaf: &Leaf) -> Result<()> {
+    if leaf.max_repetition > 0 {
+        return Ok(());
+    }
+    let (mut num_rows, mut pages) = (0u64, DataPages::new(&run.data));
+    while let Some((header, _)) = pages.next()? {
+        num_rows += header.num_levels().unwrap_or(0) as u64;
+    }
+    if num_rows == run.num_rows {
+        return Ok(());
+    }
+    Err(wrong_rows(num_rows, run.num_rows))
 }
 
 /// Drops the tokens before the first row and behind the last.
@@ -113,6 +145,11 @@ pub(crate) struct DataPages<'a> {
 impl<'a> DataPages<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// Whether the page returned last lies in the tail of `run`.
+    pub(crate) fn is_in_tail(&self, run: &PageRun) -> bool {
+        self.bytes.len() < run.tail_size
     }
 
     /// The next page's header and stored bytes.
