@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed
+from files import PageBytes
 from handmade import (
     INT32,
     OPTIONAL,
@@ -29,12 +30,17 @@ NULLABLE = [
 ]
 
 
-def page_of(rows: list[Row]):
-    repetition, definition, values = [], [], []
+def page_of(rows: list[Row], *, mid: bool = False) -> PageBytes:
+    """A V1 page; with `mid`, the first row continues one of the page before."""
+    repetition: list[int] = []
+    definition: list[int] = []
+    values: list[int] = []
     for row in rows:
-        items = [0 if row is None else 1] if not row else [2 + (x is not None) for x in row]
+        missing = [0 if row is None else 1]
+        items = [2 + (value is not None) for value in row or []] or missing
         definition += items
-        repetition += [0, *[1] * (len(items) - 1)]
+        first = int(mid and not repetition)
+        repetition += [first, *[1] * (len(items) - 1)]
         values += [value for value in row or [] if value is not None]
     parts = [levels(repetition, 1), levels(definition, 2)]
     body = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
@@ -126,14 +132,8 @@ def test_pages_that_are_not_selected_may_hold_null_tokens(tmp_path: Path):
 
 
 def test_records_over_pages_are_refused_where_they_begin(tmp_path: Path):
-    first = page_of([[1, 2], [3]])
-    first_levels = page_of([[None, 4], [5]])
-    # The null goes on the record before.
-    body = first_levels.body.replace(
-        levels([0, 1, 0], 1), levels([1, 1, 0], 1)
-    )
-    first_levels.body = body
-    file = one_column(NULLABLE, [first, first_levels], num_rows=3)
+    pages = [page_of([[1, 2], [3]]), page_of([[None, 4], [5]], mid=True)]
+    file = one_column(NULLABLE, pages, num_rows=3)
     path = tmp_path / "mid.parquet"
     path.write_bytes(file.encode())
     index = pagefeed.PageIndex.build(path, column="input_ids")
