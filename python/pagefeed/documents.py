@@ -25,7 +25,8 @@ class Documents:
     A batch holds an Arrow array per column, for any library that knows the Arrow
     PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
     columns alike. With ``max_length`` the dataset's token column comes as
-    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size].
+    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]; a null row
+    is empty, and a null token inside a row refused when the loader is made.
 
     Args:
         columns: Columns of a batch; by default the dataset's column and its metadata.

@@ -100,7 +100,8 @@ class PageIndex:
             cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
                 set, else the index stays in memory.
             page_index: Use the files' own offset indexes where they have them. With
-                False the page headers are read instead.
+                False page headers are read instead, and the levels of numbers that may
+                be null, so that nothing but the pages is believed.
             verify_checksums: Verify checksums of pages where the writer stored them.
             num_threads: Threads that read footers; by default 4 per CPU, since they
                 mostly wait.
@@ -162,7 +163,10 @@ class PageIndex:
 
     @property
     def num_values(self) -> int:
-        """Number of leaf values that are not null: the tokens of a token column."""
+        """Number of leaf values that are not null: the tokens of a token column.
+
+        Of texts without lists, as the files' statistics count them.
+        """
         return self.core.num_values
 
     @property

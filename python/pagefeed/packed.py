@@ -42,7 +42,8 @@ class Packed:
     least 128 sequences' worth of tokens. A block of T tokens gives exactly
     ``ceil(T / length)`` sequences, so that their number follows from the index: what
     would need more is split, the rest is padding. Every row gets its ``bos`` and
-    ``eos``, also an empty or null one. No token is dropped.
+    ``eos``, also an empty or null one; a null token inside a row is refused when the
+    loader is made. No token is dropped.
 
     Args:
         length: Tokens of a sequence.

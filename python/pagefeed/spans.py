@@ -195,10 +195,14 @@ def refuse_null_tokens(spans: Spans) -> None:
     first = index.locate(int(pages[0]))
     error = UnsupportedError(
         f"{first.file}, row group {first.row_group}, column {index.column}, page "
-        f"{first.page}, offset {first.offset}: a row holds a null token, on {len(pages)} "
-        "of the pages in all; only whole rows may be null, which makes them empty: "
-        "write the file without null tokens, or select rows of other pages"
+        f"{first.page}, offset {first.offset}: a row holds a null token, as on "
+        f"{len(pages)} pages in all; only whole rows may be null, which makes them "
+        "empty: write the file without null tokens, or select rows of other pages"
     )
-    error.file, error.row_group, error.column = first.file, first.row_group, index.column
+    error.file, error.row_group, error.column = (
+        first.file,
+        first.row_group,
+        index.column,
+    )
     error.page, error.offset = first.page, first.offset
     raise error

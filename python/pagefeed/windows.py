@@ -33,7 +33,8 @@ class Windows:
     """Each file's tokens joined end to end and cut every ``length`` tokens.
 
     Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
-    windows follows from the rows and values of the index and is exact.
+    windows follows from the rows and values of the index and is exact. A null token
+    inside a row is refused when the loader is made.
 
     Args:
         length: Tokens of a window.

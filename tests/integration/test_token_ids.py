@@ -90,9 +90,9 @@ def test_sizes_of_vocabularies_are_checked_at_once(tmp_path: Path):
             load(path, Windows(4), vocab_size=wrong)
     with pytest.raises(InvalidArgumentError, match=r"padding=99 .*0 to 9"):
         load(path, Windows(4), vocab_size=10, padding=99)
-    for name in ("eos", "bos"):
+    for name, sequences in (("eos", Windows(4, eos=10)), ("bos", Packed(4, bos=10))):
         with pytest.raises(InvalidArgumentError, match=f"{name}=10 .*vocab_size=10"):
-            load(path, Windows(4, **{name: 10}), vocab_size=10)
+            load(path, sequences, vocab_size=10)
 
 
 def test_views_and_copies_of_loaders_check_too(tmp_path: Path):
@@ -169,7 +169,11 @@ def test_small_integers_hold_what_their_type_can(
         narrow_file(path, name, value, encoding=encoding, null=null)
         index = pagefeed.PageIndex.build(path, column="input_ids")
         stored = value % (1 << 32) if name.startswith("u") else value
-        for read in (index.read_page, index.row_offsets, lambda _: load(path, Windows(2))):
-            with pytest.raises(CorruptFileError, match=f"holds {stored}, its") as caught:
+        data = pagefeed.parquet(path, column="input_ids")
+        view = SequenceView(data, Windows(2))
+        for read in (index.read_page, index.row_offsets, view.__getitem__):
+            with pytest.raises(
+                CorruptFileError, match=f"holds {stored}, its"
+            ) as caught:
                 read(0)
             assert (caught.value.file, caught.value.page) == (str(path), 0)

@@ -82,5 +82,3 @@ def test_numbers_are_counted_by_their_pages_when_asked(tmp_path: Path):
     loader = Loader(data, sequences=Windows(200), batch_size=1, shuffle=None)
     (batch,) = loader
     assert batch["input_ids"][0].tolist() == [n for n in numbers if n is not None]
-
-

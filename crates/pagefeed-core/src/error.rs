@@ -30,7 +30,7 @@ pub enum Kind {
     Stale,
     /// The caller's argument cannot be right.
     Invalid,
-    /// A token does not fit the type asked for.
+    /// A number is no token id, or does not fit the type asked for.
     TokenRange,
     /// The work was cancelled (engine closed, or used after fork).
     Cancelled,

@@ -8,7 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::{IntegerDictionary, TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
 use crate::pad;
 
@@ -25,6 +25,16 @@ impl TokenIds {
     /// The ids below `vocab_size`, or all that are not negative.
     pub fn new(vocab_size: Option<u64>) -> Self {
         Self { vocab_size }
+    }
+
+    /// Whether all entries of a dictionary are ids.
+    pub fn hold(&self, dictionary: &IntegerDictionary) -> bool {
+        match dictionary {
+            IntegerDictionary::U16(values) => self.find(values).is_none(),
+            IntegerDictionary::I32(values) => self.find(values).is_none(),
+            IntegerDictionary::U32(values) => self.find(values).is_none(),
+            IntegerDictionary::I64(values) => self.find(values).is_none(),
+        }
     }
 
     /// Refuses a page with another number; `first_row` is the page's in its row group.
@@ -86,11 +96,11 @@ impl TokenIds {
     }
 
     fn find<T: Id>(&self, values: &[T]) -> Option<Found> {
-        let bound = T::bound(self.vocab_size)?;
-        if largest(values) < bound {
+        let last = T::last(self.vocab_size);
+        if are_ids(values, last) {
             return None;
         }
-        let place = values.iter().position(|value| value.unsigned() >= bound)?;
+        let place = values.iter().position(|value| !value.is_id(last))?;
         Some((place, values[place].wide()))
     }
 
@@ -112,40 +122,46 @@ impl TokenIds {
 
 /// An integer that may be an id.
 trait Id: Copy {
-    /// Of the same size: negative numbers are above all others.
-    type Unsigned: Copy + Ord + Default;
-    fn unsigned(self) -> Self::Unsigned;
+    /// The largest id of this type.
+    fn last(vocab_size: Option<u64>) -> Self;
     fn wide(self) -> i64;
-    /// The first that is none; `None` if all are.
-    fn bound(vocab_size: Option<u64>) -> Option<Self::Unsigned>;
+    fn is_id(self, last: Self) -> bool;
+    /// Whether all are; plain loops that the compiler turns into wide instructions.
+    fn are_ids(values: &[Self], last: Self) -> bool;
 }
 
 macro_rules! ids {
     ($($signed:ty, $unsigned:ty;)*) => {$(
         impl Id for $signed {
-            type Unsigned = $unsigned;
-            fn unsigned(self) -> $unsigned {
-                self.cast_unsigned()
+            fn last(vocab_size: Option<u64>) -> Self {
+                last(vocab_size).try_into().unwrap_or(Self::MAX)
             }
             fn wide(self) -> i64 {
-                i64::from(self)
+                self.into()
             }
-            fn bound(vocab_size: Option<u64>) -> Option<$unsigned> {
-                let end = Self::MAX.cast_unsigned() + 1;
-                Some(vocab_size.map_or(end, |size| <$unsigned>::try_from(size).map_or(end, |size| size.min(end))))
+            fn is_id(self, last: Self) -> bool {
+                (0..=last).contains(&self)
+            }
+            #[inline(always)]
+            fn are_ids(values: &[Self], last: Self) -> bool {
+                // The sign of a value, or of what is left up to the last.
+                let excess = |value: Self| value | last.wrapping_sub(value);
+                values.iter().fold(0, |all, &value| all | excess(value)) >= 0
             }
         }
         impl Id for $unsigned {
-            type Unsigned = $unsigned;
-            fn unsigned(self) -> $unsigned {
-                self
+            fn last(vocab_size: Option<u64>) -> Self {
+                last(vocab_size).try_into().unwrap_or(Self::MAX)
             }
             fn wide(self) -> i64 {
                 self as i64
             }
-            fn bound(vocab_size: Option<u64>) -> Option<$unsigned> {
-                // No id has more than 63 bits.
-                <$unsigned>::try_from(vocab_size.unwrap_or(1 << 63)).ok()
+            fn is_id(self, last: Self) -> bool {
+                self <= last
+            }
+            #[inline(always)]
+            fn are_ids(values: &[Self], last: Self) -> bool {
+                last == Self::MAX || values.iter().copied().fold(0, Self::max) <= last
             }
         }
     )*};
@@ -158,26 +174,25 @@ ids! {
     i64, u64;
 }
 
-fn largest<T: Id>(values: &[T]) -> T::Unsigned {
+/// The largest id; none has more than 63 bits.
+fn last(vocab_size: Option<u64>) -> u64 {
+    let most = i64::MAX.cast_unsigned();
+    vocab_size.map_or(most, |size| size.saturating_sub(1).min(most))
+}
+
+fn are_ids<T: Id>(values: &[T], last: T) -> bool {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { largest_avx2(values) };
+        return unsafe { are_ids_avx2(values, last) };
     }
-    largest_of_each(values)
+    T::are_ids(values, last)
 }
 
-/// The same loop, which the compiler turns into wider instructions.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn largest_avx2<T: Id>(values: &[T]) -> T::Unsigned {
-    largest_of_each(values)
-}
-
-#[inline(always)]
-fn largest_of_each<T: Id>(values: &[T]) -> T::Unsigned {
-    let values = values.iter().map(|value| value.unsigned());
-    values.fold(T::Unsigned::default(), Ord::max)
+fn are_ids_avx2<T: Id>(values: &[T], last: T) -> bool {
+    T::are_ids(values, last)
 }
 
 #[cfg(test)]

@@ -29,14 +29,15 @@ pub fn decode_tokens(
 }
 
 /// As [`decode_tokens`], into the memory of an earlier page: nothing is allocated
-/// where that suffices. After an error `page` is without meaning.
+/// where that suffices. After an error `page` is without meaning. Returns whether all
+/// tokens are entries of the dictionary.
 pub fn decode_tokens_into(
     opener: &mut PageOpener,
     run: &PageRun,
     dictionary: Option<&Arc<IntegerDictionary>>,
     leaf: &Leaf,
     page: &mut TokenPage,
-) -> Result<()> {
+) -> Result<bool> {
     let offsets = std::mem::take(&mut page.row_offsets);
     let mut rows = RowReader::new(leaf, run, offsets)?;
     let dictionary = dictionary.cloned();
@@ -45,7 +46,7 @@ pub fn decode_tokens_into(
         storage: Storage::of(leaf)?,
         narrow: true,
     };
-    decode_rows(
+    let are_entries = decode_rows(
         opener,
         run,
         dictionary,
@@ -54,10 +55,11 @@ pub fn decode_tokens_into(
         &mut page.tokens,
     )?;
     page.row_offsets = rows.offsets;
-    Ok(())
+    Ok(are_entries)
 }
 
 /// Reads the rows of `run` to their end; tokens that belong to no row are left out.
+/// Returns whether all are entries of the dictionary.
 pub(crate) fn decode_rows(
     opener: &mut PageOpener,
     run: &PageRun,
@@ -65,8 +67,8 @@ pub(crate) fn decode_rows(
     rows: &mut RowReader<'_>,
     reader: &IntegerReader<'_>,
     tokens: &mut Tokens,
-) -> Result<()> {
-    let mut is_first = true;
+) -> Result<bool> {
+    let (mut is_first, mut are_entries) = (true, true);
     let mut pages = DataPages::new(&run.data);
     while let Some((header, stored)) = pages.next()? {
         if rows.is_done() {
@@ -77,6 +79,7 @@ pub(crate) fn decode_rows(
             return Err(wrong_rows(rows.num_begun(), run.num_rows));
         }
         let is_indices = header.encoding() == Some(Encoding::RLE_DICTIONARY);
+        are_entries &= is_indices;
         if is_indices && dictionary.is_none() {
             let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
             let decoded = read_dictionary(opener, page, run.codec, reader.leaf, reader.storage)?;
@@ -97,7 +100,7 @@ pub(crate) fn decode_rows(
     }
     rows.finish()?;
     keep_rows(rows, tokens);
-    Ok(())
+    Ok(are_entries)
 }
 
 /// The pages hold other rows than the index says: those behind them would be others,

@@ -11,6 +11,7 @@ use super::*;
 use crate::decode::Tokens;
 
 mod bundles;
+mod eviction;
 mod failures;
 
 const LONG: Duration = Duration::from_secs(20);
