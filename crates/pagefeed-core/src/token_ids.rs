@@ -48,7 +48,9 @@ impl TokenIds {
         let Some((place, value)) = found else {
             return Ok(());
         };
-        let begun = page.row_offsets.partition_point(|&row| row as usize <= place);
+        let begun = page
+            .row_offsets
+            .partition_point(|&row| row as usize <= place);
         let row = begun.saturating_sub(1);
         let start = page.row_offsets.get(row).map_or(0, |&start| start as usize);
         Err(self.refuse(value, first_row + row as u64, place - start))
@@ -260,8 +262,7 @@ mod tests {
                         3..40 => (2, 3),
                         _ => (3, 40),
                     };
-                    let expected =
-                        format!("row {} of the row group holds {value} as", 1000 + row);
+                    let expected = format!("row {} of the row group holds {value} as", 1000 + row);
                     assert!(error.message().starts_with(&expected), "{error}");
                     let token = format!("token {}, ", place - start);
                     assert!(error.message().contains(&token), "{error}");

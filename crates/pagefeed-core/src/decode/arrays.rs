@@ -16,8 +16,8 @@ use super::tokens::{check_flat_rows, decode_rows};
 use super::{PageRun, Tokens, fallback, strings};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
-use crate::schema::{extension, rewrite};
 use crate::schema::{ColumnSchema, Leaf};
+use crate::schema::{extension, rewrite};
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
 /// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per

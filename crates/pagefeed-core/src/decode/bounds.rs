@@ -32,8 +32,8 @@ pub(crate) fn without_padding<'a>(
     leaf: &Leaf,
     counts: &LevelCounts,
 ) -> &'a [u8] {
-    let is_fixed = leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY
-        || leaf.physical == PhysicalType::INT96;
+    let is_fixed =
+        leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY || leaf.physical == PhysicalType::INT96;
     let size = counts.num_values.saturating_mul(plain_bits(leaf) / 8);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     match page.header.encoding() {

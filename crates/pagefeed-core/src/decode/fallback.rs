@@ -14,9 +14,8 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use super::bounds;
-use super::integers::{
-    IntegerReader, Storage, is_narrow, missing_dictionary, read_dictionary,
-};
+use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
+use super::narrow::is_narrow;
 use super::tokens::{DataPages, wrong_rows};
 use super::{PageRun, Tokens};
 use crate::error::{Error, Result, catch_damage};
@@ -204,9 +203,7 @@ fn rebuild(
     };
     let values = bounds::without_padding(page, leaf, counts);
     Ok(Page::DataPageV2 {
-        buf: [page.repetition, page.definition, values]
-            .concat()
-            .into(),
+        buf: [page.repetition, page.definition, values].concat().into(),
         num_values: to_u32(num_values)?,
         encoding,
         num_nulls: to_u32(num_values - to_usize(counts.num_values)?)?,

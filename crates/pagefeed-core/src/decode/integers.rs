@@ -1,11 +1,10 @@
 //! Values of integer columns, appended page by page in the narrowest type.
 
-use std::ops::RangeInclusive;
-
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType};
 use parquet::data_type::{Int32Type, Int64Type};
 
 use super::hybrid::{Run, Runs};
+use super::narrow::check_declared;
 use super::unpack::{BATCH, Entry, check_index, look_up};
 use super::values::decode_values;
 use super::{IntegerDictionary, Tokens};
@@ -71,50 +70,6 @@ impl Storage {
             Self::U32 => Tokens::U32(Vec::new()),
             Self::I64 | Self::U64 => Tokens::I64(Vec::new()),
         }
-    }
-}
-
-/// What integers of 8 and 16 bits may hold, by their annotation: they are stored in
-/// 32.
-fn declared(leaf: &Leaf) -> Option<RangeInclusive<i64>> {
-    let info = leaf.descriptor.get_basic_info();
-    let (bits, is_signed) = match (info.logical_type_ref(), info.converted_type()) {
-        (Some(LogicalType::Integer(integer)), _) => (integer.bit_width, integer.is_signed),
-        (_, ConvertedType::INT_8) => (8, true),
-        (_, ConvertedType::INT_16) => (16, true),
-        (_, ConvertedType::UINT_8) => (8, false),
-        (_, ConvertedType::UINT_16) => (16, false),
-        _ => return None,
-    };
-    match (leaf.physical, bits, is_signed) {
-        (PhysicalType::INT32, 8, true) => Some(i8::MIN.into()..=i8::MAX.into()),
-        (PhysicalType::INT32, 8, false) => Some(0..=u8::MAX.into()),
-        (PhysicalType::INT32, 16, true) => Some(i16::MIN.into()..=i16::MAX.into()),
-        (PhysicalType::INT32, 16, false) => Some(0..=u16::MAX.into()),
-        _ => None,
-    }
-}
-
-/// Whether the leaf's values must be held against what its type may hold.
-pub(crate) fn is_narrow(leaf: &Leaf) -> bool {
-    declared(leaf).is_some()
-}
-
-/// Refuses values that the leaf's type cannot hold: other readers cut them.
-fn check_declared<T: Copy + Into<i64>>(leaf: &Leaf, values: &[T]) -> Result<()> {
-    let Some(range) = declared(leaf) else {
-        return Ok(());
-    };
-    let is_wrong = |value: T| !range.contains(&value.into());
-    match values.iter().find(|&&value| is_wrong(value)) {
-        None => Ok(()),
-        Some(&value) => Err(Error::corrupt(format!(
-            "column {} holds {}, its type {} to {}: write the file again, with a wider type",
-            leaf.path,
-            value.into(),
-            range.start(),
-            range.end()
-        ))),
     }
 }
 

@@ -8,6 +8,7 @@ mod bounds;
 mod fallback;
 pub(crate) mod hybrid;
 mod integers;
+mod narrow;
 mod rows;
 mod strings;
 #[cfg(test)]

@@ -87,18 +87,27 @@ mod tests {
 
     #[test]
     fn far_and_falling_numbers_are_written_in_full() {
-        for (last, id) in [(0, 1), (0, 15), (3, 19), (7, 7), (9, 2), (0, -3), (0, 30_000)] {
+        for (last, id) in [
+            (0, 1),
+            (0, 15),
+            (3, 19),
+            (7, 7),
+            (9, 2),
+            (0, -3),
+            (0, 30_000),
+        ] {
             let mut bytes = Vec::new();
             push_field(&mut bytes, 0, last, Wire::True);
             push_field(&mut bytes, last, id, Wire::True);
             bytes.push(0);
             let mut found = Vec::new();
             let mut reader = Reader::new(&bytes);
-            reader.fields(|id, _, _| {
-                found.push(id);
-                Ok(())
-            })
-            .unwrap();
+            reader
+                .fields(|id, _, _| {
+                    found.push(id);
+                    Ok(())
+                })
+                .unwrap();
             assert_eq!(found, [last, id]);
         }
     }

@@ -28,9 +28,12 @@ fn annotated<'a>(field: &FieldRef, leaves: &mut impl Iterator<Item = &'a Leaf>) 
             DataType::FixedSizeList(annotated(item, leaves), *size)
         }
         DataType::Map(entries, sorted) => DataType::Map(annotated(entries, leaves), *sorted),
-        DataType::Struct(fields) => {
-            DataType::Struct(fields.iter().map(|field| annotated(field, leaves)).collect())
-        }
+        DataType::Struct(fields) => DataType::Struct(
+            fields
+                .iter()
+                .map(|field| annotated(field, leaves))
+                .collect(),
+        ),
         storage => {
             let name = leaves.next().and_then(|leaf| extension(leaf, storage));
             return match name {

@@ -283,7 +283,7 @@ fn large_texts_become_the_same_arrays_where_they_lie() {
             assert_eq!(array.len(), definition.len());
             let mut opener = PageOpener::default();
             let fewer = run.num_rows - 1;
-            decode_array(&mut opener, &schema, &[run.clone()], 0, fewer).unwrap();
+            decode_array(&mut opener, &schema, std::slice::from_ref(&run), 0, fewer).unwrap();
             for num_rows in [run.num_rows.max(2) - 1, run.num_rows + 1] {
                 if num_rows == run.num_rows {
                     continue;

@@ -61,7 +61,12 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
             Some(Job::Gather(job)) => gather(&mut state, job, &config),
             None => match slow.take() {
                 Some(job) => state.end_load(&job, Ok(source.page(1))),
-                None => drop(state.take_head().unwrap().map(|buffer| state.take_back(buffer))),
+                None => drop(
+                    state
+                        .take_head()
+                        .unwrap()
+                        .map(|buffer| state.take_back(buffer)),
+                ),
             },
         }
     }
