@@ -22,6 +22,7 @@ __all__ = [
     "check_flag",
     "check_positive",
     "check_token",
+    "check_vocab_size",
     "check_whole",
 ]
 
@@ -134,6 +135,24 @@ def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
             f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
         )
     return value
+
+
+def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
+    """Return the size of a vocabulary, or None, which holds these ids if given.
+
+    Raises:
+        InvalidArgumentError: If it is something else, or an id is not below it.
+    """
+    if value is None:
+        return None
+    size = check_positive(value, "vocab_size")
+    for name, token in token_ids.items():
+        if token is not None and not 0 <= token < size:
+            raise InvalidArgumentError(
+                f"{name}={token} is no token id: with vocab_size={size} they are 0 to "
+                f"{size - 1}"
+            )
+    return size
 
 
 def _whole(value: Any) -> int | None:  # noqa: ANN401 - whatever a user gives

@@ -16,7 +16,7 @@ from pagefeed.index import BlockKind
 from pagefeed.lazy import lazy
 from pagefeed.length_counts import length_counts
 from pagefeed.sequences import Bundles, Layout, Parts, Segments, bytes_of_pages
-from pagefeed.spans import Spans
+from pagefeed.spans import Spans, refuse_null_tokens
 
 __all__ = ["DocumentUnits", "Documents"]
 
@@ -28,7 +28,8 @@ class Documents:
     A batch holds an Arrow array per column, for any library that knows the Arrow
     PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
     columns alike. With ``max_length`` the dataset's token column comes as
-    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]. Other
+    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]; a null row
+    is empty, and a null token inside a row refused when the loader is made. Other
     columns of integers with a value for every token, such as labels, are cut and
     padded alike (int64 [batch_size, length], ``labels`` with -100, others with 0);
     all else comes whole. A column called like a field that is made is the user's.
@@ -87,6 +88,8 @@ class DocumentUnits:
     num_padding_tokens = 0
 
     def __init__(self, spans: Spans, documents: Documents) -> None:
+        if documents.max_length is not None:
+            refuse_null_tokens(spans)
         self.spans = spans
         self.documents = documents
 

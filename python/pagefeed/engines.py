@@ -36,6 +36,7 @@ class ProcessEngine:
         padding: Token where no segment writes.
         layout: How rows become tokens of a batch.
         fields: What is made of the tokens.
+        vocab_size: Token ids are below it; None for all that are not negative.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ProcessEngine:
         padding: int,
         layout: Layout,
         fields: Fields | None = None,
+        vocab_size: int | None = None,
     ) -> None:
         self._datasets = datasets
         self._batch_rows = batch_rows
@@ -60,6 +62,7 @@ class ProcessEngine:
         self._padding = padding
         self._layout = layout
         self._fields = fields or Fields()
+        self._vocab_size = vocab_size
         self._started: tuple[int, _core.Engine, threading.Lock] | None = None
 
     def get(self) -> _core.Engine:
@@ -94,6 +97,7 @@ class ProcessEngine:
             packing=self._layout.packing,
             never_split=self._layout.never_split,
             **self._fields.settings,
+            vocab_size=self._vocab_size,
         )
 
 

@@ -135,7 +135,7 @@ class EncryptedError(UnsupportedError):
 
 
 class TokenRangeError(DataError, OverflowError):
-    """A token does not fit the type asked for."""
+    """A number is no token id, or does not fit the type asked for."""
 
 
 class ColumnNotFoundError(PagefeedError, KeyError):

@@ -114,7 +114,8 @@ class PageIndex:
                 set, else the index stays in memory. So it does, with a warning, if
                 the folder cannot be used.
             page_index: Use the files' own offset indexes where they have them. With
-                False the page headers are read instead.
+                False page headers are read instead, and the levels of numbers that may
+                be null, so that nothing but the pages is believed.
             verify_checksums: Verify checksums of pages where the writer stored them.
             num_threads: Threads that read footers; by default 4 per CPU, since they
                 mostly wait.
@@ -175,7 +176,10 @@ class PageIndex:
 
     @property
     def num_values(self) -> int:
-        """Number of leaf values that are not null: the tokens of a token column."""
+        """Number of leaf values that are not null: the tokens of a token column.
+
+        Of texts without lists, as the files' statistics count them.
+        """
         return self.core.num_values
 
     @property
@@ -231,6 +235,11 @@ class PageIndex:
     def file_first_value(self) -> Int64Array:
         """First value of each file, and the number of values: int64 [files + 1]."""
         return np.asarray(self.core.file_first_value(), dtype=np.int64)
+
+    @property
+    def null_pages(self) -> Int64Array:
+        """Pages of a column of lists in which a list holds a null: int64, rising."""
+        return np.frombuffer(self.core.null_pages(), dtype=np.int64)
 
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""

@@ -185,7 +185,7 @@ class Iteration(Generic[Out]):
         """Whether the next step is not planned, or too few are to begin with."""
         if self._num_planned == self._num_taken:
             return True
-        units = self._num_planned * self._planner.route.batch_size
+        units = self._num_planned * self.route.batch_size
         return self._num_taken == 0 and units < BEGIN_UNITS and self._has_room
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
-from pagefeed.spans import Spans
+from pagefeed.spans import Spans, refuse_null_tokens
 
 __all__ = ["Lines"]
 
@@ -20,9 +20,13 @@ class Lines:
     Args:
         spans: The rows.
         per_row: Separators of a row.
+
+    Raises:
+        UnsupportedError: If a row holds a null token.
     """
 
     def __init__(self, spans: Spans, per_row: int) -> None:
+        refuse_null_tokens(spans)
         self.spans = spans
         self.per_row = per_row
         self.file_first = spans.file_first_value + per_row * spans.file_first_row

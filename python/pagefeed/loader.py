@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pagefeed.arguments import check_callable, check_flag, check_positive, check_whole
+from pagefeed.arguments import (
+    check_callable,
+    check_flag,
+    check_positive,
+    check_vocab_size,
+    check_whole,
+)
 from pagefeed.batch_iterator import BatchIterator, transformed
 from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.documents import Documents
@@ -63,6 +69,7 @@ OPTIONS = (
     "format",
     "dtype",
     "padding",
+    "vocab_size",
     "fields",
     "transform",
     "pin_memory",
@@ -100,6 +107,8 @@ class Loader:
         padding: Token that fills up short sequences. Where it is more than 0.1 % of an
             epoch, and fields tell it from tokens by neither labels nor a mask, a
             :class:`PaddingWarning` says so.
+        vocab_size: Rows of the embedding: a token id that is not below it is refused
+            when its page is read, as are negative ones always.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
         transform: Called with every batch, a dict of arrays or tensors that it may
@@ -141,6 +150,7 @@ class Loader:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
         padding: int = 0,
+        vocab_size: int | None = None,
         fields: Fields | Iterable[str] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
         pin_memory: bool = False,
@@ -161,6 +171,7 @@ class Loader:
         self.format = format
         self.dtype = parse_dtype(dtype)
         self.padding = check_padding(padding, self.dtype)
+        self.vocab_size = check_vocab_size(vocab_size, padding=self.padding)
         self.fields = Fields.parse(fields)
         self.transform = check_callable(transform, "transform")
         self.pin_memory = pin_memory
@@ -241,7 +252,11 @@ class Loader:
                 padding=self.padding,
                 fields=self.fields,
                 convert=convert,
+                vocab_size=self.vocab_size,
             )
+        check_vocab_size(
+            self.vocab_size, eos=supply.cut.layout.eos, bos=supply.cut.layout.bos
+        )
         engine = ProcessEngine(
             supply.datasets,
             batch_rows=self.batch_size,
@@ -252,6 +267,7 @@ class Loader:
             padding=self.padding,
             layout=supply.cut.layout,
             fields=self.fields,
+            vocab_size=self.vocab_size,
         )
         return TokenFeed(
             supply.cut,

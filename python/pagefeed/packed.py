@@ -50,8 +50,8 @@ class Packed:
     sequences' worth of tokens, over several files where these are smaller. A block of
     T tokens gives exactly ``ceil(T / length)`` sequences, so that their number follows
     from the index: what would need more is split, the rest is padding, at most 0.5 %
-    or one sequence. Every row gets its ``bos`` and ``eos``, also an empty or null one.
-    No token is dropped.
+    or one sequence. Every row gets its ``bos`` and ``eos``, also an empty or null one;
+    a null token inside a row is refused when the loader is made. No token is dropped.
 
     Args:
         length: Tokens of a sequence.

@@ -51,6 +51,7 @@ class RowFeed:
         padding: Token that fills up short documents.
         fields: What padded documents come with.
         convert: Makes arrays what is handed out.
+        vocab_size: Ids of padded tokens are below it; None for all not negative.
 
     Raises:
         ColumnNotFoundError: If a column does not exist.
@@ -70,6 +71,7 @@ class RowFeed:
         padding: int,
         fields: Fields,
         convert: Converter,
+        vocab_size: int | None = None,
     ) -> None:
         if fields.are_made and documents.max_length is None:
             raise InvalidArgumentError(
@@ -100,6 +102,7 @@ class RowFeed:
         self._padding = padding
         self._fields = fields
         self._convert = convert
+        self._vocab_size = vocab_size
         self._started: tuple[int, _core.RowEngine] | None = None
 
     def engine(self) -> _core.RowEngine:
@@ -151,7 +154,7 @@ class RowFeed:
             check_aligned(name, whole, found)
             filling = IGNORED if name == "labels" else 0
             memory = column.padded(length, filling, "int64", ("input_ids",))
-            made[name] = np.ndarray(shape, np.int64, memory)
+            made[name] = np.ndarray(shape, np.int64, memoryview(memory))
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
@@ -193,6 +196,8 @@ class RowFeed:
             memory=self._memory,
             batch_rows=self._batch_rows,
             verify_checksums=all(data.verify_checksums for data in self._datasets),
+            has_tokens=self._documents.max_length is not None,
+            vocab_size=self._vocab_size,
         )
 
 

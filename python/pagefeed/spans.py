@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array
+from pagefeed.errors import UnsupportedError
 from pagefeed.index import BlockKind, PageIndex
 
-__all__ = ["PageSpans", "Spans"]
+__all__ = ["PageSpans", "Spans", "refuse_null_tokens"]
 
 
 class Spans(Protocol):
@@ -30,10 +31,6 @@ class Spans(Protocol):
 
     def __len__(self) -> int:
         """Return the number of spans."""
-
-    @property
-    def fingerprint(self) -> str:
-        """What identifies the contents, and which rows these are."""
 
     @property
     def num_rows(self) -> int:
@@ -114,11 +111,6 @@ class PageSpans:
         return len(self.index)
 
     @property
-    def fingerprint(self) -> str:
-        """What identifies the contents."""
-        return self.index.fingerprint
-
-    @property
     def num_rows(self) -> int:
         """Rows of all spans."""
         return self.index.num_rows
@@ -189,3 +181,37 @@ class PageSpans:
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one."""
         return self.index.runs(kind)
+
+
+def refuse_null_tokens(spans: Spans) -> None:
+    """Refuse pages of which a row holds a null token.
+
+    A null row is an empty document; a null inside a row stands for no token, and would
+    shift all that follow. The index knows them, so that a page of nothing else, which
+    no sequence ever touches, is met too.
+
+    Raises:
+        UnsupportedError: If a page that holds rows of ``spans`` has such a row; it
+            names the first.
+    """
+    index = spans.index
+    pages = index.null_pages
+    if len(pages):
+        held, _ = spans.places(np.arange(len(spans)))
+        pages = pages[np.isin(pages, held)]
+    if not len(pages):
+        return
+    first = index.locate(int(pages[0]))
+    error = UnsupportedError(
+        f"{first.file}, row group {first.row_group}, column {index.column}, page "
+        f"{first.page}, offset {first.offset}: a row holds a null token, as on "
+        f"{len(pages)} pages in all; only whole rows may be null, which makes them "
+        "empty: write the file without null tokens, or select rows of other pages"
+    )
+    error.file, error.row_group, error.column = (
+        first.file,
+        first.row_group,
+        index.column,
+    )
+    error.page, error.offset = first.page, first.offset
+    raise error

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.arguments import check_vocab_size
 from pagefeed.arrays import Int64Array
 from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.documents import Documents
@@ -30,7 +31,15 @@ from pagefeed.supply import check_metadata
 
 __all__ = ["SequenceView"]
 
-OPTIONS = ("sequences", "memory", "format", "dtype", "padding", "num_threads")
+OPTIONS = (
+    "sequences",
+    "memory",
+    "format",
+    "dtype",
+    "padding",
+    "vocab_size",
+    "num_threads",
+)
 
 
 class SequenceView:
@@ -50,6 +59,7 @@ class SequenceView:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
+        vocab_size: Token ids are refused that are not below it.
         num_threads: Threads that read; by default this rank's share of the CPUs.
 
     Raises:
@@ -73,6 +83,7 @@ class SequenceView:
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
         padding: int = 0,
+        vocab_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         check_dataset(dataset, "dataset")
@@ -92,6 +103,10 @@ class SequenceView:
             )
         check_metadata(dataset, sequences)
         self._units: Units = sequences.bind(dataset.spans)
+        layout = self._units.layout
+        self.vocab_size = check_vocab_size(
+            vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
+        )
         self._engine = ProcessEngine(
             [dataset],
             batch_rows=1,
@@ -100,7 +115,8 @@ class SequenceView:
             memory=self.memory,
             dtype=self.dtype,
             padding=self.padding,
-            layout=self._units.layout,
+            layout=layout,
+            vocab_size=self.vocab_size,
         )
 
     def __len__(self) -> int:

@@ -38,7 +38,8 @@ class Windows:
 
     The line goes on from file to file, so that only its last window may be shorter.
     Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
-    windows follows from the rows and values of the index and is exact.
+    windows follows from the rows and values of the index and is exact. A null token
+    inside a row is refused when the loader is made.
 
     Args:
         length: Tokens of a window.

@@ -36,7 +36,8 @@ def read(job: dict[str, Any]) -> str:
     if [len(page) for page in pages] != index.page_rows.tolist():
         return "wrong length"
     counts = [list(golden.leaf_counts(golden.plain(page))) for page in pages]
-    single = all(len(count) == 1 for count in counts)
+    # Without lists, the values of texts are as many as the writer's statistics say.
+    single = index.value_bytes > 0 and all(len(count) == 1 for count in counts)
     if single and [count[0] for count in counts] != index.page_values.tolist():
         return "wrong counts"
     if job["expected"] is None:

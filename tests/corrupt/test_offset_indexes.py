@@ -1,11 +1,13 @@
 """Wrong offset indexes: the right values or a typed error, never other rows."""
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import pagefeed
 import thrift
 from files import (
     ParquetBytes,
@@ -16,7 +18,19 @@ from files import (
     with_footer,
     with_offset_index,
 )
-from handmade import one_column, token_list, token_page, token_page_v2
+from handmade import (
+    INT32,
+    REQUIRED,
+    data_page,
+    element,
+    one_column,
+    token_list,
+    token_page,
+    token_page_v2,
+)
+from pagefeed import Documents, Loader, Packed, Windows
+from pagefeed.errors import CorruptFileError
+from pagefeed.sequences import Sequences
 from probing import Job, assert_all, probe
 from thrift import Struct, i32, i64
 
@@ -178,3 +192,55 @@ def test_offset_indexes_over_split_records(
     without, trusted, ignored = probe(jobs)
     assert without.outcome == ignored.outcome == "same"
     assert_all([trusted], {"same"})
+
+
+def flat_file(tmp_path: Path, rows: list[int]) -> Path:
+    """Three pages of 12, 10 and 8 rows, indexed as beginning with `rows`."""
+    numbers, pages, at = iter(range(30)), [], 0
+    for count in (12, 10, 8):
+        values = [next(numbers) for _ in range(count)]
+        body = b"".join(value.to_bytes(4, "little") for value in values)
+        pages.append(data_page(count, body))
+    schema = [element("number", kind=INT32, repetition=REQUIRED)]
+    file = one_column(schema, pages, num_rows=30)
+    locations, at = [], 4
+    for page, row in zip(pages, rows, strict=True):
+        size = len(page.encode())
+        locations.append({1: i64(at), 2: i32(size), 3: i64(row)})
+        at += size
+    path = tmp_path / f"{rows}.parquet"
+    path.write_bytes(with_offset_index(file.encode(), "number", locations))
+    return path
+
+
+@pytest.mark.parametrize("rows", [[0, 10, 20], [0, 14, 22], [0, 12, 20]])
+def test_pages_of_flat_columns_hold_what_the_index_says(
+    tmp_path: Path, rows: list[int]
+):
+    path = flat_file(tmp_path, rows)
+    index = pagefeed.PageIndex.build(path, column="number")
+    sound = [12, 10, 8]
+    bounds = [*rows, 30]
+    for page, (first, end) in enumerate(itertools.pairwise(bounds)):
+        if end - first == sound[page]:
+            assert len(index.read_page(page)) == sound[page]
+            continue
+        for read in (index.read_page, index.row_offsets):
+            with pytest.raises(CorruptFileError, match="page_index=False") as caught:
+                read(page)
+            error = caught.value
+            assert (error.file, error.row_group) == (str(path), 0)
+            assert (error.column, error.page) == ("number", page)
+    again = pagefeed.PageIndex.build(path, column="number", page_index=False)
+    assert again.page_rows.tolist() == sound
+    assert len(again.read_page(0)) == 12
+
+
+@pytest.mark.parametrize(
+    "sequences", [Windows(5), Packed(5), Documents(columns=["number"])]
+)
+def test_loaders_refuse_flat_pages_of_other_rows(tmp_path: Path, sequences: Sequences):
+    path = flat_file(tmp_path, [0, 10, 20])
+    data = pagefeed.parquet(path, column="number")
+    with pytest.raises(CorruptFileError, match="rows were expected"):
+        list(Loader(data, sequences=sequences, batch_size=1, shuffle=None))

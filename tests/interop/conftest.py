@@ -23,6 +23,7 @@ WRITERS = {
     "pyarrow": ("write_pyarrow.py", []),
     "polars": ("write_polars.py", []),
     "duckdb": ("write_duckdb.py", []),
+    "fastparquet": ("write_fastparquet.py", []),
 }
 
 
@@ -47,7 +48,8 @@ def _environment() -> dict[str, str]:
 def _digest(script: str, requirements: list[str]) -> str:
     parts = [(SCRIPTS / name).read_bytes() for name in ("columns.py", script)]
     parts += [one.encode() for one in requirements]
-    parts += [version(name).encode() for name in ("pyarrow", "polars", "duckdb")]
+    libraries = ("pyarrow", "polars", "duckdb", "fastparquet")
+    parts += [version(name).encode() for name in libraries]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

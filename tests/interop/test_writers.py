@@ -23,7 +23,7 @@ def top_level(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page_index", [True, False])
-@pytest.mark.parametrize("writer", [*PYARROWS, "polars", "duckdb"])
+@pytest.mark.parametrize("writer", [*PYARROWS, "polars", "duckdb", "fastparquet"])
 def test_pages_are_slices_of_the_column(
     written: Written, subtests: pytest.Subtests, writer: str, page_index: bool
 ):

@@ -197,6 +197,7 @@ fn runs(chunk: &'static [u8], codec: Codec, leaf: &Leaf) -> (Option<&'static [u8
             starts_mid_record: counts.starts_mid_record,
             first_row,
             num_rows: counts.num_rows,
+            tail_size: 0,
         });
         first_row += counts.num_rows;
     }

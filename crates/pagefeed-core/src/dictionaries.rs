@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::decode::IntegerDictionary;
 use crate::error::Result;
+use crate::token_ids::TokenIds;
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
@@ -22,8 +23,17 @@ struct Entries {
     clock: u64,
 }
 
+/// A dictionary that is kept.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Its entries.
+    pub dictionary: Arc<IntegerDictionary>,
+    /// Whether all of them are token ids.
+    pub holds_ids_only: bool,
+}
+
 struct Entry {
-    dictionary: Arc<IntegerDictionary>,
+    kept: Kept,
     last_use: u64,
 }
 
@@ -40,23 +50,23 @@ impl IntegerDictionary {
 }
 
 impl Entries {
-    fn get(&mut self, key: &Key) -> Option<Arc<IntegerDictionary>> {
+    fn get(&mut self, key: &Key) -> Option<Kept> {
         self.clock += 1;
         let entry = self.by_key.get_mut(key)?;
         entry.last_use = self.clock;
-        Some(entry.dictionary.clone())
+        Some(entry.kept.clone())
     }
 
-    fn insert(&mut self, key: Key, dictionary: Arc<IntegerDictionary>) {
-        let bytes = dictionary.num_bytes();
+    fn insert(&mut self, key: Key, kept: Kept) {
+        let bytes = kept.dictionary.num_bytes();
         let entry = Entry {
-            dictionary,
+            kept,
             last_use: self.clock,
         };
         self.bytes += bytes;
         if let Some(twin) = self.by_key.insert(key, entry) {
             // Two threads decoded the same dictionary at the same time.
-            self.bytes -= twin.dictionary.num_bytes();
+            self.bytes -= twin.kept.dictionary.num_bytes();
         }
     }
 
@@ -69,7 +79,7 @@ impl Entries {
             let threshold = *threshold;
             self.by_key.retain(|_, entry| entry.last_use > threshold);
             let held = self.by_key.values();
-            self.bytes = held.map(|entry| entry.dictionary.num_bytes()).sum();
+            self.bytes = held.map(|entry| entry.kept.dictionary.num_bytes()).sum();
         }
     }
 }
@@ -88,21 +98,27 @@ impl DictionaryCache {
         self.lock().bytes
     }
 
-    /// The dictionary for `key`, decoded by `load` if it is not there.
+    /// The dictionary for `key`, decoded by `load` if it is not there, and held against
+    /// `token_ids` once.
     pub fn get_or_load(
         &self,
         key: Key,
+        token_ids: Option<TokenIds>,
         load: impl FnOnce() -> Result<IntegerDictionary>,
-    ) -> Result<Arc<IntegerDictionary>> {
-        if let Some(dictionary) = self.lock().get(&key) {
-            return Ok(dictionary);
+    ) -> Result<Kept> {
+        if let Some(kept) = self.lock().get(&key) {
+            return Ok(kept);
         }
         // Loaded without the lock: other threads go on with other dictionaries.
         let dictionary = Arc::new(load()?);
+        let kept = Kept {
+            holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
+            dictionary,
+        };
         let mut entries = self.lock();
-        entries.insert(key, dictionary.clone());
+        entries.insert(key, kept.clone());
         entries.shrink(self.capacity);
-        Ok(dictionary)
+        Ok(kept)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
@@ -119,22 +135,22 @@ mod tests {
         let cache = DictionaryCache::new(100);
         let load = || Ok(IntegerDictionary::U16(vec![7; 10]));
         for offset in 0..5 {
-            cache.get_or_load((0, 0, offset), load).unwrap();
+            cache.get_or_load((0, 0, offset), None, load).unwrap();
         }
         cache
-            .get_or_load((0, 0, 0), || panic!("still held"))
+            .get_or_load((0, 0, 0), None, || panic!("still held"))
             .unwrap();
-        cache.get_or_load((0, 0, 5), load).unwrap();
+        cache.get_or_load((0, 0, 5), None, load).unwrap();
         assert!(cache.lock().bytes <= 100);
         cache
-            .get_or_load((0, 0, 0), || panic!("used recently"))
+            .get_or_load((0, 0, 0), None, || panic!("used recently"))
             .unwrap();
         let mut loaded = false;
         let again = || {
             loaded = true;
             load()
         };
-        cache.get_or_load((0, 0, 1), again).unwrap();
+        cache.get_or_load((0, 0, 1), None, again).unwrap();
         assert!(loaded, "the oldest was dropped");
     }
 }

@@ -30,7 +30,7 @@ pub enum Kind {
     Stale,
     /// The caller's argument cannot be right.
     Invalid,
-    /// A token does not fit the type asked for.
+    /// A number is no token id, or does not fit the type asked for.
     TokenRange,
     /// The work was cancelled (engine closed, or used after fork).
     Cancelled,
@@ -113,6 +113,12 @@ impl Error {
     /// Names the file, unless a deeper layer already did.
     pub fn in_file(mut self, file: &str) -> Self {
         self.0.location.file.get_or_insert_with(|| file.into());
+        self
+    }
+
+    /// Names the column, unless a deeper layer already did.
+    pub fn in_column(mut self, column: &str) -> Self {
+        self.0.location.column.get_or_insert_with(|| column.into());
         self
     }
 

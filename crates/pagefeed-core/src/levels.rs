@@ -18,6 +18,10 @@ pub struct LevelCounts {
     pub starts_mid_record: bool,
     /// Values before the first record that begins in the page.
     pub leading_values: u64,
+    /// Nulls that are elements of the innermost list.
+    pub null_elements: u64,
+    /// Those before the first record that begins in the page.
+    pub leading_null_elements: u64,
 }
 
 /// Counts the rows and values of a page without decoding its values.
@@ -41,13 +45,15 @@ pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
         Ok(())
     })?;
     let leading = first_row.unwrap_or(num_levels);
-    let leading_values = definitions.advance(leading)?.present as u64;
-    let rest = definitions.advance(num_levels - leading)?.present as u64;
+    let before = definitions.advance(leading)?;
+    let rest = definitions.advance(num_levels - leading)?;
     Ok(LevelCounts {
         num_rows,
-        num_values: leading_values + rest,
+        num_values: (before.present + rest.present) as u64,
         starts_mid_record: leading > 0,
-        leading_values,
+        leading_values: before.present as u64,
+        null_elements: (before.null_elements + rest.null_elements) as u64,
+        leading_null_elements: before.null_elements as u64,
     })
 }
 
@@ -251,14 +257,19 @@ mod tests {
     use parquet::basic::Encoding;
 
     /// Counts level by level.
-    fn naive(repetition: &[u32], definition: &[u32], max: u32) -> LevelCounts {
+    fn naive(repetition: &[u32], definition: &[u32], leaf: &Leaf) -> LevelCounts {
         let mut counts = LevelCounts::default();
+        let max = u32::from(leaf.max_definition.unsigned_abs());
+        let element = u32::from(leaf.descriptor.repeated_ancestor_def_level().unsigned_abs());
         for (r, d) in repetition.iter().zip(definition) {
             counts.num_rows += u64::from(*r == 0);
             let present = u64::from(*d == max);
             counts.num_values += present;
+            let null = u64::from((element..max).contains(d));
+            counts.null_elements += null;
             if counts.num_rows == 0 {
                 counts.leading_values += present;
+                counts.leading_null_elements += null;
             }
         }
         counts.starts_mid_record = repetition.first().is_some_and(|level| *level > 0);
@@ -306,7 +317,7 @@ mod tests {
             let definition = encode_hybrid(&d, widths[1], &mut random);
             assert_eq!(
                 count(&repetition, &definition, n, leaf).unwrap(),
-                naive(&r, &d, leaf.max_definition as u32)
+                naive(&r, &d, leaf)
             );
             if n > 0 {
                 assert!(count(&repetition, &[], n, leaf).is_err());

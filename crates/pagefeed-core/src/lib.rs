@@ -36,6 +36,7 @@ pub mod schema;
 pub mod source;
 pub mod store;
 pub mod thrift;
+pub mod token_ids;
 pub mod transport;
 
 pub use error::{Error, Kind, Result};

@@ -130,7 +130,7 @@ where
 }
 
 /// Begin and end of a list among all values, unless it is null.
-fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
+pub(crate) fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
     if lists.is_null(row) {
         return None;
     }
@@ -151,7 +151,7 @@ fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
     }
 }
 
-fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
+pub(crate) fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
     match lists.data_type() {
         DataType::List(item) if item.data_type().is_integer() => {
             Ok(lists.as_list::<i32>().values())

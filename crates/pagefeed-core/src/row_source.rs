@@ -12,9 +12,10 @@ use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::numbering::NumberedPages;
 use crate::page::PageOpener;
-use crate::reader::read_array;
+use crate::reader::{locate, read_array};
 use crate::schema::common::common_field;
 use crate::store::Store;
+use crate::token_ids::TokenIds;
 
 /// How much larger than stored a page of strings is taken to be at least, before it is
 /// loaded: what text compresses to.
@@ -31,6 +32,10 @@ pub struct RowSource {
     /// By index, how much larger than stored a page was at most so far.
     expansions: Vec<AtomicU64>,
     arrays: Vec<ArrayRef>,
+    /// By index, whether it is of the first column of a dataset.
+    is_first: Vec<bool>,
+    /// Which numbers the first columns may hold, if those are tokens.
+    token_ids: Option<TokenIds>,
 }
 
 /// Where a column of one dataset comes from.
@@ -60,11 +65,14 @@ impl RowSource {
             fields.push(field_of_all(name, in_all)?);
         }
         let (mut indexes, mut targets, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
-        for (column, field) in columns.into_iter().zip(fields.iter().cycle()) {
+        let mut is_first = Vec::new();
+        let fields_of_all = fields.iter().enumerate().cycle();
+        for (column, (number, field)) in columns.into_iter().zip(fields_of_all) {
             match column {
                 Column::Pages(index, store) => {
                     indexes.push((index, store));
                     targets.push(field.data_type().clone());
+                    is_first.push(number == 0);
                 }
                 Column::Values(array) => arrays.push(conform(&array, field.data_type())?),
             }
@@ -74,8 +82,16 @@ impl RowSource {
             pages: NumberedPages::new(indexes),
             types: targets,
             arrays,
+            is_first,
+            token_ids: None,
         };
         Ok((source, fields))
+    }
+
+    /// Refuses pages with other numbers in the first column of each dataset.
+    pub fn only(mut self, token_ids: TokenIds) -> Self {
+        self.token_ids = Some(token_ids);
+        self
     }
 
     /// The array that is a page, if it is one.
@@ -146,7 +162,13 @@ impl PageSource<RowPage> for RowSource {
         let (part, page) = self.pages.find(page)?;
         let data_type = &self.types[part.number];
         let array = read_array(&part.index, &part.store, opener, page, data_type)?;
-        let stored = stored_size(&part.index.page(page)?);
+        let record = part.index.page(page)?;
+        if let Some(token_ids) = self.token_ids.filter(|_| self.is_first[part.number]) {
+            token_ids
+                .check_lists(&array, record.first_row_in_group)
+                .map_err(|error| locate(&part.index, &record, error))?;
+        }
+        let stored = stored_size(&record);
         let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
         let expansion = expansion.min(MAX_EXPANSION);
         self.expansions[part.number].fetch_max(expansion, Ordering::Relaxed);

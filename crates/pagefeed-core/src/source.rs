@@ -11,11 +11,14 @@ use crate::numbering::{NumberedPages, Part};
 use crate::page::PageOpener;
 use crate::reader;
 use crate::store::Store;
+use crate::token_ids::TokenIds;
 
 /// Pages of several indexes, numbered through in the order of the indexes.
 pub struct IndexSource {
     pages: NumberedPages,
     dictionaries: DictionaryCache,
+    /// Numbers that are tokens, if others are to be refused.
+    token_ids: Option<TokenIds>,
 }
 
 impl IndexSource {
@@ -38,7 +41,14 @@ impl IndexSource {
         Ok(Self {
             pages: NumberedPages::new(indexes),
             dictionaries: DictionaryCache::new(memory / 4),
+            token_ids: None,
         })
+    }
+
+    /// Refuses pages with other numbers.
+    pub fn only(mut self, token_ids: TokenIds) -> Self {
+        self.token_ids = Some(token_ids);
+        self
     }
 
     fn load_from(
@@ -55,7 +65,7 @@ impl IndexSource {
             None => None,
             Some(range) => {
                 let key = (Arc::as_ptr(&part.index) as usize, record.file, range.start);
-                Some(self.dictionaries.get_or_load(key, || {
+                Some(self.dictionaries.get_or_load(key, self.token_ids, || {
                     let bytes = part.store.read(file, range.clone())?;
                     decode_dictionary(opener, &bytes, record.codec, leaf)
                 })?)
@@ -68,8 +78,13 @@ impl IndexSource {
             .pop()
             .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
         let mut page = recycle.unwrap_or_default();
-        decode_tokens_into(opener, &run, dictionary.as_ref(), leaf, &mut page)?;
+        let entries = dictionary.as_ref().map(|kept| &kept.dictionary);
+        let are_entries = decode_tokens_into(opener, &run, entries, leaf, &mut page)?;
+        let are_ids = are_entries && dictionary.is_some_and(|kept| kept.holds_ids_only);
         reader::check_num_values(record, page.tokens.len() as u64)?;
+        if let Some(token_ids) = self.token_ids.filter(|_| !are_ids) {
+            token_ids.check(&page, record.first_row_in_group)?;
+        }
         Ok(page)
     }
 }

@@ -40,6 +40,11 @@ pub enum Wire {
 }
 
 impl Wire {
+    /// Its number in the format.
+    pub fn code(self) -> u8 {
+        self as u8 + 1
+    }
+
     fn parse(code: u8) -> Result<Self> {
         Ok(match code {
             1 => Self::True,
@@ -164,10 +169,14 @@ impl<'a> Reader<'a> {
     /// bytes that are left, since every element takes at least one.
     pub fn list(&mut self) -> Result<(Wire, usize)> {
         let head = self.byte()?;
-        let wire = Wire::parse(head & 0x0f)?;
         let count = match head >> 4 {
             15 => self.varint()?,
             short => u64::from(short),
+        };
+        // Some writers give an empty list the type 0.
+        let wire = match (head & 0x0f, count) {
+            (0, 0) => Wire::Struct,
+            (code, _) => Wire::parse(code)?,
         };
         match usize::try_from(count) {
             Ok(count) if count <= self.remaining() => Ok((wire, count)),
@@ -296,6 +305,15 @@ mod tests {
         ] {
             assert_eq!(Reader::new(bytes).i64().unwrap(), value);
         }
+    }
+
+    #[test]
+    fn an_empty_list_may_be_of_type_0() {
+        let mut reader = Reader::new(&[0x00, 0xf0, 0x00, 0x10, 0]);
+        assert_eq!(reader.list_of(Wire::Struct).unwrap(), 0);
+        reader.skip(Wire::List).unwrap();
+        assert_eq!(reader.position(), 3);
+        assert!(reader.list().is_err());
     }
 
     #[test]

@@ -329,6 +329,7 @@ impl LeafPages {
             starts_mid_record: false,
             first_row: pages[0].0,
             num_rows: pages.iter().map(|page| page.1).sum(),
+            tail_size: 0,
         }
     }
 }

@@ -8,6 +8,7 @@ use pagefeed_core::engine::{
 use pagefeed_core::error::Result;
 use pagefeed_core::fields::{Field, Fields};
 use pagefeed_core::source::IndexSource;
+use pagefeed_core::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -60,7 +61,7 @@ impl Engine {
     #[pyo3(signature = (
         indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
         verify_checksums, bos=None, eos=None, packing=None, never_split=false, fields=Vec::new(),
-        shifted=false, across_documents=false
+        shifted=false, across_documents=false, vocab_size=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -83,6 +84,7 @@ impl Engine {
         fields: Vec<String>,
         shifted: bool,
         across_documents: bool,
+        vocab_size: Option<u64>,
     ) -> PyResult<Self> {
         let token_type = token_type(dtype)?;
         let layout = Layout {
@@ -98,7 +100,7 @@ impl Engine {
             .map(|index| (index.get().index.clone(), index.get().store()))
             .collect();
         detached(py, || {
-            let source = IndexSource::new(parts, memory)?;
+            let source = IndexSource::new(parts, memory)?.only(TokenIds::new(vocab_size));
             let config = EngineConfig {
                 num_threads,
                 budget: memory,

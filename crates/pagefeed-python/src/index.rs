@@ -265,6 +265,12 @@ impl Index {
         Ok(runs.map(|runs| numbers(py, &runs)))
     }
 
+    /// Pages of a column of lists in which a list holds a null, likewise.
+    fn null_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let pages = detached(py, || Ok(self.index.null_pages()))?;
+        Ok(numbers(py, &pages))
+    }
+
     /// (file, row_group, page, first_row, num_rows, offset, compressed_size).
     fn locate(&self, py: Python<'_>, page: u64) -> PyResult<(u32, u32, u32, u64, u64, u64, u64)> {
         let record = detached(py, || self.index.page(page))?;

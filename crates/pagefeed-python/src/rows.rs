@@ -6,6 +6,7 @@ use arrow_array::{Int64Array, StringArray};
 use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::{Bundles, Engine, EngineConfig, Layout, Plan, RowPage, TokenType};
 use pagefeed_core::row_source::{Column, RowSource, mean_row_bytes};
+use pagefeed_core::token_ids::TokenIds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -37,18 +38,24 @@ impl Values<'_> {
 pub struct RowEngine {
     engine: Engine<RowPage>,
     batch_rows: usize,
-    columns: Vec<(String, DataType)>,
+    columns: Vec<Field>,
 }
 
 #[pymethods]
 impl RowEngine {
     /// Starts the threads. `columns` are those of a first dataset, of a second one, and
     /// so on: indexes, or lists of values. Pages are numbered through all indexes, and
-    /// then through the lists, each of which is a page.
+    /// then through the lists, each of which is a page. `has_tokens` says that the first
+    /// column of each dataset holds token ids.
     #[new]
     #[pyo3(signature = (
-        columns, *, names, num_threads, memory, batch_rows, verify_checksums
+        columns, *, names, num_threads, memory, batch_rows, verify_checksums,
+        has_tokens=false, vocab_size=None
     ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keyword arguments of one constructor"
+    )]
     fn new(
         py: Python<'_>,
         columns: Vec<Values<'_>>,
@@ -57,6 +64,8 @@ impl RowEngine {
         memory: usize,
         batch_rows: usize,
         verify_checksums: bool,
+        has_tokens: bool,
+        vocab_size: Option<u64>,
     ) -> PyResult<Self> {
         let columns: Vec<Column> = columns.into_iter().map(Values::into_column).collect();
         let num_columns = names.len();
@@ -68,10 +77,14 @@ impl RowEngine {
                     row_payload = row_payload.saturating_add(bytes);
                 }
             }
-            let (source, fields) = RowSource::new(columns, &names)?;
+            let (mut source, fields) = RowSource::new(columns, &names)?;
+            if has_tokens {
+                source = source.only(TokenIds::new(vocab_size));
+            }
+            // A row that a batch lacks is null.
             let columns = fields
                 .iter()
-                .map(|field| (field.name().clone(), field.data_type().clone()))
+                .map(|field| field.as_ref().clone().with_nullable(true))
                 .collect();
             let config = EngineConfig {
                 num_threads,
@@ -122,13 +135,14 @@ impl RowEngine {
     /// cell. Waits for it, serving Ctrl-C.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Vec<ArrowArray>> {
         let batch = interruptible(py, |timeout| self.engine.next_batch(timeout))?;
-        let types: Vec<DataType> = self.columns.iter().map(|(_, t)| t.clone()).collect();
+        let types = self.columns.iter().map(|field| field.data_type().clone());
+        let types: Vec<DataType> = types.collect();
         let arrays = detached(py, || batch.into_columns(&types, self.batch_rows))?;
         let named = arrays.into_iter().zip(&self.columns);
         Ok(named
-            .map(|(array, (name, _))| {
-                let field = Field::new(name, array.data_type().clone(), true);
-                ArrowArray::new(array, field)
+            .map(|(array, field)| {
+                let data_type = array.data_type().clone();
+                ArrowArray::new(array, field.clone().with_data_type(data_type))
             })
             .collect())
     }

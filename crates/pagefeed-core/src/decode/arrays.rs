@@ -16,8 +16,8 @@ use super::tokens::decode_rows;
 use super::{PageRun, Tokens, fallback, nested};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
-use crate::schema::rewrite;
 use crate::schema::{ColumnSchema, Leaf};
+use crate::schema::{extension, rewrite};
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
 /// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per
@@ -86,6 +86,7 @@ pub fn decode_array_by(
             }
         }
     };
+    let array = extension::retyped(array, schema.field.data_type())?;
     check(&array, schema, num_rows)?;
     Ok(array)
 }
@@ -129,13 +130,15 @@ fn decode_fast(
     let (Ok(skip), Ok(rows)) = (usize::try_from(skipped), usize::try_from(num_rows)) else {
         return Err(Error::limit(format!("{num_rows} rows at once")));
     };
-    let run = PageRun {
-        num_rows: skipped + num_rows,
-        ..run.clone()
-    };
-    let array = integers(opener, &run, leaf, schema.field.data_type())?;
+    if skipped.saturating_add(num_rows) > run.num_rows {
+        return Err(Error::invalid(format!(
+            "{num_rows} rows behind {skipped} were asked for, the pages hold {}",
+            run.num_rows
+        )));
+    }
+    let array = integers(opener, run, leaf, schema.field.data_type())?;
     Ok(array.map(|array| {
-        if skip > 0 {
+        if array.len() > rows {
             array.slice(skip, rows)
         } else {
             array
@@ -221,7 +224,7 @@ fn whole<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
-/// Small integers are stored in 32 bits; as other readers, we keep the lowest.
+/// Small integers are stored in 32 bits, and were found to fit.
 fn cut<T: ArrowPrimitiveType, V>(
     values: Vec<V>,
     narrow: impl Fn(V) -> T::Native,

@@ -80,6 +80,19 @@ pub(crate) fn decoded_size(
     check(size)
 }
 
+/// The bytes of a page's values, which were found to be there. Some writers leave others
+/// behind PLAIN ones of a fixed size, which the crate's reader takes for damage.
+pub(crate) fn without_padding<'a>(page: &DataPage<'a>, leaf: &Leaf, num_values: usize) -> &'a [u8] {
+    let is_fixed =
+        leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY || leaf.physical == PhysicalType::INT96;
+    let size = (num_values as u64).saturating_mul(plain_bits(leaf) / 8);
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    match page.header.encoding() {
+        Some(Encoding::PLAIN) if is_fixed => page.values.get(..size).unwrap_or(page.values),
+        _ => page.values,
+    }
+}
+
 /// Bytes that a page takes in an Arrow array and on the way there: its values as
 /// `decoded_size`, levels, and a place in each list of fixed size around a null.
 pub(crate) fn array_size(

@@ -13,10 +13,11 @@ use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::PageRun;
 use super::bounds;
-use super::integers::missing_dictionary;
-use super::tokens::DataPages;
+use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
+use super::narrow::is_narrow;
+use super::tokens::{DataPages, wrong_rows};
+use super::{PageRun, Tokens};
 use crate::buffers::{RecycledBuffer, check_available};
 use crate::error::{Error, Result, catch_damage};
 use crate::header::PageHeader;
@@ -137,12 +138,16 @@ impl Chunk {
     ) -> Result<Self> {
         let gap = to_usize(first_record(run)? - base)?;
         let mut num_rows = gap + usize::from(run.starts_mid_record);
+        let narrow = Storage::of(leaf).ok().filter(|_| is_narrow(leaf));
         let mut steps = VecDeque::new();
-        let mut dictionary = None;
+        let (mut dictionary, mut num_begun) = (None, 0);
         let mut pages = DataPages::new(&run.data);
         while let Some((header, stored)) = pages.next()? {
             if header.encoding() == Some(Encoding::RLE_DICTIONARY) && dictionary.is_none() {
                 let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
+                if let Some(storage) = narrow {
+                    read_dictionary(opener, page, run.codec, leaf, storage)?;
+                }
                 dictionary = Some(Dictionary::open(opener, page, run, leaf)?);
             }
             let page = opener.data_page(&header, stored, run.codec, leaf)?;
@@ -159,13 +164,23 @@ impl Chunk {
                 &page,
                 bounds::decoded_size(&page, leaf, num_values, lengths)?,
             )?;
+            if let Some(storage) = narrow
+                && header.encoding() != Some(Encoding::RLE_DICTIONARY)
+            {
+                check_narrow(&page, leaf, storage, num_values)?;
+            }
             let rows = to_usize(counts.num_rows)?;
             num_rows += rows;
+            num_begun += counts.num_rows * u64::from(!pages.is_in_tail(run));
             steps.push_back(Step::Data {
-                page: rebuild(&page, &header, &counts)?,
+                page: rebuild(&page, &header, leaf, &counts)?,
                 starts_mid_record: counts.starts_mid_record,
                 num_rows: rows,
             });
+        }
+        if num_begun != run.num_rows {
+            let error = wrong_rows(num_begun, run.num_rows);
+            return Err(error.in_column(&leaf.path));
         }
         if gap > 0 {
             steps.push_front(Step::Gap(gap));
@@ -205,24 +220,48 @@ impl Dictionary {
     }
 }
 
+/// Small integers are cut to their type: what does not fit is refused before.
+fn check_narrow(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    storage: Storage,
+    num_values: usize,
+) -> Result<()> {
+    let reader = IntegerReader {
+        leaf,
+        storage,
+        narrow: false,
+    };
+    let mut values = Tokens::default();
+    reader.prepare(&mut values, None);
+    reader.append(page, num_values, None, &mut values)
+}
+
 fn to_u32(size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::limit(format!("{size} does not fit 32 bits")))
 }
 
 /// The page as one of version 2, its counts being what the levels say.
-fn rebuild(page: &DataPage<'_>, header: &PageHeader, counts: &LevelCounts) -> Result<Page> {
+fn rebuild(
+    page: &DataPage<'_>,
+    header: &PageHeader,
+    leaf: &Leaf,
+    counts: &LevelCounts,
+) -> Result<Page> {
     let (Some(num_values), Some(encoding)) = (header.num_levels(), header.encoding()) else {
         return Err(Error::invalid("not a data page"));
     };
+    let num_present = to_usize(counts.num_values)?;
+    let values = bounds::without_padding(page, leaf, num_present);
     Ok(Page::DataPageV2 {
         buf: Bytes::from_owner(RecycledBuffer::joined(&[
             page.repetition,
             page.definition,
-            page.values,
+            values,
         ])?),
         num_values: to_u32(num_values)?,
         encoding,
-        num_nulls: to_u32(num_values - to_usize(counts.num_values)?)?,
+        num_nulls: to_u32(num_values - num_present)?,
         num_rows: to_u32(to_usize(counts.num_rows)?)?,
         def_levels_byte_len: to_u32(page.definition.len())?,
         rep_levels_byte_len: to_u32(page.repetition.len())?,

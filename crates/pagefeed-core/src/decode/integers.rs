@@ -5,6 +5,7 @@ use parquet::data_type::{Int32Type, Int64Type};
 
 use super::bounds::{check as check_size, damaged_plain};
 use super::hybrid::{Run, Runs};
+use super::narrow::check_declared;
 use super::unpack::{BATCH, Entry, check_index, look_up};
 use super::values::decode_values;
 use super::{IntegerDictionary, Tokens, indices};
@@ -99,23 +100,26 @@ pub fn decode_dictionary(
     codec: Codec,
     leaf: &Leaf,
 ) -> Result<IntegerDictionary> {
-    read_dictionary(opener, page, codec, Storage::of(leaf)?)
+    read_dictionary(opener, page, codec, leaf, Storage::of(leaf)?)
 }
 
 pub(crate) fn read_dictionary(
     opener: &mut PageOpener,
     page: &[u8],
     codec: Codec,
+    leaf: &Leaf,
     storage: Storage,
 ) -> Result<IntegerDictionary> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {
             let values = collect(plain(bytes, num_values, i32::from_le_bytes)?)?;
+            check_declared(leaf, &values)?;
             narrowed(&values)?.unwrap_or(IntegerDictionary::I32(values))
         }
         Storage::U32 => {
             let values = collect(plain(bytes, num_values, u32::from_le_bytes)?)?;
+            check_declared(leaf, &values)?;
             narrowed(&values)?.unwrap_or(IntegerDictionary::U32(values))
         }
         Storage::I64 | Storage::U64 => {
@@ -196,9 +200,25 @@ impl IntegerReader<'_> {
         }
         tokens.widen(self.storage)?;
         reserve_tokens(tokens, num_values)?;
+        let start = tokens.len();
         if encoding == Encoding::PLAIN {
-            return self.append_plain(page.values, num_values, tokens);
+            self.append_plain(page.values, num_values, tokens)?;
+        } else {
+            self.append_decoded(page, num_values, tokens)?;
         }
+        match tokens {
+            Tokens::I32(out) => check_declared(self.leaf, &out[start..]),
+            Tokens::U32(out) => check_declared(self.leaf, &out[start..]),
+            Tokens::I64(_) | Tokens::U16(_) => Ok(()),
+        }
+    }
+
+    fn append_decoded(
+        &self,
+        page: &DataPage<'_>,
+        num_values: usize,
+        tokens: &mut Tokens,
+    ) -> Result<()> {
         let leaf = self.leaf;
         match tokens {
             Tokens::I32(out) => decode_values::<Int32Type>(page, num_values, leaf, |values| {

@@ -13,6 +13,7 @@ mod fallback;
 pub(crate) mod hybrid;
 mod indices;
 pub(crate) mod integers;
+mod narrow;
 mod nested;
 mod records;
 mod rows;
@@ -51,6 +52,9 @@ pub struct PageRun {
     pub first_row: u64,
     /// Records to deliver; the last ends where the next begins, or with `data`.
     pub num_rows: u64,
+    /// Bytes at the end of `data` in which records may begin that are not to be
+    /// delivered. Before these, exactly `num_rows` must begin.
+    pub tail_size: usize,
 }
 
 /// Integers in the narrowest type that came for free.

@@ -43,6 +43,11 @@ impl Records {
         }
     }
 
+    /// Rows of the run that have begun in the pages read so far.
+    pub(crate) fn num_begun(&self) -> u64 {
+        self.begun
+    }
+
     /// Whether the last row asked for has come to its end.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done

@@ -2,6 +2,7 @@
 
 use super::PageRun;
 use super::integers::reserve;
+use super::tokens::wrong_rows;
 use crate::error::{Error, Result};
 use crate::levels::{Definitions, for_each_record, num_levels};
 use crate::page::DataPage;
@@ -53,6 +54,11 @@ impl<'a> RowReader<'a> {
         self
     }
 
+    /// Rows seen so far, the last perhaps only in part.
+    pub(crate) fn num_begun(&self) -> u64 {
+        self.offsets.len() as u64
+    }
+
     /// Whether all rows asked for have been seen to their end.
     pub(crate) fn is_done(&self) -> bool {
         self.offsets.len() > self.num_rows
@@ -80,11 +86,7 @@ impl<'a> RowReader<'a> {
             self.push(self.num_values)?;
         }
         if !self.is_done() {
-            return Err(Error::corrupt(format!(
-                "{} rows were expected, the pages hold {}",
-                self.num_rows,
-                self.offsets.len() - 1
-            )));
+            return Err(wrong_rows(self.offsets.len() - 1, self.num_rows as u64));
         }
         Ok(())
     }

@@ -14,10 +14,10 @@ use super::indices::sequence;
 use super::integers::missing_dictionary;
 use super::records::Records;
 use super::string_builder::Strings;
-use super::tokens::DataPages;
+use super::tokens::{DataPages, wrong_rows};
 use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer};
 use crate::error::Result;
-use crate::levels::{Definitions, num_levels};
+use crate::levels::{Definitions, count_levels, num_levels};
 use crate::page::{DataPage, Dictionary, PageOpener};
 use crate::schema::Leaf;
 
@@ -57,7 +57,7 @@ fn read_as<T: ByteArrayType>(
 ) -> Result<Option<(Records, ArrayRef)>> {
     let mut records = Records::new(leaf, run, rows);
     let mut strings = Strings::<T>::new();
-    let mut dictionary = None;
+    let (mut dictionary, mut num_begun) = (None, 0);
     let mut pages = DataPages::new(&run.data);
     while !records.is_done()
         && let Some((header, stored)) = pages.next()?
@@ -73,6 +73,9 @@ fn read_as<T: ByteArrayType>(
         let lengths = dictionary.as_ref().map(Entries::lengths);
         decoded_size(&page, leaf, present, lengths)?;
         let values = records.read(&page)?;
+        if !pages.is_in_tail(run) {
+            num_begun = records.num_begun();
+        }
         // Then its memory can become the array's.
         let is_all = strings.is_empty() && values == (0..present) && pages.is_empty();
         match append(&mut strings, &page, values, is_all, &mut dictionary)? {
@@ -86,6 +89,10 @@ fn read_as<T: ByteArrayType>(
     }
     if let Some(entries) = dictionary {
         opener.keep_dictionary(entries.dictionary);
+    }
+    num_begun += count_rest(opener, run, leaf, pages)?;
+    if num_begun != run.num_rows {
+        return Err(wrong_rows(num_begun, run.num_rows).in_column(&leaf.path));
     }
     records.finish()?;
     let element = leaf.descriptor.repeated_ancestor_def_level() as u8;
@@ -101,6 +108,23 @@ fn read_as<T: ByteArrayType>(
     };
     let array = strings.finish(present)?;
     Ok(Some((records, array)))
+}
+
+/// Rows that begin in pages that are left, before the tail of the run.
+fn count_rest(
+    opener: &mut PageOpener,
+    run: &PageRun,
+    leaf: &Leaf,
+    mut pages: DataPages<'_>,
+) -> Result<u64> {
+    let mut num_begun = 0;
+    while let Some((header, stored)) = pages.next()?
+        && !pages.is_in_tail(run)
+    {
+        let page = opener.data_page(&header, stored, run.codec, leaf)?;
+        num_begun += count_levels(&page, leaf)?.num_rows;
+    }
+    Ok(num_begun)
 }
 
 /// What became of the values of a page.

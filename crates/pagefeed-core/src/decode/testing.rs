@@ -347,6 +347,7 @@ impl TestRun {
             starts_mid_record: inside.first().is_some_and(|&level| level > 0),
             first_row: count(before),
             num_rows: count(inside),
+            tail_size: 0,
         }
     }
 }

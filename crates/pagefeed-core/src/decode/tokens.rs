@@ -30,14 +30,15 @@ pub fn decode_tokens(
 }
 
 /// As [`decode_tokens`], into the memory of an earlier page: nothing is allocated
-/// where that suffices. After an error `page` is without meaning.
+/// where that suffices. After an error `page` is without meaning. Returns whether all
+/// tokens are entries of the dictionary.
 pub fn decode_tokens_into(
     opener: &mut PageOpener,
     run: &PageRun,
     dictionary: Option<&Arc<IntegerDictionary>>,
     leaf: &Leaf,
     page: &mut TokenPage,
-) -> Result<()> {
+) -> Result<bool> {
     let offsets = std::mem::take(&mut page.row_offsets);
     let mut rows = RowReader::new(leaf, run, offsets)?;
     let dictionary = dictionary.cloned();
@@ -46,7 +47,7 @@ pub fn decode_tokens_into(
         storage: Storage::of(leaf)?,
         narrow: true,
     };
-    decode_rows(
+    let are_entries = decode_rows(
         opener,
         run,
         dictionary,
@@ -55,10 +56,11 @@ pub fn decode_tokens_into(
         &mut page.tokens,
     )?;
     page.row_offsets = rows.offsets;
-    Ok(())
+    Ok(are_entries)
 }
 
 /// Reads the rows of `run` to their end; tokens that belong to no row are left out.
+/// Returns whether all are entries of the dictionary.
 pub(crate) fn decode_rows(
     opener: &mut PageOpener,
     run: &PageRun,
@@ -66,17 +68,22 @@ pub(crate) fn decode_rows(
     rows: &mut RowReader<'_>,
     reader: &IntegerReader<'_>,
     tokens: &mut Tokens,
-) -> Result<()> {
-    let mut is_first = true;
+) -> Result<bool> {
+    let (mut is_first, mut are_entries) = (true, true);
     let mut pages = DataPages::new(&run.data);
     while let Some((header, stored)) = pages.next()? {
         if rows.is_done() {
             break;
         }
+        let is_tail = pages.is_in_tail(run);
+        if is_tail && rows.num_begun() < run.num_rows {
+            return Err(wrong_rows(rows.num_begun(), run.num_rows));
+        }
         let is_indices = header.encoding() == Some(Encoding::RLE_DICTIONARY);
+        are_entries &= is_indices;
         if is_indices && dictionary.is_none() {
             let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
-            let decoded = read_dictionary(opener, page, run.codec, reader.storage)?;
+            let decoded = read_dictionary(opener, page, run.codec, reader.leaf, reader.storage)?;
             dictionary = Some(Arc::new(decoded));
         }
         if std::mem::take(&mut is_first) {
@@ -86,6 +93,9 @@ pub(crate) fn decode_rows(
         let present = Definitions::new(&page, reader.leaf)?.advance(num_levels(&page)?)?;
         bounds::decoded_size(&page, reader.leaf, present.present, None)?;
         let num_values = rows.read(&page)?;
+        if rows.is_done() && !is_tail {
+            return Err(wrong_rows("more", run.num_rows));
+        }
         reader.append(&page, num_values, dictionary.as_deref(), tokens)?;
     }
     if is_first {
@@ -93,7 +103,16 @@ pub(crate) fn decode_rows(
     }
     rows.finish()?;
     keep_rows(rows, tokens);
-    Ok(())
+    Ok(are_entries)
+}
+
+/// The pages hold other rows than the index says: those behind them would be others,
+/// too.
+pub(crate) fn wrong_rows(found: impl std::fmt::Display, expected: u64) -> Error {
+    Error::corrupt(format!(
+        "{expected} rows were expected, the pages hold {found}: the file's page index \
+         cannot be right; index the file with page_index=False"
+    ))
 }
 
 /// Drops the tokens before the first row and behind the last.
@@ -121,6 +140,11 @@ impl<'a> DataPages<'a> {
     /// Whether no bytes are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Whether the page returned last lies in the tail of `run`.
+    pub(crate) fn is_in_tail(&self, run: &PageRun) -> bool {
+        self.bytes.len() < run.tail_size
     }
 
     /// The next page's header and stored bytes.

@@ -99,6 +99,11 @@ impl Budget {
         self.held + self.loading + bytes <= self.for_pages()
     }
 
+    /// Whether it may be if `evicted` bytes of pages are given up.
+    pub fn fits_without(&self, evicted: usize, bytes: usize) -> bool {
+        (self.held + self.loading + bytes).saturating_sub(evicted) <= self.for_pages()
+    }
+
     /// Whether spare memory must be given up.
     pub fn is_over(&self) -> bool {
         self.spare > 0 && self.held + self.loading + self.spare > self.for_pages()

@@ -252,6 +252,13 @@ impl<P> PageTable<P> {
         }
     }
 
+    /// Bytes of the held pages that are needed after `batch` only.
+    pub fn evictable_bytes(&self, batch: BatchNumber) -> usize {
+        let pages = self.evictable.iter().zip(&self.entries);
+        let later = pages.filter(|(next_use, _)| **next_use > batch);
+        later.map(|(_, entry)| entry.bytes).sum()
+    }
+
     /// The held page whose next use is farthest away, if that is after `batch`.
     pub fn farthest_after(&self, batch: BatchNumber) -> Option<Slot> {
         let farthest = self.evictable.iter().copied().max()?;

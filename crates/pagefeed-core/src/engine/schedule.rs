@@ -336,6 +336,8 @@ impl<P: Content> State<P> {
         if self.head_holds_pages() {
             return Some(self.begin_gather(self.head));
         }
+        // It does not fit, and must be loaded all the same: beside as little as can be.
+        self.evict(batch, estimate);
         Some(self.begin_load(source, slot, estimate))
     }
 
@@ -346,8 +348,14 @@ impl<P: Content> State<P> {
         })
     }
 
-    /// Evicts pages needed later than `batch`, farthest first.
+    /// Evicts pages needed later than `batch`, farthest first, if that makes room enough.
     fn make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+        let most = self.pages.evictable_bytes(batch);
+        self.budget.fits_without(most, bytes) && self.evict(batch, bytes)
+    }
+
+    /// Evicts pages needed later than `batch` until there is room; whether there is.
+    fn evict(&mut self, batch: BatchNumber, bytes: usize) -> bool {
         while !self.budget.fits(bytes) {
             let Some(slot) = self.pages.farthest_after(batch) else {
                 return false;

@@ -12,6 +12,7 @@ use crate::decode::Tokens;
 use crate::fields::Field;
 
 mod bundles;
+mod eviction;
 mod failures;
 mod fields;
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::{Chunk, Footer, RowGroup};
 use crate::codec::Codec;
 use crate::error::{Error, Kind, Result};
+use crate::schema::converted;
 use crate::schema::hint::{self, ARROW_SCHEMA_KEY};
 use crate::schema::tree::SchemaTree;
 use crate::thrift::{Reader, Wire};
@@ -33,7 +34,7 @@ fn encrypted(what: &str) -> Error {
 
 pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Footer> {
     let mut reader = Reader::new(bytes);
-    let mut schema: Option<(&[u8], SchemaTree)> = None;
+    let mut schema = None;
     let (mut num_rows, mut row_groups, mut arrow_schema) = (None, None, None);
     let mut selected = 0..0;
     reader.fields(|id, wire, reader| {
@@ -42,7 +43,8 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
                 let start = reader.position();
                 let tree = SchemaTree::parse(reader)?;
                 selected = tree.select(column)?;
-                schema = Some((&bytes[start..reader.position()], tree));
+                let elements = converted::known_only(&bytes[start..reader.position()])?;
+                schema = Some((elements, tree));
             }
             (3, Wire::I64) => num_rows = Some(reader.count("the number of rows")?),
             (4, Wire::List) => {
@@ -67,7 +69,7 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
     check_rows(num_rows, &row_groups)?;
     let hint = arrow_schema.and_then(hint::decode);
     Ok(Footer {
-        schema: empty_footer(schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
+        schema: empty_footer(&schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
         num_rows,
         row_groups,
     })

@@ -111,8 +111,8 @@ impl IndexBuilder<'_> {
         footer_start: u64,
     ) -> Result<Vec<ChunkPages>> {
         let pages = |chunk: &Chunk, leaf| {
-            let verify = self.options.verify_checksums;
-            let mut reader = ChunkReader::new(self.store, file, chunk, leaf, footer_start, verify);
+            let options = self.options;
+            let mut reader = ChunkReader::new(self.store, file, chunk, leaf, footer_start, options);
             locate(&mut reader, regions.as_ref(), chunk, leaf, group.num_rows)
         };
         let chunks = group.chunks.iter().zip(&schema.leaves);

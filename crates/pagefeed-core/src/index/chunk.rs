@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD};
+use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD};
 use crate::error::{Error, Result};
 
 /// A data page as it lies in the file.
@@ -25,6 +25,10 @@ pub struct StoredPage {
     pub starts_mid_record: bool,
     /// Whether it (probably) refers to the dictionary.
     pub needs_dictionary: bool,
+    /// Whether a record that begins in it holds a null token.
+    pub holds_nulls: bool,
+    /// Whether the record before it does, here.
+    pub leading_nulls: bool,
 }
 
 /// A page of the index: one stored page, and those after it in which no record
@@ -72,6 +76,7 @@ impl ChunkPages {
             match pages.last_mut() {
                 Some(before) => {
                     before.num_values += page.leading_values;
+                    before.flags |= u8::from(page.leading_nulls) * HOLDS_NULLS;
                     if page.num_rows == 0 {
                         before.size = page.offset + page.size - before.offset;
                         before.flags |= needs_dictionary(page);
@@ -94,6 +99,7 @@ impl ChunkPages {
                 num_rows: page.num_rows,
                 num_values: page.num_values - page.leading_values,
                 flags: needs_dictionary(page)
+                    | (u8::from(page.holds_nulls) * HOLDS_NULLS)
                     | (u8::from(page.starts_mid_record) * STARTS_MID_RECORD),
             });
         }
@@ -119,6 +125,8 @@ mod tests {
             leading_values: leading,
             starts_mid_record: mid,
             needs_dictionary: number < 2,
+            holds_nulls: false,
+            leading_nulls: leading == 4,
         }
     }
 
@@ -149,7 +157,7 @@ mod tests {
         assert_eq!(
             numbers,
             [
-                (0, 100, 300, 2, 28, NEEDS_DICTIONARY),
+                (0, 100, 300, 2, 28, NEEDS_DICTIONARY | HOLDS_NULLS),
                 (3, 400, 100, 3, 5, STARTS_MID_RECORD),
                 (4, 500, 100, 1, 5, 0),
             ]

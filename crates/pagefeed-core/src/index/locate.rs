@@ -94,6 +94,7 @@ fn indexed(
                 num_rows: rows,
                 num_values: rows,
                 num_levels: rows,
+                num_nulls: 0,
             })
         };
         let number = number as u64;
@@ -148,6 +149,8 @@ fn counted_page(
         leading_values: 0,
         starts_mid_record: false,
         needs_dictionary,
+        holds_nulls: levels.num_nulls > 0,
+        leading_nulls: false,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::PageRecord;
-use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
+use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 
@@ -66,6 +66,13 @@ impl Table {
     /// Number of values.
     pub fn num_values(&self) -> u64 {
         last(&self.first_value)
+    }
+
+    /// Pages with a row that holds a null.
+    pub fn null_pages(&self) -> Vec<u64> {
+        let pages = (0..).zip(&self.page_flags[..]);
+        let pages = pages.filter(|(_, flags)| *flags & HOLDS_NULLS != 0);
+        pages.map(|(page, _)| page).collect()
     }
 
     /// Whether a page begins in the middle of a record.

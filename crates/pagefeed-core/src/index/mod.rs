@@ -197,6 +197,11 @@ impl Index {
         self.pages().at_files(&self.pages().first_value)
     }
 
+    /// Pages of a column of lists in which a list holds a null.
+    pub fn null_pages(&self) -> Vec<u64> {
+        self.pages().null_pages()
+    }
+
     /// Rows before each of `pages` in the whole index (`num_pages` gives the total).
     pub fn first_rows(&self, pages: &[i64], rows: &mut [i64]) -> Result<()> {
         lookup::each(pages, rows, |page| self.pages().first_row_of_page(page))

@@ -118,6 +118,8 @@ pub struct PageLevels {
     pub num_values: u64,
     /// All levels of the page.
     pub num_levels: u64,
+    /// Nulls that are elements of a list.
+    pub num_nulls: u64,
 }
 
 impl LevelHistograms {
@@ -168,10 +170,14 @@ impl LevelHistograms {
             (None, 1, Some(nulls)) if nulls <= num_levels => num_levels - nulls,
             _ => return Ok(None),
         };
+        let element = usize::from(leaf.descriptor.repeated_ancestor_def_level().unsigned_abs());
+        let nulls = definition.filter(|_| leaf.max_repetition > 0);
+        let nulls = nulls.and_then(|counts| counts.get(element..counts.len() - 1));
         Ok(Some(PageLevels {
             num_rows,
             num_values,
             num_levels,
+            num_nulls: sum(nulls.unwrap_or_default())?,
         }))
     }
 }

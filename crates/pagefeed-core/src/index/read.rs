@@ -67,9 +67,12 @@ impl Run {
         for page in pages.clone() {
             add(table.find(page)?);
         }
-        if let Some(tail) = table.tail(table.find(*pages.end())?) {
-            add(tail);
-        }
+        let tail = table.tail(table.find(*pages.end())?);
+        tail.into_iter().for_each(add);
+        let tail_size = tail.map_or(0, |tail| {
+            let bytes = table.byte_range(tail);
+            bytes.end.saturating_sub(bytes.start) as usize
+        });
         let first_row = table.first_row_of_page(*pages.start())?;
         let run = PageRun {
             data: Bytes::new(),
@@ -80,6 +83,7 @@ impl Run {
             num_rows: table
                 .first_row_of_page(*pages.end() + 1)?
                 .saturating_sub(first_row),
+            tail_size,
         };
         let dictionary = table.dictionary(first);
         Ok(Self {

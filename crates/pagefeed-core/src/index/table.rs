@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 pub const STARTS_MID_RECORD: u8 = 1;
 /// The page (probably) refers to the dictionary.
 pub const NEEDS_DICTIONARY: u8 = 2;
+/// A row of the page, a list, holds a null.
+pub const HOLDS_NULLS: u8 = 4;
 
 macro_rules! columns {
     ($($(#[$doc:meta])* $name:ident: $native:ty as $arrow:ty,)*) => {

@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use parquet::basic::Type;
+
+use super::BuildOptions;
 use super::chunk::StoredPage;
 use crate::error::{Error, Result};
 use crate::footer::{self, Chunk};
@@ -34,6 +37,9 @@ pub struct ChunkReader<'a> {
     window: Bytes,
     window_start: u64,
     window_size: u64,
+    /// Whether the writer's counts of nulls are believed. Those of texts are needed for
+    /// nothing, and these are too large to be read for them.
+    trusts_counts: bool,
 }
 
 impl<'a> ChunkReader<'a> {
@@ -44,10 +50,10 @@ impl<'a> ChunkReader<'a> {
         chunk: &'a Chunk,
         leaf: &'a Leaf,
         footer_start: u64,
-        verify_checksums: bool,
+        options: &BuildOptions,
     ) -> Self {
         let mut opener = PageOpener::default();
-        opener.verify_checksums = verify_checksums;
+        opener.verify_checksums = options.verify_checksums;
         Self {
             store,
             file,
@@ -58,6 +64,7 @@ impl<'a> ChunkReader<'a> {
             window: Bytes::new(),
             window_start: 0,
             window_size: HEADER_WINDOW,
+            trusts_counts: options.use_page_index || leaf.physical == Type::BYTE_ARRAY,
         }
     }
 
@@ -122,6 +129,8 @@ impl<'a> ChunkReader<'a> {
             leading_values: counts.leading_values,
             starts_mid_record: counts.starts_mid_record,
             needs_dictionary: header.encoding() == Some(parquet::basic::Encoding::RLE_DICTIONARY),
+            holds_nulls: counts.null_elements > counts.leading_null_elements,
+            leading_nulls: counts.leading_null_elements > 0,
         })
     }
 
@@ -175,7 +184,13 @@ impl<'a> ChunkReader<'a> {
 
     /// Nulls of a page of a column without lists, if they are known without levels.
     fn flat_nulls(&mut self, offset: u64, header: &PageHeader) -> Result<Option<u64>> {
-        if self.leaf.max_definition == 0 || self.chunk.num_nulls == Some(0) {
+        if self.leaf.max_definition == 0 {
+            return Ok(Some(0));
+        }
+        if !self.trusts_counts {
+            return Ok(None);
+        }
+        if self.chunk.num_nulls == Some(0) {
             return Ok(Some(0));
         }
         if matches!(header.kind, PageKind::DataV2 { .. }) {

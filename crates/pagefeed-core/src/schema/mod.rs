@@ -1,6 +1,8 @@
 //! Which leaves a column name selects, and how they become Arrow.
 
 pub mod common;
+pub mod converted;
+pub mod extension;
 pub mod hint;
 pub mod rewrite;
 pub mod tree;
@@ -88,6 +90,7 @@ impl ColumnSchema {
                 "a name in column {column:?} holds a NUL, which no Arrow library takes"
             )));
         }
+        let field = extension::annotate(&field, &leaves);
         let needs_validation = has_text(field.data_type())
             && leaves.iter().any(|leaf| {
                 leaf.physical == PhysicalType::BYTE_ARRAY

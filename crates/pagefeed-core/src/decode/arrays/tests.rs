@@ -106,6 +106,7 @@ fn strings_run(leaf: &Leaf, strings: &[&[u8]], indices: Option<&[u8]>) -> PageRu
         starts_mid_record: false,
         first_row: 0,
         num_rows: count as u64,
+        tail_size: 0,
     }
 }
 
@@ -191,6 +192,7 @@ fn few_bytes_that_claim_to_be_a_great_many_texts_are_refused() {
     };
     let count = 100_000_000usize;
     run.codec = Codec::Uncompressed;
+    run.num_rows = count as u64;
     run.dictionary = Some(page.dictionary(1, &plain(&[&long])).into());
     let indices = [0, 0x80, 0x84, 0xaf, 0x5f];
     run.data = page.claim(leaf, count, &indices).into();
@@ -275,14 +277,24 @@ fn large_texts_become_the_same_arrays_where_they_lie() {
                 starts_mid_record: false,
                 first_row: 0,
                 num_rows: definition.len() as u64,
+                tail_size: 0,
             };
             let array = decode_all(&schema, &run).unwrap();
             assert_eq!(array.len(), definition.len());
-            let fewer = PageRun {
-                num_rows: run.num_rows - 1,
-                ..run
-            };
-            decode_all(&schema, &fewer).unwrap();
+            let mut opener = PageOpener::default();
+            let fewer = run.num_rows - 1;
+            decode_array(&mut opener, &schema, std::slice::from_ref(&run), 0, fewer).unwrap();
+            for num_rows in [run.num_rows.max(2) - 1, run.num_rows + 1] {
+                if num_rows == run.num_rows {
+                    continue;
+                }
+                let wrong = PageRun {
+                    num_rows,
+                    ..run.clone()
+                };
+                let error = decode_all(&schema, &wrong).unwrap_err();
+                assert_eq!(error.kind(), Kind::Corrupt);
+            }
         };
         for null in [None, Some(0), Some(70)] {
             check(None, null);
@@ -326,6 +338,7 @@ fn large_texts_that_are_damaged_are_refused() {
             starts_mid_record: false,
             first_row: 0,
             num_rows: slices.len() as u64,
+            tail_size: 0,
         };
         decode_all(&schema, &run)
     };

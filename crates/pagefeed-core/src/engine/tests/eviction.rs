@@ -1,0 +1,76 @@
+//! What is given up for a page, and when.
+
+use super::super::job::{GatherJob, Job};
+use super::*;
+
+/// Pages of fixed sizes.
+struct Sized(Vec<usize>);
+
+impl Sized {
+    fn page(&self, page: u64) -> TokenPage {
+        TokenPage {
+            tokens: Tokens::U16(vec![0; self.0[page as usize] / 2]),
+            row_offsets: vec![0, 10],
+        }
+    }
+}
+
+impl PageSource for Sized {
+    fn load(&self, _: &mut PageOpener, page: u64, _: Option<TokenPage>) -> Result<TokenPage> {
+        Ok(self.page(page))
+    }
+
+    fn decoded_size(&self, page: u64) -> usize {
+        self.0[page as usize]
+    }
+
+    fn will_need(&self, _: u64) {}
+}
+
+fn gather(state: &mut State<TokenPage>, mut job: GatherJob<TokenPage>, config: &EngineConfig) {
+    if job.buffer.is_err() {
+        let mut buffers = TokenPage::new_buffers(config, 1).unwrap();
+        job.buffer = Ok(buffers.pop().unwrap());
+    }
+    state.end_gather(job, Ok(()));
+}
+
+#[test]
+fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
+    // 27 kB are for pages, beside plans. While the second is loaded the third does not fit, whether
+    // the first is held for the last batch or not.
+    let source = Sized(vec![8_000, 18_000, 12_000]);
+    let config = config(1, 42_000, TokenType::I64);
+    let mut state = State::<TokenPage>::new(config.clone());
+    for page in [0, 1, 2, 0] {
+        let plan = PreparedPlan::new(first_tokens(&[page]), &config).unwrap();
+        state.append(&Arc::new(plan));
+    }
+    let (mut slow, mut order) = (None, Vec::new());
+    for _ in 0..100 {
+        match state.next_job(&source) {
+            Some(Job::Load(job)) => {
+                order.push(job.page);
+                if job.page == 1 {
+                    slow = Some(job);
+                } else {
+                    let page = source.page(job.page);
+                    state.end_load(&job, Ok(page));
+                }
+            }
+            Some(Job::Gather(job)) => gather(&mut state, job, &config),
+            None => match slow.take() {
+                Some(job) => state.end_load(&job, Ok(source.page(1))),
+                None => drop(
+                    state
+                        .take_head()
+                        .unwrap()
+                        .map(|buffer| state.take_back(buffer)),
+                ),
+            },
+        }
+    }
+    assert_eq!(state.num_pending(), 0);
+    assert_eq!(order, [0, 1, 2]);
+    assert_eq!(state.stats().pages_reloaded, 0);
+}

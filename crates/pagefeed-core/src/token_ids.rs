@@ -1,0 +1,303 @@
+//! Which numbers are token ids: one that no embedding has a row for is refused.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use crate::decode::{IntegerDictionary, TokenPage, Tokens};
+use crate::error::{Error, Kind, Result};
+use crate::pad;
+
+/// The ids from 0 on, below the size of the vocabulary if that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TokenIds {
+    vocab_size: Option<u64>,
+}
+
+/// A number that is no id, and its place.
+type Found = (usize, i64);
+
+impl TokenIds {
+    /// The ids below `vocab_size`, or all that are not negative.
+    pub fn new(vocab_size: Option<u64>) -> Self {
+        Self { vocab_size }
+    }
+
+    /// Whether all entries of a dictionary are ids.
+    pub fn hold(&self, dictionary: &IntegerDictionary) -> bool {
+        match dictionary {
+            IntegerDictionary::U16(values) => self.find(values).is_none(),
+            IntegerDictionary::I32(values) => self.find(values).is_none(),
+            IntegerDictionary::U32(values) => self.find(values).is_none(),
+            IntegerDictionary::I64(values) => self.find(values).is_none(),
+        }
+    }
+
+    /// Refuses a page with another number; `first_row` is the page's in its row group.
+    pub fn check(&self, page: &TokenPage, first_row: u64) -> Result<()> {
+        let found = match &page.tokens {
+            Tokens::U16(values) => self.find(values),
+            Tokens::I32(values) => self.find(values),
+            Tokens::U32(values) => self.find(values),
+            Tokens::I64(values) => self.find(values),
+        };
+        let Some((place, value)) = found else {
+            return Ok(());
+        };
+        let begun = page
+            .row_offsets
+            .partition_point(|&row| row as usize <= place);
+        let row = begun.saturating_sub(1);
+        let start = page.row_offsets.get(row).map_or(0, |&start| start as usize);
+        Err(self.refuse(value, first_row + row as u64, place - start))
+    }
+
+    /// The same of lists of integers; nulls are no tokens.
+    pub fn check_lists(&self, lists: &ArrayRef, first_row: u64) -> Result<()> {
+        let values = pad::values(lists)?;
+        match values.data_type() {
+            DataType::Int8 => self.check_rows::<Int8Type>(lists, values, first_row),
+            DataType::Int16 => self.check_rows::<Int16Type>(lists, values, first_row),
+            DataType::Int32 => self.check_rows::<Int32Type>(lists, values, first_row),
+            DataType::Int64 => self.check_rows::<Int64Type>(lists, values, first_row),
+            DataType::UInt8 => self.check_rows::<UInt8Type>(lists, values, first_row),
+            DataType::UInt16 => self.check_rows::<UInt16Type>(lists, values, first_row),
+            DataType::UInt32 => self.check_rows::<UInt32Type>(lists, values, first_row),
+            _ => self.check_rows::<UInt64Type>(lists, values, first_row),
+        }
+    }
+
+    fn check_rows<T: ArrowPrimitiveType<Native: Id>>(
+        &self,
+        lists: &ArrayRef,
+        values: &ArrayRef,
+        first_row: u64,
+    ) -> Result<()> {
+        let Some(values) = values.as_primitive_opt::<T>() else {
+            return Ok(());
+        };
+        if self.find(values.values()).is_none() {
+            return Ok(());
+        }
+        // It may lie outside of the rows, or under a null.
+        for row in 0..lists.len() {
+            let (begin, end) = pad::bounds(lists, row).unwrap_or((0, 0));
+            let mut place = begin;
+            while let Some((at, value)) = self.find(&values.values()[place..end]) {
+                if values.is_valid(place + at) {
+                    return Err(self.refuse(value, first_row + row as u64, place + at - begin));
+                }
+                place += at + 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn find<T: Id>(&self, values: &[T]) -> Option<Found> {
+        let last = T::last(self.vocab_size);
+        if are_ids(values, last) {
+            return None;
+        }
+        let place = values.iter().position(|value| !value.is_id(last))?;
+        Some((place, values[place].wide()))
+    }
+
+    fn refuse(&self, value: i64, row: u64, place: usize) -> Error {
+        let (accepted, advice) = match self.vocab_size {
+            None => ("0 or more".to_string(), "mend the row"),
+            Some(size) => (
+                format!("0 to {} (vocab_size={size})", size.saturating_sub(1)),
+                "mend the row, or give the vocab_size of the tokenizer that made it",
+            ),
+        };
+        let message = format!(
+            "row {row} of the row group holds {value} as its token {place}, ids are \
+             {accepted}: {advice}"
+        );
+        Error::new(Kind::TokenRange, message)
+    }
+}
+
+/// An integer that may be an id.
+trait Id: Copy {
+    /// The largest id of this type.
+    fn last(vocab_size: Option<u64>) -> Self;
+    fn wide(self) -> i64;
+    fn is_id(self, last: Self) -> bool;
+    /// Whether all are; plain loops that the compiler turns into wide instructions.
+    fn are_ids(values: &[Self], last: Self) -> bool;
+}
+
+macro_rules! ids {
+    ($($signed:ty, $unsigned:ty;)*) => {$(
+        impl Id for $signed {
+            fn last(vocab_size: Option<u64>) -> Self {
+                last(vocab_size).try_into().unwrap_or(Self::MAX)
+            }
+            fn wide(self) -> i64 {
+                self.into()
+            }
+            fn is_id(self, last: Self) -> bool {
+                (0..=last).contains(&self)
+            }
+            #[inline(always)]
+            fn are_ids(values: &[Self], last: Self) -> bool {
+                // The sign of a value, or of what is left up to the last.
+                let excess = |value: Self| value | last.wrapping_sub(value);
+                values.iter().fold(0, |all, &value| all | excess(value)) >= 0
+            }
+        }
+        impl Id for $unsigned {
+            fn last(vocab_size: Option<u64>) -> Self {
+                last(vocab_size).try_into().unwrap_or(Self::MAX)
+            }
+            fn wide(self) -> i64 {
+                self as i64
+            }
+            fn is_id(self, last: Self) -> bool {
+                self <= last
+            }
+            #[inline(always)]
+            fn are_ids(values: &[Self], last: Self) -> bool {
+                last == Self::MAX || values.iter().copied().fold(0, Self::max) <= last
+            }
+        }
+    )*};
+}
+
+ids! {
+    i8, u8;
+    i16, u16;
+    i32, u32;
+    i64, u64;
+}
+
+/// The largest id; none has more than 63 bits.
+fn last(vocab_size: Option<u64>) -> u64 {
+    let most = i64::MAX.cast_unsigned();
+    vocab_size.map_or(most, |size| size.saturating_sub(1).min(most))
+}
+
+fn are_ids<T: Id>(values: &[T], last: T) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { are_ids_avx2(values, last) };
+    }
+    T::are_ids(values, last)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn are_ids_avx2<T: Id>(values: &[T], last: T) -> bool {
+    T::are_ids(values, last)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{FixedSizeListArray, LargeListArray, ListArray};
+
+    use super::*;
+
+    fn page(tokens: Tokens) -> TokenPage {
+        let end = tokens.len() as u32;
+        TokenPage {
+            tokens,
+            row_offsets: vec![0, 3, 3, 40, end],
+        }
+    }
+
+    fn of_each_type(values: &[i64]) -> Vec<Tokens> {
+        let mut all = vec![Tokens::I64(values.to_vec())];
+        let fits = |low: i64, high: i64| values.iter().all(|v| (low..=high).contains(v));
+        if fits(i32::MIN.into(), i32::MAX.into()) {
+            all.push(Tokens::I32(values.iter().map(|&v| v as i32).collect()));
+        }
+        if fits(0, u32::MAX.into()) {
+            all.push(Tokens::U32(values.iter().map(|&v| v as u32).collect()));
+        }
+        if fits(0, u16::MAX.into()) {
+            all.push(Tokens::U16(values.iter().map(|&v| v as u16).collect()));
+        }
+        all
+    }
+
+    #[test]
+    fn numbers_below_the_vocabulary_are_ids() {
+        for (vocab_size, value, is_id) in [
+            (None, 0, true),
+            (None, i64::MAX, true),
+            (None, -1, false),
+            (None, i64::MIN, false),
+            (None, -100, false),
+            (Some(1), 0, true),
+            (Some(1), 1, false),
+            (Some(50_257), 50_256, true),
+            (Some(50_257), 50_257, false),
+            (Some(65_536), 65_535, true),
+            (Some(65_536), 65_536, false),
+            (Some(128_256), -5, false),
+            (Some(1 << 31), i64::from(i32::MAX), true),
+            (Some(1 << 40), 1 << 40, false),
+            (Some(1 << 40), (1 << 40) - 1, true),
+        ] {
+            let mut values = vec![0; 100];
+            for place in [0, 2, 3, 39, 40, 99] {
+                values.fill(0);
+                values[place] = value;
+                for tokens in of_each_type(&values) {
+                    let found = TokenIds::new(vocab_size).check(&page(tokens), 1000);
+                    assert_eq!(found.is_ok(), is_id, "{vocab_size:?} {value}");
+                    let Err(error) = found else { continue };
+                    assert_eq!(error.kind(), Kind::TokenRange);
+                    let (row, start) = match place {
+                        0..3 => (0, 0),
+                        3..40 => (2, 3),
+                        _ => (3, 40),
+                    };
+                    let expected = format!("row {} of the row group holds {value} as", 1000 + row);
+                    assert!(error.message().starts_with(&expected), "{error}");
+                    let token = format!("token {}, ", place - start);
+                    assert!(error.message().contains(&token), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lists_are_checked_in_their_rows_only() {
+        let rows = [
+            Some([Some(1), Some(2), Some(-3)]),
+            None,
+            Some([Some(4), None, Some(70)]),
+        ];
+        let arrays: [ArrayRef; 3] = [
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows)),
+            Arc::new(LargeListArray::from_iter_primitive::<Int64Type, _, _>(
+                rows.map(|row| row.map(|row| row.map(|value| value.map(i64::from)))),
+            )),
+            Arc::new(FixedSizeListArray::from_iter_primitive::<Int16Type, _, _>(
+                rows.map(|row| row.map(|row| row.map(|value| value.map(|v: i32| v as i16)))),
+                3,
+            )),
+        ];
+        for lists in arrays {
+            let ids = TokenIds::default();
+            let error = ids.check_lists(&lists, 7).unwrap_err();
+            assert_eq!(error.kind(), Kind::TokenRange);
+            assert!(error.message().contains("row 7 of the row group holds -3"));
+            let rest = lists.slice(1, 2);
+            ids.check_lists(&rest, 8).unwrap();
+            TokenIds::new(Some(71)).check_lists(&rest, 8).unwrap();
+            let error = TokenIds::new(Some(70)).check_lists(&rest, 8).unwrap_err();
+            assert!(error.message().contains("row 9 of the row group holds 70"));
+        }
+    }
+}
