@@ -16,6 +16,7 @@ from pagefeed.errors import (
     StateMismatchError,
     TokenRangeError,
 )
+from pagefeed.iteration import Iteration
 from pagefeed.order import Order
 from pagefeed.order.sequence import BlockSequence
 from pagefeed.order.starts import SampledStarts
@@ -324,3 +325,52 @@ def test_short_epochs_are_ordered_once_each(token_files):
     for _ in planner.pieces(0, len(loader)):
         pass
     assert supply.orders.of.cache_info().misses == made_before + 5
+
+
+class CountingEngine:
+    """Takes plans, each batch of which counts so many bytes until it is taken."""
+
+    bytes_of_batch = 100
+
+    def __init__(self):
+        self.num_pending = 0
+        self.most_bytes = 0
+
+    @property
+    def plan_bytes(self):
+        return self.num_pending * self.bytes_of_batch
+
+    def submit(self, *plan):
+        self.num_pending += len(plan[0]) - 1
+        self.most_bytes = max(self.most_bytes, self.plan_bytes)
+
+    def next_batch(self):
+        assert self.num_pending > 0
+        self.num_pending -= 1
+
+    def clear(self):
+        self.num_pending = 0
+
+    def stats(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
+def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
+    monkeypatch.setattr("pagefeed.planner.PIECE_UNITS", 4)
+    monkeypatch.setattr("pagefeed.iteration.BEGIN_UNITS", 20)
+    loader = make_loader(token_files, batch_size=2)
+    engine = CountingEngine()
+    iteration: Iteration[None] = Iteration(
+        engine=engine,
+        planner=loader.planner(loader.run.route(loader.run.beginning(0))),
+        horizon_units=1 << 20,
+        plan_bytes=plan_bytes,
+    )
+    next(iteration)
+    begun = engine.num_pending
+    steps = 1 + sum(1 for _ in iteration)
+    assert steps == len(loader)
+    assert begun == {0: 1, 1000: 9, 1 << 40: 11}[plan_bytes]
+    limit = plan_bytes + 2 * engine.bytes_of_batch
+    assert engine.most_bytes <= max(limit, 0)

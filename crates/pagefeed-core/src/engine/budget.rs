@@ -33,6 +33,8 @@ pub(super) struct Budget {
     pub source: usize,
     /// Bytes of plans, and of the table of the pages in them.
     pub plans: usize,
+    /// Most of them since all were dropped: what pages leave free, as plans come and go.
+    pub most_plans: usize,
     /// Bytes the workers keep between loads.
     pub scratch: usize,
     /// Most bytes counted at one time.
@@ -54,6 +56,7 @@ impl Budget {
             num_buffers: 0,
             source: 0,
             plans: 0,
+            most_plans: 0,
             scratch: 0,
             peak: 0,
         }
@@ -86,7 +89,7 @@ impl Budget {
         let hoarded = (self.num_buffers * self.batch_bytes).min(self.limit / 2);
         self.limit
             .saturating_sub(self.set_aside.max(hoarded))
-            .saturating_sub(self.beside())
+            .saturating_sub(self.source + self.scratch + self.most_plans)
     }
 
     /// Bytes that are neither pages nor batches.

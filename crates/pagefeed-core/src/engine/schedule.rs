@@ -154,10 +154,14 @@ impl<P: Content> State<P> {
             self.batches.push_back(pending);
         }
         self.count_plans();
+        // Plans take room that pages had.
+        self.give_up_spares();
+        self.make_room(self.head, 0);
     }
 
     fn count_plans(&mut self) {
         self.budget.plans = self.pending_bytes + self.pages.num_bytes();
+        self.budget.most_plans = self.budget.most_plans.max(self.budget.plans);
     }
 
     /// Bytes of plans that were not taken yet, and of the table of their pages.
@@ -175,6 +179,7 @@ impl<P: Content> State<P> {
                 .for_each(|buffer| self.take_back(buffer));
         }
         self.pending_bytes = 0;
+        self.budget.most_plans = 0;
         let dropped = std::mem::take(&mut self.pages);
         self.count_plans();
         self.garbage.pages.extend(dropped.into_held());
