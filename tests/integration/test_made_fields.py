@@ -167,7 +167,8 @@ def test_of_padded_documents(folders, pad):
 
 
 def test_memory_is_used_again_and_not_written_while_it_is_kept(folders):
-    loader = loader_of(folders[0][0], pf.Packed(LENGTH, eos=EOS), fields=FIELDS)
+    sequences = pf.Packed(LENGTH, eos=EOS)
+    loader = loader_of(folders[0][0], sequences, fields=FIELDS, memory=SMALL)
     kept, copies, places = [], [], set()
     for number, batch in enumerate(loader):
         places.add(batch["labels"].ctypes.data)
