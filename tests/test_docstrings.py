@@ -89,6 +89,7 @@ def of_one_dataset(names: dict[str, Any]) -> dict[str, Any]:
 def of_attention(names: dict[str, Any]) -> dict[str, Any]:
     """A batch of tensors, and what the examples take from torch and elsewhere."""
     torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    attend = torch.nn.functional.scaled_dot_product_attention
     loader = loader_of(names["web"], format="torch", sequences=pf.Windows(16))
     batch = next(iter(loader))
     return {
@@ -97,7 +98,7 @@ def of_attention(names: dict[str, Any]) -> dict[str, Any]:
         "q": batch,
         "k": batch,
         "v": batch,
-        "scaled_dot_product_attention": torch.nn.functional.scaled_dot_product_attention,
+        "scaled_dot_product_attention": attend,
         # One takes half a minute to import, the other runs on a GPU only.
         "create_block_mask": lambda mask, **_: mask(*torch.zeros(4, dtype=int)),
         "flash_attn_varlen_func": lambda _q, _k, _v, *, cu_seqlens_q, **_: cu_seqlens_q,
@@ -125,10 +126,8 @@ def test_examples_of_docstrings_run(example, corpus, names, monkeypatch):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             kind = "single" if one.want else "exec"
-            exec(compile(one.source, example.name, kind), scope)  # noqa: S102
+            exec(compile(one.source, example.name, kind), scope)
         if one.want:
             assert checker.check_output(one.want, printed.getvalue(), OPTIONS), (
                 f"{one.source}printed {printed.getvalue()!r}, not {one.want!r}"
             )
-
-

@@ -2,9 +2,9 @@
 
     make fuzz ARGS="--seconds 600 --seed 7"
 
-Files are read in processes of their own under a memory limit and a timeout. An abort, a
-hang, too much memory, a panic, an untyped error and an InternalError are findings; their
-files are kept, and the exit status is 1.
+Files are read in processes of their own under a memory limit and a timeout. Findings
+are an abort, a hang, too much memory, a panic, an untyped error and an InternalError;
+their files are kept, and the exit status is 1.
 """
 
 import argparse
@@ -64,13 +64,15 @@ def main() -> int:
     if options.make_seeds:
         make_seeds()
         return 0
-    with tempfile.TemporaryDirectory(prefix="pagefeed-fuzz-") as folder:
-        with ThreadPoolExecutor(options.jobs) as pool:
-            runs = [
-                pool.submit(run, options, number, Path(folder))
-                for number in range(options.jobs)
-            ]
-            found = [finding for one in runs for finding in one.result()]
+    with (
+        tempfile.TemporaryDirectory(prefix="pagefeed-fuzz-") as folder,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        runs = [
+            pool.submit(run, options, number, Path(folder))
+            for number in range(options.jobs)
+        ]
+        found = [finding for one in runs for finding in one.result()]
     print(f"seed {options.seed}: {COUNTS.total()} files, {dict(COUNTS)}")
     smallest: dict[str, Finding] = {}
     for finding in sorted(found, key=lambda finding: len(finding.data)):

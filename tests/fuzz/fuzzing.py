@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
+from made_files import made
 from mutate_files import MUTATIONS
 
 HERE = Path(__file__).resolve().parent
 SEEDS = HERE / "seeds"
 ROWS = 24
+MADE = 0.2
+"""Share of files that are made from nothing."""
 TOKENS = ("tokens", "fixed", "number")
 
 
@@ -42,16 +44,19 @@ class Case:
 
 def case_of(here: dict[str, bytes], draw: random.Random, folder: Path) -> Case:
     """Draw a seed and mutate it, once or twice."""
-    name = draw.choice(sorted(here))
+    name, column = draw.choice(sorted(here)), draw.choice(COLUMNS)
     data, kinds = here[name], []
-    for _ in range(draw.choice([1, 1, 1, 2])):
+    mutations = draw.choice([1, 1, 1, 2])
+    if draw.random() < MADE:
+        name, data, kinds = "nothing", made(column, draw), ["made"]
+        mutations = draw.choice([0, 0, 0, 1])
+    for _ in range(mutations):
         kind = draw.choice(sorted(MUTATIONS))
         try:
             data = MUTATIONS[kind](data, draw)
         except (IndexError, KeyError, ValueError, TypeError, OverflowError):
             continue  # The last mutation left nothing that could be taken apart.
         kinds.append(kind)
-    column = draw.choice(COLUMNS)
     ways = ["windows", "packed", "documents"] if column in TOKENS else ["documents"]
     path = folder / "file.parquet"
     path.write_bytes(data)
@@ -147,7 +152,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def table() -> pa.Table:
     draw = random.Random(7)
-    tokens = [[draw.randrange(99) for _ in range(draw.randrange(9))] for _ in range(ROWS)]
+    tokens = [
+        [draw.randrange(99) for _ in range(draw.randrange(9))] for _ in range(ROWS)
+    ]
     words = ["page", "row", "a longer word", "", None]
     return pa.table(
         {

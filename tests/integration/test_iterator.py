@@ -1,7 +1,6 @@
 """Iterators: lazy, not ended by exceptions, and epochs that follow each other."""
 
 import json
-import threading
 from itertools import islice
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 import pagefeed as pf
 from numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import (
-    CorruptFileError,
     InvalidArgumentError,
     StateMismatchError,
 )
@@ -290,5 +288,3 @@ def test_an_iterator_goes_on_after_an_exception_of_the_transform(folder, kind):
             if kind is not KeyboardInterrupt:
                 assert f"At step {len(seen)}" in error.__notes__[0]
     assert (seen, errors) == (whole, len(fails))
-
-

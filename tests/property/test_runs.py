@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,7 @@ def rows_of_file(path: str) -> list[list[int]]:
 class EpochMachine(RunMachine):
     """One dataset, epoch after epoch."""
 
-    @initialize(
-        sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans()
-    )
+    @initialize(sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans())
     def start(self, sizes: tuple[int, int], epochs: int, drop_last: bool) -> None:
         batch_size, world_size = sizes
         model = RunModel(
@@ -179,9 +178,7 @@ class MixtureMachine(RunMachine):
     def start(self, sizes: tuple[int, int]) -> None:
         batch_size, world_size = sizes
         self.begin(
-            RunModel(
-                batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS
-            )
+            RunModel(batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS)
         )
         self.set_timeline()
 
@@ -246,7 +243,9 @@ class MixtureMachine(RunMachine):
             self.timeline.check()
 
 
+# The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
+TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = EpochMachine.TestCase
 TestMixtures = MixtureMachine.TestCase
-TestEpochs.settings = settings(max_examples=60, stateful_step_count=25)
-TestMixtures.settings = settings(max_examples=40, stateful_step_count=20)
+TestEpochs.settings = settings(max_examples=30 * TIMES, stateful_step_count=25)
+TestMixtures.settings = settings(max_examples=15 * TIMES, stateful_step_count=20)
