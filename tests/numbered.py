@@ -13,7 +13,12 @@ LENGTH = 32
 
 
 def write_numbered(
-    folder: Path, *, num_files: int = 2, num_rows: int = 300, first_token: int = 0
+    folder: Path,
+    *,
+    num_files: int = 2,
+    num_rows: int = 300,
+    first_token: int = 0,
+    **options: Any,
 ) -> None:
     """Files of small pages; all tokens together count up, some rows are empty."""
     rng = np.random.default_rng(7)
@@ -26,7 +31,12 @@ def write_numbered(
         table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
         path = folder / f"part-{number}.parquet"
         pq.write_table(
-            table, path, row_group_size=100, data_page_size=256, write_batch_size=4
+            table,
+            path,
+            row_group_size=100,
+            data_page_size=256,
+            write_batch_size=4,
+            **options,
         )
 
 

@@ -6,6 +6,7 @@ Numbers of NumPy are taken as those of Python; True and False are no numbers.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,19 @@ import numpy as np
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
+    "MOST",
+    "check_callable",
     "check_choice",
+    "check_column",
+    "check_columns",
     "check_flag",
     "check_positive",
     "check_token",
     "check_whole",
 ]
+
+MOST = 1 << 53
+"""No count is larger: every reader of JSON has numbers up to this one."""
 
 
 def check_whole(
@@ -47,7 +55,7 @@ def check_positive(value: object, name: str) -> int:
     Raises:
         InvalidArgumentError: If it is something else.
     """
-    return check_whole(value, name, least=1)
+    return check_whole(value, name, least=1, most=MOST)
 
 
 def check_token(value: object, name: str) -> int | None:
@@ -64,6 +72,17 @@ def check_token(value: object, name: str) -> int | None:
     return number
 
 
+def check_callable(value: object, name: str) -> Any:  # noqa: ANN401 - as it is
+    """Return something to call, or None.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+    """
+    if value is not None and not callable(value):
+        raise InvalidArgumentError(f"{name}={value!r} must be a function, or None")
+    return value
+
+
 def check_flag(value: object, name: str) -> bool:
     """Return True or False.
 
@@ -73,6 +92,35 @@ def check_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgumentError(f"{name}={value!r} must be True or False")
     return bool(value)
+
+
+def check_column(value: object, name: str) -> str:
+    """Return the name of a column.
+
+    Raises:
+        InvalidArgumentError: If it is none.
+    """
+    if not isinstance(value, str) or not value:
+        raise InvalidArgumentError(
+            f"{name}={value!r} must be a name or a dotted path, such as 'input_ids' or "
+            "'meta.url'"
+        )
+    return value
+
+
+def check_columns(value: object, name: str) -> tuple[str, ...]:
+    """Return names of columns.
+
+    Raises:
+        InvalidArgumentError: If they are none.
+    """
+    if isinstance(value, str):
+        raise InvalidArgumentError(
+            f"{name}={value!r} must be a list of columns, such as [{value!r}]"
+        )
+    if not isinstance(value, Iterable):
+        raise InvalidArgumentError(f"{name}={value!r} must be a list of columns")
+    return tuple(check_column(column, name) for column in value)
 
 
 def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:

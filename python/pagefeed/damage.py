@@ -18,8 +18,8 @@ from pagefeed.sequences import FIRST_BUNDLE, Units
 
 __all__ = ["joined_ranges_of", "units_of_damage"]
 
-MOST_UNITS = 1 << 20
-"""More are not looked for: whoever loses a million sequences skips no steps."""
+MOST_UNITS = 1 << 18
+"""More are not looked for: whoever loses so many sequences skips no steps."""
 
 
 def units_of_damage(

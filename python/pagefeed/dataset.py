@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pagefeed import divide
+from pagefeed.arguments import check_column, check_columns, check_flag
 from pagefeed.divide import Selection
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.index import PageIndex
 from pagefeed.lazy import lazy
-from pagefeed.paths import PathLike, Paths, expand_paths
+from pagefeed.paths import PathLike, Paths, expand_paths, plain_path
 from pagefeed.predicate import Literal
 from pagefeed.query import Expression
 from pagefeed.spans import PageSpans, Spans
@@ -218,6 +219,21 @@ class ParquetDataset:
         return {name: self._of(selection) for name, selection in selections.items()}
 
 
+def check_dataset(dataset: object, name: str) -> None:
+    """Refuse what is no dataset, nor a mixture of some.
+
+    Raises:
+        InvalidArgumentError: Saying what to write.
+    """
+    if hasattr(dataset, "spans") or hasattr(dataset, "datasets"):
+        return
+    shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
+    raise InvalidArgumentError(
+        f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
+        "column='input_ids')"
+    )
+
+
 def parquet(
     paths: Paths,
     *,
@@ -248,15 +264,11 @@ def parquet(
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
     """
-    if isinstance(metadata, str):
-        raise InvalidArgumentError(
-            f"metadata={metadata!r} must be a list of columns, such as [{metadata!r}]"
-        )
     return ParquetDataset(
         files=tuple(expand_paths(paths)),
-        column=column,
-        metadata=tuple(metadata),
-        cache_dir=None if cache_dir is None else os.fspath(cache_dir),
-        page_index=page_index,
-        verify_checksums=verify_checksums,
+        column=check_column(column, "column"),
+        metadata=check_columns(metadata, "metadata"),
+        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+        page_index=check_flag(page_index, "page_index"),
+        verify_checksums=check_flag(verify_checksums, "verify_checksums"),
     )

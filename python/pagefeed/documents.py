@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from pagefeed.arguments import check_choice, check_columns, check_whole
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
@@ -45,12 +46,8 @@ class Documents:
     pad: Literal["longest", "max_length"] = "longest"
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str):
-            raise InvalidArgumentError(
-                f"columns={self.columns!r} must be a list, such as [{self.columns!r}]"
-            )
         if self.columns is not None:
-            names = tuple(self.columns)
+            names = check_columns(self.columns, "columns")
             if not names and self.max_length is None:
                 raise InvalidArgumentError(
                     "columns=[] leaves nothing of a document: name some, or give a "
@@ -59,15 +56,15 @@ class Documents:
             if len(set(names)) < len(names):
                 raise InvalidArgumentError(f"columns={list(names)} names one twice")
             object.__setattr__(self, "columns", names)
-        length = self.max_length
-        if length is not None and (not isinstance(length, int) or length < 1):
-            raise InvalidArgumentError(
-                f"max_length={length!r} must be a whole number of tokens, at least 1"
-            )
-        if self.pad not in ("longest", "max_length"):
-            raise InvalidArgumentError(
-                f"pad={self.pad!r} must be 'longest' or 'max_length'"
-            )
+        if self.max_length is not None:
+            length = check_whole(self.max_length, "max_length", least=1)
+            object.__setattr__(self, "max_length", length)
+        check_choice(self.pad, ("longest", "max_length"), "pad")
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others: rows are rows, whatever is made of them."""
+        return "Documents()"
 
     def bind(self, spans: Spans) -> DocumentUnits:
         """Take the rows of ``spans``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import chain, starmap
 
 from pagefeed.damage import joined_ranges_of
@@ -24,7 +25,8 @@ def explain(error: Exception, run: Run, now: LoaderState, step: int) -> None:
     """
     ranges: Ranges = ((step, step + 1),)
     if isinstance(error, DataError):
-        ranges = _damaged(error, run, now, step)
+        with suppress(PagefeedError):  # The error itself matters more.
+            ranges = _damaged(error, run, now, step)
     call = f"loader.skip([{step}])"
     if isinstance(error, PagefeedError):
         error.steps = tuple(chain.from_iterable(starmap(range, ranges)))

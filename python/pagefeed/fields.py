@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.arguments import check_choice
+from pagefeed.arguments import check_choice, check_flag
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.lazy import lazy
@@ -76,9 +76,9 @@ class Fields:
     across_documents: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(self.names))
-        for name in self.names:
-            check_choice(name, FIELDS, "fields")
+        object.__setattr__(self, "names", _names(self.names))
+        check_flag(self.shifted, "shifted")
+        check_flag(self.across_documents, "across_documents")
 
     @classmethod
     def parse(cls, fields: Fields | Iterable[str]) -> Fields:
@@ -89,11 +89,7 @@ class Fields:
         """
         if isinstance(fields, Fields):
             return fields
-        if isinstance(fields, str) or not (names := tuple(fields)):
-            raise InvalidArgumentError(
-                f"fields={fields!r} must be names of {', '.join(FIELDS)}"
-            )
-        return cls(names=names)
+        return cls(names=_names(fields))
 
     @property
     def needs_documents(self) -> bool:
@@ -116,6 +112,19 @@ class Fields:
             across_documents=self.across_documents,
         )
         return {name: getattr(made, name) for name in self.names}
+
+
+def _names(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidArgumentError(
+            f"fields={names!r} must be a list of {', '.join(FIELDS)}"
+        )
+    found = tuple(check_choice(name, FIELDS, "fields") for name in names)
+    if not found or len(set(found)) < len(found):
+        raise InvalidArgumentError(
+            f"fields={list(found)} must name some of {', '.join(FIELDS)}, each once"
+        )
+    return found
 
 
 class BatchFields:

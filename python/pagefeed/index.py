@@ -13,10 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.arguments import (
+    check_column,
+    check_flag,
+    check_positive,
+    check_whole,
+)
 from pagefeed.arrays import Int64Array
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, StaleFileError
 from pagefeed.lazy import lazy
-from pagefeed.paths import PathLike, Paths, expand_paths
+from pagefeed.paths import PathLike, Paths, expand_paths, plain_path
 
 __all__ = ["BlockKind", "Page", "PageIndex"]
 
@@ -113,22 +119,20 @@ class PageIndex:
             CorruptFileError: If a file is not what the format promises.
             UnsupportedError: If a file is encrypted or not supported otherwise.
         """
-        if not isinstance(column, str) or not column:
-            raise InvalidArgumentError(
-                f"column={column!r} must be a name or a dotted path, such as "
-                "'input_ids' or 'meta.url'"
-            )
+        check_column(column, "column")
         if cache_dir is None:
             cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
         recipe = _Recipe(
             files=tuple(expand_paths(paths)),
             column=column,
-            cache_dir=None if cache_dir is None else os.fspath(cache_dir),
-            page_index=page_index,
-            verify_checksums=verify_checksums,
+            cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+            page_index=check_flag(page_index, "page_index"),
+            verify_checksums=check_flag(verify_checksums, "verify_checksums"),
         )
+        refresh = check_flag(refresh, "refresh")
         if num_threads is None:
             num_threads = 4 * len(os.sched_getaffinity(0))
+        num_threads = check_positive(num_threads, "num_threads")
         return cls(_build_or_open(recipe, num_threads, refresh=refresh), recipe)
 
     def __len__(self) -> int:
@@ -294,11 +298,12 @@ class PageIndex:
         return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
 
     def _check_page(self, page: int) -> int:
-        if not 0 <= page < len(self):
+        number = check_whole(page, "page")
+        if not 0 <= number < len(self):
             raise InvalidArgumentError(
                 f"page {page} is out of range: the index has {len(self)} pages"
             )
-        return int(page)
+        return number
 
 
 def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core.Index:

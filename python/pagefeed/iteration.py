@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple
 from pagefeed.errors import CancelledError
 from pagefeed.feeds import BatchEngine, Out
 from pagefeed.planner import Planner
-from pagefeed.route import Route
+from pagefeed.route import NO_POSITION, Route
 from pagefeed.state import LoaderState
 
 __all__ = ["Iteration"]
@@ -19,6 +19,9 @@ CHUNK_UNITS = 1 << 15
 
 FIRST_SHARE = 8
 """The first chunk is that much smaller, so that the engine begins soon."""
+
+STEPS_WITH_PADDING = 2
+"""Steps at the end of an iteration that may be filled up."""
 
 
 class _Place(NamedTuple):
@@ -56,6 +59,8 @@ class Iteration(Generic[Out]):
         self._ahead_steps = horizon_units // planner.route.batch_size
         self._process = os.getpid()
         self._open = True
+        self.num_padding_rows = 0
+        """Rows of the batches so far that stand for no sequence."""
         self._begin(begin, planner, is_new=True)
 
     def _begin(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
@@ -143,6 +148,10 @@ class Iteration(Generic[Out]):
 
     def count(self) -> None:
         """Count the batch that was taken last: its consumer has it."""
+        left = None if self._num_steps is None else self._num_steps - self._num_taken
+        if left is not None and left <= STEPS_WITH_PADDING:
+            positions = self.route.positions(self._num_taken, 1)
+            self.num_padding_rows += int((positions == NO_POSITION).sum())
         self._place = self._place._replace(num_taken=self._num_taken + 1)
         self.is_new = False
         self._is_whole = True

@@ -8,16 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pagefeed.arguments import check_choice, check_positive, check_whole
+from pagefeed.arguments import check_callable, check_flag, check_positive, check_whole
 from pagefeed.batch_iterator import BatchIterator, transformed
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine, ReloadWatch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.explain import explain
 from pagefeed.feeds import Feed, TokenFeed
 from pagefeed.fields import Fields
-from pagefeed.formats import DTYPES, Batch, make_converter
+from pagefeed.formats import (
+    Batch,
+    DType,
+    check_padding,
+    make_converter,
+    parse_dtype,
+)
 from pagefeed.iteration import Iteration
 from pagefeed.launch import Follower, check_share, resolve_rank, resolve_threads
 from pagefeed.mixed import MixtureSupply
@@ -28,7 +34,7 @@ from pagefeed.provenance import Source
 from pagefeed.route import Route, Slot
 from pagefeed.rows import RowFeed
 from pagefeed.run import Run
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import Sequences, check_sequences
 from pagefeed.sizes import parse_bytes
 from pagefeed.state import LoaderState
 from pagefeed.supply import EpochSupply, Supply
@@ -65,9 +71,10 @@ class Loader:
     ``for batch in loader`` runs through one epoch, the next loop through the next one,
     shuffled anew. ``state_dict()`` between two batches is the position of what was
     consumed; ``load_state_dict`` makes the next loop continue there, on any number of
-    ranks. A loop that is left early begins its epoch again. ``seek`` and ``skip`` move
-    about in an epoch, also inside a loop; anything else that places a loader ends a
-    running loop, whose iterator then says so.
+    ranks. A loop that is left early begins its epoch again; an iterator that an
+    exception left goes on with the same step. ``seek`` and ``skip`` move about in an
+    epoch, also inside a loop; anything else that places a loader ends a running loop,
+    whose iterator then says so.
 
     Args:
         dataset: What :func:`pagefeed.parquet` returned, or :func:`pagefeed.mix`.
@@ -78,7 +85,8 @@ class Loader:
             order, or a :class:`Shuffle`.
         memory: Bytes the loader may hold, such as ``"1GiB"``.
         format: ``"numpy"`` or ``"torch"``.
-        dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
+        dtype: ``"int64"``, ``"int32"`` or ``"uint16"``, or that type of NumPy or
+            torch.
         padding: Token that fills up short sequences.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
@@ -90,7 +98,8 @@ class Loader:
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
             epoch of a mixture is its whole schedule, as long as its stop says.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
-            filled up with padding on every rank.
+            filled up with rows of padding, but so that every rank has a sequence, if
+            the step before has more than one for each. ``stats()`` counts these rows.
         rank: Data-parallel rank; by default from the launcher.
         world_size: Number of data-parallel ranks, likewise.
         num_threads: Threads of the engine; by default this rank's share of the CPUs.
@@ -115,10 +124,10 @@ class Loader:
         sequences: Sequences,
         batch_size: int,
         seed: int = 0,
-        shuffle: Shuffle | str | None = "page",
+        shuffle: Shuffle | str | bool | None = "page",
         memory: int | str = "1GiB",
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
-        dtype: Literal["int64", "int32", "uint16"] = "int64",
+        dtype: DType = "int64",
         padding: int = 0,
         fields: Fields | Iterable[str] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
@@ -129,20 +138,22 @@ class Loader:
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
+        check_dataset(dataset, "dataset")
+        check_sequences(sequences)
         self.dataset = dataset
         self.sequences = sequences
         self.batch_size = check_positive(batch_size, "batch_size")
-        self.seed = seed
+        self.seed = check_whole(seed, "seed")
         self.shuffle = Shuffle.parse(shuffle)
         self.memory = parse_bytes(memory, name="memory")
         self.format = format
-        self.dtype = check_choice(dtype, DTYPES, "dtype")
-        self.padding = padding
+        self.dtype = parse_dtype(dtype)
+        self.padding = check_padding(padding, self.dtype)
         self.fields = Fields.parse(fields)
-        self.transform = transform
+        self.transform = check_callable(transform, "transform")
         self.pin_memory = pin_memory
         self.epochs = epochs if epochs is None else check_positive(epochs, "epochs")
-        self.drop_last = drop_last
+        self.drop_last = check_flag(drop_last, "drop_last")
         self.rank, self.world_size = resolve_rank(rank, world_size)
         self.num_threads = resolve_threads(num_threads)
         supply = self._make_supply()
@@ -154,7 +165,7 @@ class Loader:
             rank=self.rank,
             world_size=self.world_size,
             epochs=self.epochs,
-            drop_last=drop_last,
+            drop_last=self.drop_last,
             plan_units=self._feed.plan,
         )
         if not isinstance(dataset, Mixture):  # To which a state may bring steps.
@@ -162,7 +173,7 @@ class Loader:
         self._begin = self.run.beginning(0)
         """Where the next iteration begins, or the running one began."""
         self._iteration: Iteration[Any] | None = None
-        self._num_made = 0
+        self._num_made = self._num_padding_rows = 0
         self._loaded: LoaderState | None = None
         """A state that was loaded, until an iteration begins."""
         self._finished: LoaderState | None = None
@@ -357,9 +368,10 @@ class Loader:
         that saved it. An empty state changes nothing.
 
         Raises:
-            StateMismatchError: If it belongs to another dataset, plan or release.
+            StateMismatchError: If it belongs to another dataset, plan or release, lies
+                beyond the end of this loader, or is no state at all.
         """
-        if state:
+        if not isinstance(state, Mapping) or state:
             self._go_to(LoaderState.from_dict(state))
             self._loaded = self._begin
 
@@ -389,7 +401,8 @@ class Loader:
 
         Args:
             step: Number of the step; of a skipped one, the next that is not. The
-                number of steps leads to the end.
+                number of steps leads to the end, and so the next loop to the next
+                epoch.
 
         Raises:
             InvalidArgumentError: If there is no such step, or it lies before a resume
@@ -405,7 +418,8 @@ class Loader:
 
         A running iteration goes on as if their sequences did not exist, and so does
         every run that loads its state, at any world size. The other steps keep their
-        numbers; steps that are skipped already stay so.
+        numbers; steps that are skipped already stay so. Errors about data have
+        ``steps``, those that need what cannot be read.
 
         Args:
             steps: Numbers of steps that lie ahead, such as ``range(1190, 1210)``.
@@ -477,7 +491,7 @@ class Loader:
             )
         if self.follower is not None:
             self.follower.check_state()
-        units = anneal * self.run.step_units
+        units = check_whole(anneal, "anneal", least=0) * self.run.step_units
         self._move(supply.reweighted(self._state(), weights, units), is_new=False)
 
     def stats(self) -> dict[str, float]:
@@ -486,13 +500,17 @@ class Loader:
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
         ``batches``, ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
         which a packed document goes on that would have fitted into one sequence),
-        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``. For a mixture
+        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
+        ``padding_sequences``, the rows that fill up the last steps with
+        ``drop_last=False``. For a mixture
         also ``NAME/units`` and ``NAME/tokens`` of each dataset: what the iteration, or
         the last one, delivered so far on all ranks, tokens by the mean tokens of a
         sequence.
         """
-        engine: dict[str, float] = self._feed.engine().stats()
-        return engine | self.run.supply.stats(self._finished or self._state())
+        counters: dict[str, float] = self._feed.engine().stats()
+        running = 0 if self._iteration is None else self._iteration.num_padding_rows
+        counters["padding_sequences"] = self._num_padding_rows + running
+        return counters | self.run.supply.stats(self._finished or self._state())
 
     def planner(self, route: Route) -> Planner:
         """Return what plans the batches of a route through this run's order."""
@@ -527,6 +545,7 @@ class Loader:
         """End the running iteration; the next begins at ``begin``."""
         if self._iteration is not None:
             self._iteration.close()
+            self._num_padding_rows += self._iteration.num_padding_rows
         self._begin = begin  # First: whoever sees no iteration needs the new one.
         self._iteration, self._finished, self._loaded = None, None, None
 

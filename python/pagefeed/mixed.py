@@ -97,7 +97,7 @@ class MixtureSupply:
         self._make_orders = lambda epoch: [
             Orders(
                 dataset,
-                fingerprint=f"{dataset.fingerprint} {sequences!r}",
+                fingerprint=f"{dataset.fingerprint} {sequences.identity}",
                 units=units,
                 seed=seed if epoch == 0 else derive_key(seed, "pass", epoch),
                 shuffle=shuffle,
@@ -120,8 +120,8 @@ class MixtureSupply:
             num_lanes=self.orders(0)[largest].num_lanes,
             seed=seed,
             dataset="mixture",
-            sequences=repr(sequences),
-            shuffle=repr(shuffle),
+            sequences=sequences.identity,
+            shuffle=shuffle.identity,
             mixture=resolve(mixture, self.parts, Anchor(step_units=step_units)),
         )
         # Its course is not looked at yet: a state may bring another.
@@ -299,6 +299,7 @@ class MixtureSupply:
     ) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""
         state.check_plan(begin)
+        state.check_lanes(max(len(dataset.index) for dataset in self.datasets))
         anchor = Anchor(position=state.position, step=state.step, step_units=step_units)
         schedule = adopt(_schedule(state), self.mixture, self.parts, anchor)
         return self._checked(replace(state, mixture=schedule))

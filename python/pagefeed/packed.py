@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.arguments import check_choice
+from pagefeed.arguments import check_choice, check_token
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks, ExplicitBlocks
 from pagefeed.index import BlockKind
@@ -24,6 +24,7 @@ from pagefeed.sequences import (
     Segments,
     bytes_of_pages,
     check_length,
+    identity_of,
     short_repr,
 )
 from pagefeed.spans import Spans
@@ -73,10 +74,11 @@ class Packed:
     )
 
     def __post_init__(self) -> None:
-        check_length(self.length)
+        object.__setattr__(self, "length", check_length(self.length))
+        for name in ("bos", "eos"):
+            object.__setattr__(self, name, check_token(getattr(self, name), name))
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
-        _ = self.layout
 
     def __repr__(self) -> str:
         return short_repr(self, always=("length",))
@@ -90,6 +92,11 @@ class Packed:
             packing=self.method,
             never_split=self.split == "never",
         )
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return identity_of(self)
 
     def bind(self, spans: Spans) -> PackedUnits:
         """Cut the rows of ``spans``."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 
-__all__ = ["PathLike", "Paths", "expand_paths"]
+__all__ = ["PathLike", "Paths", "expand_paths", "plain_path"]
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
@@ -30,8 +30,10 @@ def expand_paths(paths: Paths) -> list[str]:
         MissingFileError: If a path does not exist or a pattern matches nothing.
         InvalidArgumentError: If nothing is given, or a file is given twice.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files = [file for path in given for file in _expand(os.fspath(path))]
+    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
+        paths = [paths]
+    given = list(paths)
+    files = [file for path in given for file in _expand(plain_path(path, "paths"))]
     if not files:
         raise InvalidArgumentError("no paths given: name at least one Parquet file")
     seen: set[str] = set()
@@ -42,6 +44,19 @@ def expand_paths(paths: Paths) -> list[str]:
             )
         seen.add(file)
     return files
+
+
+def plain_path(path: object, name: str) -> str:
+    """Return a path as text, ``~`` replaced by the home folder.
+
+    Raises:
+        InvalidArgumentError: If it is no path.
+    """
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+        raise InvalidArgumentError(
+            f"{name}={path!r} must be a path: text or an os.PathLike"
+        )
+    return os.path.expanduser(os.fspath(path))
 
 
 def _expand(path: str) -> Iterator[str]:

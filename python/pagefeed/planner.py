@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pagefeed.arrays import Int64Array, distinct
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.route import Route
+from pagefeed.route import NO_POSITION, Route
 from pagefeed.sequences import Cut, Segments
 from pagefeed.steps import finished
 
@@ -112,21 +112,16 @@ class Planner:
 
     def _reading(self, first: int, count: int) -> Generator[None, None, Int64Array]:
         """Find the units of steps, in steps of a few milliseconds."""
-        units = np.full(count * self.route.batch_size, NO_UNIT)
+        positions = self.route.positions(first, count)
+        rows = np.flatnonzero(positions != NO_POSITION)
+        units = np.full(len(positions), NO_UNIT)
         done = 0
-        for part in self._delivery.deliver(self._positions(first, count)):
+        for part in self._delivery.deliver(positions[rows]):
             if part is not None:
-                units[done : done + len(part)] = part
+                units[rows[done : done + len(part)]] = part
                 done += len(part)
             yield
         return units
-
-    def _positions(self, first: int, count: int) -> Int64Array:
-        """Positions of steps, up to the end of the iteration."""
-        positions = self.route.positions(first, count)
-        if self.route.end is None:
-            return positions
-        return positions[: np.searchsorted(positions, self.route.end)]
 
 
 def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:
@@ -160,7 +155,7 @@ def plan_batches(cut: Cut, units: Int64Array, batch_size: int) -> BatchPlan:
 
 def _bundles(cut: Cut, segments: Segments) -> tuple[npt.NDArray[Any], ...] | None:
     """Return the bundles of the segments, None if there are no such."""
-    if cut.layout.packing is None:
+    if cut.layout.packing is None or not len(segments.page):
         return None
     bundles = cut.bundles(distinct(segments.page))
     wide = {"key", "part_page"}

@@ -13,10 +13,17 @@ from pagefeed.arrays import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.lazy import lazy
 
-__all__ = ["Ranges", "Route", "Slot", "merge_ranges"]
+__all__ = ["NO_POSITION", "Ranges", "Route", "Slot", "merge_ranges"]
+
+NO_POSITION = -1
+"""Stands for a row of padding."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Ranges of positions, each from its first to one past its last."""
+
+
+NEVER = 1 << 62
+"""A position that is never reached."""
 
 
 class Slot(NamedTuple):
@@ -43,6 +50,9 @@ class Route:
     Skipped positions are passed over, and the steps follow each other as if those did
     not exist. Each step keeps its number: the number of the first position's step if
     nothing were skipped. A step that is skipped leaves its number unused.
+
+    If the last step has fewer units than ranks, some rank would have none. Then it
+    takes the last row of each rank's batch before, if that has others.
     """
 
     start: int
@@ -88,16 +98,34 @@ class Route:
             return None
         return len(range(self.worker, steps, self.num_workers))
 
+    @lazy
+    def _borrowed(self) -> int:
+        """Units that the last step takes from the one before."""
+        return 0 if self.end is None else self._lent(int(self._places(self.end)))
+
+    def _lent(self, end: int) -> int:
+        steps, rest = divmod(max(0, end - self.start), self.step_units)
+        is_short = 0 < rest < self.world_size and steps > 0 and self.batch_size > 1
+        return self.world_size if is_short and not self.drop_last else 0
+
     def positions(self, first: int, count: int) -> Int64Array:
         """Return the positions of this process's steps ``first .. first + count``.
 
         Returns:
-            int64 [count * batch_size], rising.
+            int64 [count * batch_size], rising but for the ``NO_POSITION`` of padding.
         """
         step = np.arange(first, first + count) * self.num_workers + self.worker
         place = np.arange(self.batch_size) * self.world_size + self.rank
         places = self.start + step[:, None] * self.step_units + place
-        return self._positions(places.reshape(-1))
+        last = self.num_steps
+        if self._borrowed and last is not None:
+            places[step == last - 1] -= self._borrowed
+        positions = self._positions(places.reshape(-1))
+        if last is None or self.end is None:
+            return positions
+        if self._borrowed:
+            positions.reshape(places.shape)[step == last - 2, -1] = NO_POSITION
+        return np.where(positions < self.end, positions, NO_POSITION)
 
     def position_after(self, num_taken: int) -> int:
         """Return where a process that took so many steps continues."""
@@ -110,8 +138,20 @@ class Route:
 
     def number_of(self, index: int) -> int:
         """Return the number of the ``index``-th step from the start."""
-        distance = self._first_position(index) - self.start
-        return self.first_step + distance // self.step_units
+        place = self.start + index * self.step_units
+        position = int(self._positions(np.array([place]))[0])
+        number = (position - self.start) // self.step_units
+        last, begin = self._last_unskipped
+        return self.first_step + (max(number, last) if position >= begin else number)
+
+    @lazy
+    def _last_unskipped(self) -> tuple[int, int]:
+        """Index and position of a last step that borrows, if nothing were skipped."""
+        lent = 0 if self.end is None else self._lent(self.end)
+        if not lent or self.end is None:
+            return 0, NEVER
+        index = (self.end - self.start) // self.step_units
+        return index, self.start + index * self.step_units - lent
 
     def number_here(self, num_taken: int) -> int:
         """Return the number of the next step of a process that took so many."""
@@ -123,6 +163,9 @@ class Route:
         The end's number leads to ``num_steps``.
         """
         position = self.start + (number - self.first_step) * self.step_units
+        last, begin = self._last_unskipped
+        if number - self.first_step == last:
+            position = min(position, begin)
         distance = int(self._places(position)) - self.start
         return -(-distance // self.step_units)
 
@@ -153,9 +196,13 @@ class Route:
                 "resumed with other sizes"
             )
         kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]
-        index, place = np.divmod(self._places(kept) - self.start, self.step_units)
+        places, last = self._places(kept) - self.start, self.num_steps
+        index, place = np.divmod(places, self.step_units)
+        if self._borrowed and last is not None:
+            begin = (last - 1) * self.step_units - self._borrowed
+            index = np.where(places < begin, index, last - 1)
+            place = np.where(places < begin, place, places - begin)
         row, rank = np.divmod(place, self.world_size)
-        last = self.num_steps
         return sorted(
             Slot(self.number_of(step), rank, row)
             for step, rank, row in zip(
@@ -166,14 +213,18 @@ class Route:
 
     def span(self, first: int, stop: int) -> tuple[int, int]:
         """Return the range of positions from step index ``first`` up to ``stop``."""
-        last_place = self.start + stop * self.step_units - 1
+        last_place = self._first_place(stop) - 1
         begin = self._first_position(first)
         end = int(self._positions(np.array([last_place]))[0]) + 1
         return begin, end if self.end is None else min(end, self.end)
 
     def _first_position(self, index: int) -> int:
+        return int(self._positions(np.array([self._first_place(index)]))[0])
+
+    def _first_place(self, index: int) -> int:
         place = self.start + index * self.step_units
-        return int(self._positions(np.array([place]))[0])
+        is_last = self._borrowed > 0 and index + 1 == self.num_steps
+        return place - self._borrowed if is_last else place
 
     # A place is a position less the skipped ones between the start and it.
 

@@ -7,11 +7,12 @@ seed, no epoch and no data enter here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pagefeed.arguments import check_token, check_whole
 from pagefeed.arrays import Int64Array
 from pagefeed.blocks import Blocks
 from pagefeed.errors import InvalidArgumentError
@@ -46,10 +47,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         for name, token in (("bos", self.bos), ("eos", self.eos)):
-            if token is not None and (not isinstance(token, int) or token < 0):
-                raise InvalidArgumentError(
-                    f"{name}={token!r} must be the number of a token, or None"
-                )
+            object.__setattr__(self, name, check_token(token, name))
 
     @property
     def per_row(self) -> int:
@@ -170,20 +168,52 @@ class Units(Cut, Protocol):
 class Sequences(Protocol):
     """How to cut a dataset into units."""
 
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+
     def bind(self, spans: Spans) -> Units:
         """Cut the rows of ``spans``."""
 
 
-def check_length(length: object) -> None:
-    """Refuse what is no length of a sequence.
+def check_length(length: object) -> int:
+    """Return a length of a sequence.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: If it is none.
     """
-    if not isinstance(length, int) or not 1 <= length < 1 << 31:
-        raise InvalidArgumentError(
-            f"length={length!r} must be a whole number of tokens, at least 1"
-        )
+    return check_whole(length, "length", least=1, most=(1 << 31) - 1)
+
+
+def check_sequences(sequences: object) -> None:
+    """Refuse what does not cut a dataset.
+
+    Raises:
+        InvalidArgumentError: Saying what does.
+    """
+    if hasattr(sequences, "bind") and not isinstance(sequences, type):
+        return
+    is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
+    length = sequences if is_number else 2048
+    raise InvalidArgumentError(
+        f"sequences={sequences!r} must say how to cut: Windows({length}), "
+        f"Packed({length}) or Documents()"
+    )
+
+
+def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass
+    """Return what tells how a dataclass of settings cuts or orders from others.
+
+    Of settings only those that are not at their default: a new one, at its default,
+    invalidates no state that was saved before it existed. So defaults never change.
+    """
+    chosen = {
+        each.name: getattr(settings, each.name)
+        for each in fields(settings)
+        if each.default is MISSING or getattr(settings, each.name) != each.default
+    }
+    shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
+    return f"{type(settings).__name__}({shown})"
 
 
 def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pagefeed.arguments import check_positive
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["format_bytes", "parse_bytes"]
@@ -47,8 +48,8 @@ def parse_bytes(value: int | str, *, name: str) -> int:
             )
         size = int(float(match[1]) * unit)
     else:
-        size = int(value)
-    if size <= 0:
+        size = check_positive(value, name)
+    if not 0 < size < 1 << 63:
         raise InvalidArgumentError(f"{name}={value!r} must be more than 0 bytes")
     return size
 

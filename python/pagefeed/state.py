@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from pagefeed.arguments import MOST, check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
@@ -17,6 +18,8 @@ __all__ = ["LoaderState"]
 VERSION = 1
 MAX_SKIPPED = 16
 """Skipped ranges in a state: with more it could exceed 1 KB."""
+MOST_USUAL_LANES = 48
+"""More, if there are as many blocks, and so as many pages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,12 +108,7 @@ class LoaderState:
             StateMismatchError: If it is not such a dict, or of another version.
         """
         names = [field.name for field in fields(cls) if field.name != "mixture"]
-        missing = [name for name in names if name not in state]
-        if missing:
-            raise StateMismatchError(
-                f"this is not a state of a pagefeed loader: it lacks "
-                f"{', '.join(missing)}; expected what state_dict() returned"
-            )
+        _check_names(state, names)
         for name, ours in (("version", VERSION), ("order_version", ORDER_VERSION)):
             if state.get(name) != ours:
                 raise StateMismatchError(
@@ -118,11 +116,29 @@ class LoaderState:
                     f"pagefeed reads {ours}: continue the run with the release that "
                     "began it"
                 )
-        values = {name: state[name] for name in names}
-        values["sizes"] = tuple(state["sizes"]) if state["sizes"] else None
-        values["skipped"] = tuple((begin, end) for begin, end in state["skipped"])
+        try:
+            values = _checked(state)
+        except (InvalidArgumentError, TypeError, ValueError) as error:
+            raise StateMismatchError(
+                f"this is not what state_dict() returned: {error}"
+            ) from error
         mixture = state.get("mixture")
-        return cls(**values, mixture=mixture and Schedule.from_dict(mixture))
+        return cls(
+            **values, mixture=None if mixture is None else Schedule.from_dict(mixture)
+        )
+
+    def check_lanes(self, num_pages: int) -> None:
+        """Refuse more lanes than any run of a dataset of so many pages has.
+
+        Raises:
+            StateMismatchError: Then.
+        """
+        most = max(MOST_USUAL_LANES, num_pages)
+        if self.num_lanes > most:
+            raise StateMismatchError(
+                f"the state has num_lanes={self.num_lanes}, runs of this dataset have "
+                f"at most {most}"
+            )
 
     def check_plan(self, loader: LoaderState) -> None:
         """Refuse a state of another dataset or plan than the ``loader``'s.
@@ -142,6 +158,51 @@ class LoaderState:
                 "sequences, shuffle and seed; world size, batch size, memory and "
                 "threads may change"
             )
+
+
+def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
+    if not isinstance(state, Mapping):
+        raise StateMismatchError(
+            f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
+        )
+    missing = [name for name in names if name not in state]
+    known = {*names, "mixture", "version", "order_version"}
+    foreign = [str(name) for name in state if name not in known]
+    if missing or foreign:
+        what = f"lacks {', '.join(missing)}" if missing else ""
+        also = f"has {', '.join(foreign)} too" if foreign else ""
+        raise StateMismatchError(
+            "this is not a state of a pagefeed loader: it "
+            f"{' and '.join(filter(None, (what, also)))}; expected what state_dict() "
+            "returned"
+        )
+
+
+def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state but its mixture, each of its type and within bounds."""
+    values: dict[str, Any] = {}
+    for name in ("epoch", "position", "step", "first_epoch", "num_lanes"):
+        least = int(name == "num_lanes")
+        values[name] = check_whole(state[name], name, least=least, most=MOST)
+    check_whole(state["first_epoch"], "first_epoch", most=values["epoch"])
+    values["seed"] = check_whole(state["seed"], "seed")
+    for name in ("dataset", "sequences", "shuffle"):
+        if not isinstance(state[name], str):
+            raise InvalidArgumentError(f"{name}={state[name]!r:.60} must be text")
+        values[name] = state[name]
+    sizes, spans = state["sizes"], [*state["skipped"]]
+    if sizes is not None:
+        batch_size, world_size = sizes
+        sizes = check_positive(batch_size, "sizes"), check_positive(world_size, "sizes")
+    skipped = [
+        (check_whole(begin, "skipped", least=0), check_whole(end, "skipped", most=MOST))
+        for begin, end in spans
+    ]
+    if merge_ranges(skipped) != tuple(skipped) or len(skipped) > MAX_SKIPPED:
+        raise InvalidArgumentError(
+            f"skipped={spans!r:.60} must be ranges that rise, {MAX_SKIPPED} at most"
+        )
+    return values | {"sizes": sizes, "skipped": tuple(skipped)}
 
 
 def _runs(steps: Iterable[int]) -> Ranges:

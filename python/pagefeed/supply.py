@@ -11,7 +11,7 @@ import numpy as np
 from pagefeed.arrays import Int64Array
 from pagefeed.damage import units_of_damage
 from pagefeed.dataset import ParquetDataset
-from pagefeed.errors import InvalidArgumentError, PagefeedError
+from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import Order, Shuffle
 from pagefeed.orders import Orders
 from pagefeed.provenance import Source, number_of_row, sources_of_unit
@@ -131,7 +131,7 @@ class EpochSupply:
         self.cut: Units = bind_checked(sequences, dataset, repr(dataset))
         self.orders = Orders(
             dataset,
-            fingerprint=f"{dataset.fingerprint} {sequences!r}",
+            fingerprint=f"{dataset.fingerprint} {sequences.identity}",
             units=self.cut,
             seed=seed,
             shuffle=shuffle,
@@ -141,8 +141,8 @@ class EpochSupply:
             num_lanes=self.orders.num_lanes,
             seed=seed,
             dataset=dataset.fingerprint,
-            sequences=repr(sequences),
-            shuffle=repr(shuffle),
+            sequences=sequences.identity,
+            shuffle=shuffle.identity,
         )
 
     @property
@@ -258,6 +258,12 @@ class EpochSupply:
     ) -> LoaderState:
         """Return a saved state as this run continues it."""
         state.check_plan(begin)
+        state.check_lanes(len(self.dataset.index))
+        if state.position >= self.num_units:
+            raise StateMismatchError(
+                f"the state has position={state.position}, an epoch has "
+                f"{self.num_units} sequences"
+            )
         return state
 
     def horizon_units(self, begin: LoaderState, memory: int, world_size: int) -> int:

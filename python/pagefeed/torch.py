@@ -172,7 +172,9 @@ def as_dataset(loader: Loader) -> LoaderDataset:
     order; the workers share the loader's memory and threads. To save a state with
     workers use ``torchdata.stateful_dataloader.StatefulDataLoader``, which collects
     the workers' own states; with plain ``DataLoader`` and no worker ``state_dict`` of
-    the dataset is exact.
+    the dataset is exact. A state that was saved with several workers after the last
+    step of an epoch gives an empty loop, and then the next epoch: a worker cannot tell
+    whether the others have steps left.
 
     Workers with ``persistent_workers=True`` go on to the next epoch by themselves.
     Others are started anew for every loop, from the loader of this process, which does

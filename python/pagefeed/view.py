@@ -10,16 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.arguments import check_choice
 from pagefeed.arrays import Int64Array
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.documents import Documents
 from pagefeed.engines import ProcessEngine
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.formats import DTYPES, Batch, make_converter
+from pagefeed.formats import (
+    Batch,
+    DType,
+    check_padding,
+    make_converter,
+    parse_dtype,
+)
 from pagefeed.launch import resolve_threads
 from pagefeed.planner import plan_batches
-from pagefeed.sequences import Sequences, Units
+from pagefeed.sequences import Sequences, Units, check_sequences
 from pagefeed.sizes import parse_bytes
 
 __all__ = ["SequenceView"]
@@ -65,16 +70,18 @@ class SequenceView:
         *,
         memory: int | str = "256MiB",
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
-        dtype: Literal["int64", "int32", "uint16"] = "int64",
+        dtype: DType = "int64",
         padding: int = 0,
         num_threads: int | None = None,
     ) -> None:
+        check_dataset(dataset, "dataset")
+        check_sequences(sequences)
         self.dataset = dataset
         self.sequences = sequences
         self.memory = parse_bytes(memory, name="memory")
         self.format = format
-        self.dtype = check_choice(dtype, DTYPES, "dtype")
-        self.padding = padding
+        self.dtype = parse_dtype(dtype)
+        self.padding = check_padding(padding, self.dtype)
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=False)
         if isinstance(sequences, Documents):
@@ -90,7 +97,7 @@ class SequenceView:
             num_threads=self.num_threads,
             memory=self.memory,
             dtype=self.dtype,
-            padding=padding,
+            padding=self.padding,
             layout=self._units.layout,
         )
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from pagefeed.arguments import check_choice, check_token, check_whole
 from pagefeed.arrays import Int64Array, joined_ranges
 from pagefeed.blocks import Blocks, RunBlocks
 from pagefeed.errors import InvalidArgumentError
@@ -20,6 +21,7 @@ from pagefeed.sequences import (
     Segments,
     bytes_of_pages,
     check_length,
+    identity_of,
     short_repr,
 )
 from pagefeed.spans import Spans
@@ -57,19 +59,25 @@ class Windows:
     overlap: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_length(self.length)
-        if self.tail not in ("pad", "drop"):
-            raise InvalidArgumentError(f"tail={self.tail!r} must be 'pad' or 'drop'")
-        if not isinstance(self.overlap, int) or not 0 <= self.overlap < self.length:
+        object.__setattr__(self, "length", check_length(self.length))
+        check_choice(self.tail, ("pad", "drop"), "tail")
+        overlap = check_whole(self.overlap, "overlap", least=0)
+        if overlap >= self.length:
             raise InvalidArgumentError(
-                f"overlap={self.overlap!r} must be a whole number of tokens, less than "
-                f"length={self.length}"
+                f"overlap={overlap} must be less than length={self.length}"
             )
-        Layout(bos=self.bos, eos=self.eos)
+        object.__setattr__(self, "overlap", overlap)
+        for name in ("bos", "eos"):
+            object.__setattr__(self, name, check_token(getattr(self, name), name))
 
     def __repr__(self) -> str:
         # What is not asked for stays out: states of earlier releases name the rest.
         return short_repr(self, always=("length", "tail"))
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return identity_of(self)
 
     def bind(self, spans: Spans) -> WindowUnits:
         """Cut the rows of ``spans``."""

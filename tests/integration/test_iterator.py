@@ -1,6 +1,7 @@
 """Iterators: lazy, not ended by exceptions, and epochs that follow each other."""
 
 import json
+import threading
 from itertools import islice
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import pagefeed as pf
 from numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import (
+    CorruptFileError,
     InvalidArgumentError,
     StateMismatchError,
 )
@@ -185,6 +187,7 @@ def test_an_epoch_before_the_loaded_state_is_warned_of(folder):
         resumed.set_epoch(0)
     assert batches_of(resumed) == batches_of(numbered_loader(folder))
     resumed.set_epoch(0)  # Nothing was loaded since.
+    wrong: Any
     for wrong in (-1, 1.0, "1", None, True):
         with pytest.raises(InvalidArgumentError, match="epoch="):
             resumed.set_epoch(wrong)
@@ -224,9 +227,7 @@ def test_the_steps_of_a_mixture_after_skips_of_other_sizes(
         folder, max_steps=20, batch_size=batch_size, world_size=world_size
     )
     resumed.load_state_dict(loader.state_dict())
-    numbers = []
-    for _ in resumed:
-        numbers.append(resumed.state_dict()["step"] - 1)
+    numbers = [resumed.state_dict()["step"] - 1 for _ in resumed]
     size = batch_size * world_size
     kept = [p for p in range(100 * size) if p // 4 not in (3, 7)]
     expected = [first // size for first in kept[::size] if first // size < 20]
@@ -265,7 +266,7 @@ def test_a_transform_that_returns_nothing_is_refused(folder):
 def test_an_iterator_goes_on_after_an_exception_of_the_transform(folder, kind):
     whole = batches_of(numbered_loader(folder))
     fails = {3, 4, 9}
-    calls = []
+    calls: list[None] = []
 
     def transform(batch):
         calls.append(None)
@@ -276,15 +277,118 @@ def test_an_iterator_goes_on_after_an_exception_of_the_transform(folder, kind):
 
     loader = numbered_loader(folder, transform=transform)
     iterator = iter(loader)
-    seen, errors = [], 0
+    seen, notes = [], []
     while True:
         try:
             seen.append(first_tokens(next(iterator)))
         except StopIteration:
             break
         except (ValueError, RuntimeError, KeyboardInterrupt) as error:
-            errors += 1
-            assert loader.state_dict()["step"] == len(seen)
-            if kind is not KeyboardInterrupt:
-                assert f"At step {len(seen)}" in error.__notes__[0]
-    assert (seen, errors) == (whole, len(fails))
+            notes.append((loader.state_dict()["step"], getattr(error, "__notes__", [])))
+    assert seen == whole
+    assert len(notes) == len(fails)
+    for step, texts in notes if kind is not KeyboardInterrupt else ():
+        assert f"At step {step}. " in texts[0]
+
+
+# A page that cannot be read.
+
+
+def damaged_copy(folder, target, *, page):
+    """The same files, one byte of a page of the first one wrong."""
+    for path in folder.iterdir():
+        data = bytearray(path.read_bytes())
+        if path.name == "part-0.parquet":
+            where = pf.PageIndex.build(folder, "input_ids").locate(page)
+            data[where.offset + where.compressed_size - 1] ^= 0xFF
+        (target / path.name).write_bytes(data)
+    return target
+
+
+@pytest.mark.parametrize("page", [3, 40])
+@pytest.mark.parametrize("as_mixture", [False, True])
+@pytest.mark.parametrize(
+    "sequences",
+    [pf.Windows(LENGTH), pf.Packed(LENGTH), pf.Documents(max_length=LENGTH)],
+)
+def test_a_damaged_page_is_passed_over_by_the_steps_of_its_error(
+    tmp_path, sequences, page, as_mixture
+):
+    sound, broken = tmp_path / "sound", tmp_path / "broken"
+    sound.mkdir()
+    broken.mkdir()
+    checked = {"write_page_checksum": True, "write_page_index": True}
+    write_numbered(sound, **checked)
+    damaged_copy(sound, broken, page=page)
+    make = mixture_loader if as_mixture else numbered_loader
+    options = {"sequences": sequences, "shuffle": pf.Shuffle(window=8)}
+    if as_mixture:
+        options["max_steps"] = 280
+    whole = batches_of(make(sound, **options))
+
+    loader = make(broken, **options)
+    iterator = iter(loader)
+    seen: list[list[int]] = []
+    skipped: list[int] = []
+    notes: list[str] = []
+    while True:
+        try:
+            seen.append(first_tokens(next(iterator)))
+        except StopIteration:
+            break
+        except CorruptFileError as error:
+            with pytest.raises(CorruptFileError):
+                next(iterator)  # It stays at this step.
+            notes += error.__notes__
+            skipped += error.steps
+            loader.skip(error.steps)
+    assert skipped
+    assert all("loader.skip(" in note for note in notes)
+    assert len(skipped) < len(whole)
+    assert seen == [rows for step, rows in enumerate(whole) if step not in skipped]
+
+
+# Beside other threads, and among other processes.
+
+
+def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
+    loader = numbered_loader(folder, batch_size=1, epochs=3)
+    num_units = loader.num_units
+    is_done = threading.Event()
+    torn = []
+
+    def watch():
+        while not is_done.is_set():
+            state = loader.state_dict()
+            if state["epoch"] * num_units + state["position"] != state["step"]:
+                torn.append(state)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    for number, _ in enumerate(loader):
+        if number % 100 == 50:
+            loader.seek(number + 1)
+    is_done.set()
+    watching.join()
+    assert torn == []
+
+
+@pytest.mark.parametrize("num_workers", [2, 3])
+def test_a_worker_that_is_sent_elsewhere_stays_that_worker(folder, num_workers):
+    whole = batches_of(numbered_loader(folder))
+    kept = whole[:6] + whole[7:12] + whole[20:]
+    for worker in range(num_workers):
+        loader = numbered_loader(folder)
+        iterator = loader.iterate(worker=worker, num_workers=num_workers)
+        seen = [first_tokens(next(iterator))]
+        loader.skip([6, *range(12, 20)])
+        seen += [first_tokens(batch) for batch in iterator]
+        assert seen == kept[worker::num_workers]
+        iterator = loader.iterate(worker=worker, num_workers=num_workers)
+        loader.set_epoch(0)
+        next(iterator)
+        loader.seek(9)
+        assert [first_tokens(b) for b in iterator] == whole[9 + worker :: num_workers]
+    for worker, number in ((2, 2), (-1, 1), (0, 0), (True, 2)):
+        with pytest.raises(InvalidArgumentError, match="worker"):
+            numbered_loader(folder).iterate(worker=worker, num_workers=number)

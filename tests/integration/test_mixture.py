@@ -319,7 +319,7 @@ def test_wrong_mixtures_are_refused(datasets):
         ({"web": (web, 0), "code": (code, 0)}, {}, "no weight is above 0"),
         ({"web": (web, 1), "code": code}, {}, "code: no weight"),
         ({"web": (web, 1)}, {"temperature": 2}, "makes weights of sizes"),
-        ({"web": web}, {"temperature": 0}, "must be above 0"),
+        ({"web": web}, {"temperature": 0}, "must be a number above 0"),
         ({"web": "corpus/"}, {}, "expected a dataset"),
         ({"web": web}, {"max_epochs": {"wbe": 1}}, "'wbe'.*it has 'web'"),
         ({"web": web}, {"max_epochs": {"web": 0}}, "at least 1"),

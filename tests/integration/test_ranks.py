@@ -81,15 +81,24 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
             model = units_of_steps(loader, 10**6)
             assert sorted(model) == list(range(loader.num_units))
         route = loader.run.route(loader._begin)
-        size = world_size * batch_size
+        assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
-        loader.skip([route.number_of(index) for index in indices])
+        numbers = [route.number_of(index) for index in range(route.num_steps)]
+        loader.skip([numbers[index] for index in indices])
         for index in reversed(indices):
-            del model[index * size : (index + 1) * size]
-        assert units_of_steps(loader, steps) == model[: steps * size]
+            span = route._places(route.span(index, index + 1)) - route.start
+            del model[slice(*span.tolist())]
         remaining = loader.run.route(loader._begin)
+        assert remaining.num_steps is not None
+        kept = range(remaining.num_steps)
+        left = [number for n, number in enumerate(numbers) if n not in indices]
+        assert [remaining.number_of(index) for index in kept] == left
+        taken = units_of_steps(loader, steps)
+        assert taken == model[: len(taken)]
+        if steps < remaining.num_steps - 1:
+            assert len(taken) == steps * world_size * batch_size
         loader.seek(remaining.number_of(min(steps, remaining.num_steps)))
-        del model[: steps * size]
+        del model[: len(taken)]
         state = loader.state_dict()
         assert len(json.dumps(state)) < 1024
         assert units_of_steps(loader, 10**6) == model

@@ -97,7 +97,10 @@ def _is_number(text: str) -> bool:
 
 
 def _whole(text: str) -> int:
-    return int(float(text))
+    try:
+        return _count(text)
+    except InvalidArgumentError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _number(text: str) -> float:
@@ -107,4 +110,7 @@ def _number(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    return int(_number(text))
+    number = _number(text)
+    if not number.is_integer():
+        raise InvalidArgumentError(f"{text!r} is not a whole number, such as 1e9")
+    return int(number)

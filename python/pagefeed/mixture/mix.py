@@ -6,9 +6,12 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
-from pagefeed.arguments import check_choice, check_positive
+import numpy as np
+
+from pagefeed.arguments import check_choice, check_positive, check_whole
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 
@@ -50,13 +53,12 @@ class Stage:
                 f"start_tokens={self.start_tokens!r} and start_step="
                 f"{self.start_step!r}: a stage has exactly one of them"
             )
-        for name, value in (("start", self.start), ("anneal", self.anneal)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InvalidArgumentError(
-                    f"the {name} of a stage is a whole number of tokens or steps, at "
-                    f"least 0, found {value!r}"
-                )
-        check_weights(self.weights, self.weights)
+        for name in ("start_tokens", "start_step", "anneal"):
+            value = getattr(self, name)
+            if value is not None or name == "anneal":
+                object.__setattr__(self, name, check_whole(value, name, least=0))
+        weights = check_weights(self.weights, self.weights)
+        object.__setattr__(self, "weights", weights)
 
     @property
     def start(self) -> int:
@@ -148,7 +150,8 @@ def mix(
         stop: ``"first_exhausted"`` ends when the first dataset was delivered in full
             (``max_epochs`` times if it has a limit, else once), ``"all_exhausted"``
             when all were; None never ends, unless every dataset has a limit.
-        max_steps: Steps at most, those before a resume counted.
+        max_steps: Steps at most, those before a resume counted. Whoever loads a state
+            of its end goes on with the next epoch of the mixture.
         max_tokens: Tokens of all ranks at most, by the mean tokens of a sequence.
 
     Raises:
@@ -165,6 +168,11 @@ def mix(
             f"{datasets!r:.60}"
         )
     weighted = {n: part for n, part in datasets.items() if isinstance(part, tuple)}
+    for name, part in weighted.items():
+        if len(part) != 2:
+            raise InvalidArgumentError(
+                f"{name!r} is {part!r:.60}: expected (dataset, weight)"
+            )
     if weighted and len(weighted) < len(datasets):
         bare = [name for name in datasets if name not in weighted]
         raise InvalidArgumentError(
@@ -178,42 +186,51 @@ def mix(
         )
     found = {n: p[0] if isinstance(p, tuple) else p for n, p in datasets.items()}
     _check_datasets(found)
-    weights = {name: part[1] for name, part in weighted.items()} or None
-    if weights is not None:
-        check_weights(weights, found)
-    if temperature is not None and not temperature > 0:
-        raise InvalidArgumentError(f"temperature={temperature} must be above 0")
-    for stage in stages:
-        check_weights(stage.weights, found)
-    for name, value in (("max_steps", max_steps), ("max_tokens", max_tokens)):
-        if value is not None:
-            check_positive(value, name)
+    weights: dict[str, float] | None = None
+    if weighted:
+        given = {name: part[1] for name, part in weighted.items()}
+        weights = check_weights(given, found)
+    if temperature is not None and not _is_number(temperature, above=0):
+        raise InvalidArgumentError(
+            f"temperature={temperature!r} must be a number above 0: 1 is proportional "
+            "to size, a large one uniform"
+        )
+    for stage in _checked_stages(stages):
+        check_names(stage.weights, found)
     if stop is not None:
         check_choice(stop, STOPS, "stop")
     return Mixture(
         datasets=found,
         weights=weights,
-        temperature=1.0 if temperature is None else temperature,
+        temperature=1.0 if temperature is None else float(temperature),
         unit=unit if check_choice(unit, UNITS, "unit") == "tokens" else "samples",
         stages=tuple(stages),
-        max_epochs=_checked_epochs(max_epochs or {}, found),
+        max_epochs=_checked_epochs({} if max_epochs is None else max_epochs, found),
         stop=stop,
-        max_steps=max_steps,
-        max_tokens=max_tokens,
+        max_steps=None if max_steps is None else check_positive(max_steps, "max_steps"),
+        max_tokens=(
+            None if max_tokens is None else check_positive(max_tokens, "max_tokens")
+        ),
     )
 
 
-def check_weights(weights: Mapping[str, float], names: Mapping[str, Any]) -> None:
-    """Refuse weights that cannot be right.
+def check_weights(
+    weights: Mapping[str, float], names: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return weights that can be right.
 
     Raises:
         InvalidArgumentError: If one is negative or not finite, none is above 0, or a
             name is not one of ``names``.
     """
+    if not isinstance(weights, Mapping):
+        raise InvalidArgumentError(
+            f"weights={weights!r:.60} must be a dict of names and numbers, such as "
+            "{'web': 0.7, 'code': 0.3}"
+        )
     check_names(weights, names)
     for name, weight in weights.items():
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not is_number or not math.isfinite(weight) or weight < 0:
+        if not _is_number(weight) or not math.isfinite(weight) or weight < 0:
             raise InvalidArgumentError(
                 f"the weight of {name!r} is {weight!r}: it must be a finite number, at "
                 "least 0"
@@ -222,6 +239,10 @@ def check_weights(weights: Mapping[str, float], names: Mapping[str, Any]) -> Non
         raise InvalidArgumentError(
             f"no weight is above 0: {dict(weights)!r}; at least one dataset takes part"
         )
+    return {
+        name: weight if isinstance(weight, int | float) else float(weight)
+        for name, weight in weights.items()
+    }
 
 
 def check_names(names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -236,6 +257,21 @@ def check_names(names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
             f"{', '.join(map(repr, unknown))}: no such dataset in the mixture; it has "
             f"{', '.join(map(repr, known))}"
         )
+
+
+def _is_number(value: Any, above: float = -math.inf) -> bool:  # noqa: ANN401
+    """Whether it is a number of Python or NumPy, and more than a bound."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    return is_number and float(value) > above
+
+
+def _checked_stages(stages: object) -> Sequence[Stage]:
+    if isinstance(stages, Sequence) and all(isinstance(s, Stage) for s in stages):
+        return stages
+    raise InvalidArgumentError(
+        f"stages={stages!r:.60} must be a list, such as [Stage(start_step=1000, "
+        "weights={'code': 1})]"
+    )
 
 
 def _check_datasets(datasets: Mapping[str, Any]) -> None:
@@ -254,6 +290,10 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
 def _checked_epochs(
     max_epochs: Mapping[str, int], datasets: Mapping[str, Any]
 ) -> dict[str, int]:
+    if not isinstance(max_epochs, Mapping):
+        raise InvalidArgumentError(
+            f"max_epochs={max_epochs!r} must be a dict, such as {{'code': 2}}"
+        )
     check_names(max_epochs, datasets)
     return {
         name: check_positive(epochs, f"max_epochs[{name!r}]")

@@ -111,11 +111,18 @@ def _first_weights(mixture: Mixture, parts: Sequence[Part]) -> list[float]:
         return unit_weights(mixture, parts, mixture.weights)
     by_tokens = mixture.unit == "tokens"
     sizes = {
-        part.name: (part.num_tokens if by_tokens else part.num_units)
-        ** (1 / mixture.temperature)
-        for part in parts
+        part.name: part.num_tokens if by_tokens else part.num_units for part in parts
     }
-    return unit_weights(mixture, parts, sizes)
+    # Of the largest: a power of the sizes themselves may be beyond all numbers.
+    largest = max(sizes.values())
+    return unit_weights(
+        mixture,
+        parts,
+        {
+            name: (size / largest) ** (1 / mixture.temperature)
+            for name, size in sizes.items()
+        },
+    )
 
 
 def _position(amount: int, stage: Stage, schedule: Schedule, anchor: Anchor) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from pagefeed.arguments import check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["Interval", "Part", "Schedule", "Span"]
@@ -144,6 +145,27 @@ class Schedule:
         )
         return replace(self, parts=self.parts + added, spans=spans)
 
+    def check(self) -> None:
+        """Refuse what no run has.
+
+        Raises:
+            InvalidArgumentError: If a value is out of its bounds.
+        """
+        for part in self.parts:
+            check_positive(part.num_units, "units")
+            check_whole(part.num_tokens, "tokens", least=0)
+            if part.max_epochs is not None:
+                check_positive(part.max_epochs, "max_epochs")
+        starts = [check_whole(span.start, "start", least=0) for span in self.spans]
+        if starts[:1] != [0] or starts != sorted(set(starts)):
+            raise InvalidArgumentError(f"stages start at {starts}, not rising from 0")
+        for span in self.spans:
+            check_whole(span.anneal, "anneal", least=0)
+            weights = span.weights
+            is_one_each = len(weights) == len(self.parts)
+            if not is_one_each or min(weights) < 0 or not 0 < sum(weights) < math.inf:
+                raise InvalidArgumentError(f"weights={weights!r} of {self.names!r}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
@@ -182,11 +204,13 @@ class Schedule:
                 Span(start, anneal, tuple(map(float, weights)))
                 for start, anneal, weights in state["stages"]
             )
-            return cls(parts=parts, spans=spans, digest=state["digest"])
+            schedule = cls(parts=parts, spans=spans, digest=state["digest"])
+            schedule.check()
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
                 f"this is not the mixture of a pagefeed state: {state!r:.200}"
             ) from error
+        return schedule
 
 
 def rounded(weights: Sequence[float]) -> tuple[float, ...]:

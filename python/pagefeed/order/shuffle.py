@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from pagefeed.arguments import check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.lanes import NODE_BYTES
 from pagefeed.sizes import parse_bytes
@@ -12,6 +13,9 @@ from pagefeed.sizes import parse_bytes
 BlockKind: TypeAlias = Literal["page", "row_group", "row", "buffer"]
 BLOCK_KINDS: tuple[str, ...] = get_args(BlockKind)
 MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigabytes
+
+
+ShuffleLike: TypeAlias = "Shuffle | str | bool | None"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,9 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         """Check the settings, each and together."""
-        if self.block is not None and self.block not in BLOCK_KINDS:
+        if self.block is not None and (
+            not isinstance(self.block, str) or self.block not in BLOCK_KINDS
+        ):
             raise InvalidArgumentError(
                 f"unknown shuffle {self.block!r}: expected one of "
                 f"{', '.join(map(repr, BLOCK_KINDS))} or None"
@@ -61,10 +67,7 @@ class Shuffle:
                 f"shuffle {self.block!r} has no window, found window={self.window!r}: "
                 "leave it out, or choose 'page', 'row_group' or 'buffer'"
             )
-        if isinstance(self.passes, bool) or not isinstance(self.passes, int):
-            raise InvalidArgumentError(
-                f"passes is an int, found {type(self.passes).__name__}"
-            )
+        object.__setattr__(self, "passes", check_whole(self.passes, "passes"))
         if self.passes < 1 or (self.passes > 1 and not self.in_blocks):
             raise InvalidArgumentError(
                 "passes is at least 1, and more only for shuffle 'page' or "
@@ -72,8 +75,10 @@ class Shuffle:
             )
 
     @classmethod
-    def parse(cls, value: Shuffle | str | None) -> Shuffle:
+    def parse(cls, value: ShuffleLike) -> Shuffle:
         """Take a :class:`Shuffle`, the name of its block, or None for file order.
+
+        True is the default, False is file order.
 
         Example:
             >>> Shuffle.parse("row")
@@ -81,12 +86,25 @@ class Shuffle:
         """
         if isinstance(value, Shuffle):
             return value
+        if isinstance(value, bool):  # As torch's DataLoader has it.
+            return cls() if value else cls(block=None)
         if value is not None and not isinstance(value, str):
             raise InvalidArgumentError(
                 "shuffle is a Shuffle, one of "
                 f"{', '.join(map(repr, BLOCK_KINDS))} or None, found {value!r}"
             )
         return cls(block=value)  # type: ignore[arg-type]  # it checks the name
+
+    @property
+    def identity(self) -> str:
+        """What tells this order from others: settings at their default are left out."""
+        settings = [repr(self.block)]
+        if self.window != "auto":
+            amount, in_bytes = _window_amount(self.window)
+            settings.append(f"window={amount}{' bytes' if in_bytes else ''}")
+        if self.passes != 1:
+            settings.append(f"passes={self.passes}")
+        return f"Shuffle({', '.join(settings)})"
 
     @property
     def in_blocks(self) -> bool:
@@ -152,9 +170,10 @@ def _window_amount(window: int | str) -> tuple[int, bool]:
         return NODE_BYTES, True
     if isinstance(window, str):
         return parse_bytes(window, name="window"), True
-    if isinstance(window, bool) or not isinstance(window, int) or window < 0:
+    try:
+        return check_whole(window, "window", least=0), False
+    except InvalidArgumentError:
         raise InvalidArgumentError(
             f"window={window!r} must be a number of units, a size such as '256MiB', "
             "or 'auto'"
-        )
-    return window, False
+        ) from None
