@@ -185,7 +185,7 @@ class RunModel:
     def _move(self, position: int) -> None:
         self.position = position
         if not self.has_one_size:
-            self.anchor = self.place, self.number(self.place)
+            self.anchor = self.place, self.step
 
     def set_epoch(self, epoch: int) -> bool:
         """Place it at an epoch; False if it stands there already, or began there."""
