@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -227,6 +227,7 @@ class MixtureMachine(RunMachine):
         state = self.loaders[0].state_dict()
         self.timeline = self.timeline.changed(place, new, state)
 
+    @precondition(lambda self: self.model.running or self.model.place > 0)
     @rule()
     def count(self) -> None:
         """The counters tell what was delivered, without what is skipped."""
@@ -249,5 +250,13 @@ class MixtureMachine(RunMachine):
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = EpochMachine.TestCase
 TestMixtures = MixtureMachine.TestCase
-TestEpochs.settings = settings(max_examples=60 * TIMES, stateful_step_count=25)
-TestMixtures.settings = settings(max_examples=30 * TIMES, stateful_step_count=20)
+TestEpochs.settings = settings(
+    phases=[Phase.explicit, Phase.generate],
+    max_examples=60 * TIMES,
+    stateful_step_count=25,
+)
+TestMixtures.settings = settings(
+    phases=[Phase.explicit, Phase.generate],
+    max_examples=30 * TIMES,
+    stateful_step_count=20,
+)
