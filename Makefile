@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 PIP_INSTALL := $(UV) pip install --quiet --constraint constraints.txt
 
+# A worker for each processor; the tests marked "alone" come behind, one by one.
+PARALLEL := --numprocesses logical --maxprocesses 8 --dist worksteal
+
 # Stamps: what is installed or built, and from which files.
 HAVE_UV := $(VENV)/uv.stamp
 HAVE_DEMO := $(VENV)/demo.stamp
@@ -39,8 +42,13 @@ demo: $(HAVE_DEMO) $(HAVE_CORE)  ## Real text to shuffled, resumed batches in a 
 
 .PHONY: test
 test: $(HAVE_DEV) $(HAVE_CORE)  ## Rust and Python tests (ARGS="-k words" for pytest)
-	cargo test --quiet --locked --package pagefeed-core
-	$(BIN)/pytest $(ARGS)
+	cargo test --quiet --locked --package pagefeed-core --lib --tests
+	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
+	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
+
+.PHONY: fuzz
+fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
+	$(BIN)/python tests/fuzz $(ARGS)
 
 .PHONY: check
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
@@ -71,7 +79,7 @@ constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 
 .PHONY: clean
 clean:  ## Remove everything that was built or installed here
-	rm -rf $(VENV) target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
 	rm -f python/pagefeed/_core.*.so python/pagefeed/_core.pyd
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
 

@@ -135,13 +135,13 @@ class Released:
     def runs(self) -> dict[str, Any]:
         """The loaders whose states are pinned, and how far they go."""
         return {
-            "one dataset": (lambda: self.loader(), 7, ()),
+            "one dataset": (self.loader, 7, ()),
             "packed, second epoch": (
                 lambda: self.loader(sequences=SEQUENCES["packed"], epochs=2),
                 50,
                 (),
             ),
-            "some steps skipped": (lambda: self.loader(), 4, (9, 10, 12)),
+            "some steps skipped": (self.loader, 4, (9, 10, 12)),
             "a mixture": (lambda: self.loader(self.mixture()), 11, (20,)),
         }
 

@@ -185,7 +185,7 @@ class RunModel:
     def _move(self, position: int) -> None:
         self.position = position
         if not self.has_one_size:
-            self.anchor = self.place, self.number(self.place)
+            self.anchor = self.place, self.step
 
     def set_epoch(self, epoch: int) -> bool:
         """Place it at an epoch; False if it stands there already, or began there."""
@@ -198,17 +198,21 @@ class RunModel:
 
     def resized(self, batch_size: int, world_size: int) -> "RunModel":
         """A run that loads the state of this one, with other sizes."""
+        # Without an iteration it may stand before steps that are skipped.
+        is_before = not self.running and not self.is_finished
+        place = self.position if is_before else self.place
+        step = self.number(place) if is_before else self.step
         loaded = replace(
             self,
             batch_size=batch_size,
             world_size=world_size,
-            position=self.place,
+            position=place,
             taken=False,
             running=False,
         )
         same = (batch_size, world_size) == (self.batch_size, self.world_size)
-        if self.step == 0:
+        if step == 0:
             loaded.anchor = self.start, 0
         elif not (same and self.has_one_size):
-            loaded.anchor = self.place, self.step
+            loaded.anchor = place, step
         return loaded

@@ -1,5 +1,6 @@
 """Files of several writers, each written once and kept until its script changes."""
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -74,7 +75,8 @@ def written(pytestconfig: pytest.Config) -> Callable[[str], list[Path]]:
                     pytest.fail(missing)
                 pytest.skip(f"{missing}; {REQUIRE_WRITERS} makes this a failure")
             assert done.returncode == 0, done.stderr
-            part.rename(folder)
+            with contextlib.suppress(OSError):  # Another worker was there first.
+                part.rename(folder)
         return sorted(folder.glob("*.parquet"))
 
     return write

@@ -110,6 +110,7 @@ for at in range(len(index)):
 """
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(
     "PAGEFEED_LARGE_TESTS" not in os.environ,
     reason="takes a minute and 5 GB; set PAGEFEED_LARGE_TESTS to run it",

@@ -1,0 +1,70 @@
+"""Reads mutated files under a memory limit: a line of JSON in, one out.
+
+Usage: child.py MEMORY, the bytes that may be mapped beyond what an idle process has.
+"""
+
+import json
+import resource
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import pagefeed as pf
+
+BATCHES = 200
+MOST = 1 << 22
+
+
+def read_pages(job: dict[str, Any]) -> None:
+    """Every page by itself, as an array that pyarrow finds sound."""
+    index = pf.PageIndex.build(job["path"], column=job["column"], **job["options"])
+    rows = index.page_rows.tolist()
+    for number, expected in enumerate(rows):
+        page = pa.array(index.read_page(number))
+        page.validate(full=len(page) < MOST)
+        if len(page) != expected:
+            raise AssertionError(f"page {number}: {len(page)} rows, not {expected}")
+
+
+def read_batches(job: dict[str, Any]) -> None:
+    """The same through the engine: as windows, as packed rows or as columns."""
+    options = {"memory": "16MiB", "num_threads": 2, "rank": 0, "world_size": 1}
+    sequences: Any = {
+        "windows": pf.Windows(8),
+        "packed": pf.Packed(8, eos=1),
+        "documents": pf.Documents(columns=[job["column"]]),
+    }[job["sequences"]]
+    dataset = pf.parquet(job["path"], column=job["column"])
+    loader = pf.Loader(dataset, sequences=sequences, batch_size=1, **options)
+    for _ in islice(loader, BATCHES):
+        pass
+
+
+def attempt(job: dict[str, Any]) -> str:
+    """What came of it; "" is well."""
+    for read in (read_pages, read_batches):
+        try:
+            read(job)
+        except pf.errors.InternalError as error:
+            return f"{read.__name__}: InternalError: {error}"
+        except pf.errors.PagefeedError:
+            continue
+        except BaseException as error:  # noqa: BLE001  a panic is not an Exception
+            return f"{read.__name__}: {type(error).__name__}: {error}"
+    return ""
+
+
+def main() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    print(flush=True)  # Ready: what follows is under the caller's timeout.
+    for line in sys.stdin:
+        print(json.dumps(attempt(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

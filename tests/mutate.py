@@ -1,0 +1,206 @@
+"""Change the control plane at random, and see whether a test notices.
+
+    .venv/bin/python tests/mutate.py --count 50 --seed 1 --only order mixture route
+
+Each fault is one change of one expression in a copy of the package: an operator, a
+comparison, a number, a condition, an argument left out. The tests that fit its module
+run on the copy; a fault that none of them sees survives, and is printed as a diff.
+"""
+
+import argparse
+import ast
+import difflib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+PACKAGE = ROOT / "python" / "pagefeed"
+
+# The tests that run for a module: the first entry whose word its path holds.
+FITTING: list[tuple[str, list[str]]] = [
+    ("order", ["unit/test_order.py", "property/test_order.py"]),
+    (
+        "mixture",
+        [
+            "unit/test_mixture.py",
+            "property/test_mixture.py",
+            "integration/test_mixture.py",
+        ],
+    ),
+    ("mixed", ["integration/test_mixture.py", "integration/test_mixture_lanes.py"]),
+    ("pack", ["property/test_packing.py", "integration/test_packed.py"]),
+    ("window", ["property/test_windows.py", "integration/test_sequences.py"]),
+    (
+        "selection divide criteria predicate query scanning pieces",
+        ["unit/test_predicate.py", "property/test_selection.py"],
+    ),
+    ("field", ["property/test_fields.py", "integration/test_fields.py"]),
+    ("forecast", ["integration/test_forecast.py"]),
+    ("", ["integration/test_ranks.py", "integration/test_loader.py"]),
+]
+ALWAYS = ["integration/test_seams.py", "integration/test_released.py"]
+
+COMPARISONS: list[tuple[type[ast.cmpop], type[ast.cmpop]]] = [
+    (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE),
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+]
+OPERATORS: list[tuple[type[ast.operator], type[ast.operator]]] = [
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.FloorDiv),
+    (ast.Mod, ast.FloorDiv),
+    (ast.BitAnd, ast.BitOr),
+    (ast.LShift, ast.RShift),
+]
+NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "left": "right"}
+
+
+def other(kind: type, pairs: list[tuple[type, type]]) -> type | None:
+    for one, two in pairs:
+        if kind in (one, two):
+            return two if kind is one else one
+    return None
+
+
+def mutants(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901 - one case a kind
+    """What a node may become: each a fault of one place."""
+    match node:
+        case ast.Compare(left, [op], right):
+            if changed := other(type(op), [*COMPARISONS]):
+                yield ast.Compare(left, [changed()], right)
+        case ast.BinOp(left, op, right):
+            if changed := other(type(op), [*OPERATORS]):
+                yield ast.BinOp(left, changed(), right)
+        case ast.BoolOp(op, values):
+            yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
+            yield values[-1]
+        case ast.UnaryOp(ast.Not() | ast.USub(), operand):
+            yield operand
+        case ast.IfExp(_, body, orelse):
+            yield body
+            yield orelse
+        case ast.Constant(bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(int(value)):
+            yield ast.Constant(value + 1)
+            yield ast.Constant(value - 1)
+        case ast.Constant("left" | "right" as side):
+            yield ast.Constant("right" if side == "left" else "left")
+        case ast.Name(name) if name in NAMES:
+            yield ast.Name(NAMES[name])
+        case ast.Call(function, arguments, keywords) if keywords:
+            yield ast.Call(function, arguments, keywords[:-1])
+
+
+class Swap(ast.NodeTransformer):
+    """Puts one node in the place of another."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.new if node is self.old else super().visit(node)
+
+
+def places(tree: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """All nodes that a fault may be in, but for annotations, texts and errors."""
+    found, ahead = [], [tree]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, ast.Raise):
+            continue
+        found += [(node, mutant) for mutant in mutants(node)]
+        skipped = {"annotation", "returns", "decorator_list", "type_params"}
+        for name, value in ast.iter_fields(node):
+            if name not in skipped:
+                children = value if isinstance(value, list) else [value]
+                ahead += [child for child in children if isinstance(child, ast.AST)]
+    return found
+
+
+def tests_for(path: Path) -> list[str]:
+    name = str(path.relative_to(PACKAGE))
+    fitting = next(
+        tests
+        for words, tests in FITTING
+        if not words or any(word in name for word in words.split())
+    )
+    return [str(TESTS / test) for test in dict.fromkeys([*fitting, *ALWAYS])]
+
+
+def survives(copy: Path, tests: list[str], timeout: float) -> bool:
+    """Whether the tests pass on a copy of the package."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(copy), str(TESTS)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    try:
+        done = subprocess.run(
+            [*command, "-p", "no:randomly", *tests],
+            cwd=ROOT,
+            env=environment,
+            timeout=timeout,
+            capture_output=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=[""], help="words in paths")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for each")
+    options = parser.parse_args()
+    draw = random.Random(options.seed)
+    paths = sorted(
+        path
+        for path in PACKAGE.rglob("*.py")
+        if any(word in str(path.relative_to(PACKAGE)) for word in options.only)
+    )
+    weights = [path.stat().st_size for path in paths]
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="pagefeed-mutants-") as folder:
+        copy = Path(folder) / "pagefeed"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for tests in {tuple(tests_for(path)) for path in paths}:
+            if not survives(Path(folder), list(tests), options.timeout):
+                parser.error(f"tests fail without a fault: {' '.join(tests)}")
+        for number in range(options.count):
+            path = draw.choices(paths, weights)[0]
+            source = path.read_text()
+            tree = ast.parse(source)
+            if not (found := places(tree)):
+                continue
+            old, new = draw.choice(found)
+            before = ast.unparse(tree)
+            after = ast.unparse(ast.fix_missing_locations(Swap(old, new).visit(tree)))
+            target = copy / path.relative_to(PACKAGE)
+            target.write_text(after)
+            lived = survives(Path(folder), tests_for(path), options.timeout)
+            target.write_text(source)
+            survivors += lived
+            state = "SURVIVES" if lived else "killed"
+            print(f"{number} {state} {path.relative_to(PACKAGE)}", flush=True)
+            if lived:
+                lines = before.splitlines(), after.splitlines()
+                print("\n".join(difflib.unified_diff(*lines, n=2, lineterm="")))
+    print(f"{survivors} of {options.count} survive")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

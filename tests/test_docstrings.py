@@ -1,0 +1,133 @@
+"""The examples of docstrings run, those too that a reader's doctest skips."""
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(pf.__path__, "pagefeed.")
+    if not module.name.endswith(("._core", ".__main__"))
+)
+
+
+def examples() -> Iterator[Any]:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    for name in MODULES:
+        try:
+            module = importlib.import_module(name)
+        except pf.errors.MissingDependencyError:
+            continue
+        for found in finder.find(module, name):
+            if found.examples:
+                yield pytest.param(found, id=found.name.removeprefix("pagefeed."))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the examples name it: corpus/web and corpus/code."""
+    folder: Path = tmp_path_factory.mktemp("examples")
+    rng = np.random.default_rng(0)
+    tokens = [rng.integers(5, 99, 300).tolist() for _ in range(400)]
+    table = pa.table(
+        {
+            "input_ids": pa.array(tokens, pa.list_(pa.int32())),
+            "quality": np.linspace(0, 1, 400),
+            "quality_score": np.linspace(0, 1, 400),
+            "lang": ["en", "de"] * 200,
+        }
+    )
+    for name in ("web", "code"):
+        (folder / "corpus" / name).mkdir(parents=True)
+        pq.write_table(table, folder / "corpus" / name / "part-0.parquet")
+    return folder
+
+
+def loader_of(data: Any, **options: Any) -> pf.Loader:
+    fields = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen")
+    settings: dict[str, Any] = {"sequences": pf.Windows(64), "batch_size": 2}
+    return pf.Loader(data, fields=fields, **settings | options)
+
+
+@pytest.fixture(scope="module")
+def names(corpus: Path) -> dict[str, Any]:
+    """What the examples use without making it."""
+    web, code = (
+        pf.parquet(corpus / "corpus" / name, column="input_ids")
+        for name in ("web", "code")
+    )
+    mixed = pf.mix({"web": (web, 0.7), "code": (code, 0.3)}, max_steps=1000)
+    return {name: getattr(pf, name) for name in pf.__all__} | {
+        "np": np,
+        "pyarrow": pa,
+        "pagefeed": pf,
+        "web": web,
+        "code": code,
+        "dataset": web,
+        "loader": loader_of(mixed),
+        "train": lambda _batch: None,
+    }
+
+
+def of_one_dataset(names: dict[str, Any]) -> dict[str, Any]:
+    return {"loader": loader_of(names["web"])}
+
+
+def of_attention(names: dict[str, Any]) -> dict[str, Any]:
+    """A batch of tensors, and what the examples take from torch and elsewhere."""
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    loader = loader_of(names["web"], format="torch", sequences=pf.Windows(16))
+    batch = next(iter(loader))
+    return {
+        "batch": batch,
+        "ids": torch.zeros((8, 2048), dtype=torch.int32),
+        "q": batch,
+        "k": batch,
+        "v": batch,
+        "scaled_dot_product_attention": attend,
+        # One takes half a minute to import, the other runs on a GPU only.
+        "create_block_mask": lambda mask, **_: mask(*torch.zeros(4, dtype=int)),
+        "flash_attn_varlen_func": lambda _q, _k, _v, *, cu_seqlens_q, **_: cu_seqlens_q,
+    }
+
+
+OTHER_NAMES = {
+    "pagefeed.forecast.forecast": of_one_dataset,
+    "pagefeed.attention.varlen_arguments": of_attention,
+    "pagefeed.attention.flex_mask": of_attention,
+    "pagefeed.attention.check_isolation": of_attention,
+}
+
+
+@pytest.mark.parametrize("example", list(examples()))
+def test_examples_of_docstrings_run(example, corpus, names, monkeypatch):
+    monkeypatch.chdir(corpus)
+    made = names
+    if example.name in OTHER_NAMES:
+        made = names | OTHER_NAMES[example.name](names)
+    scope = dict(example.globs)
+    scope |= {name: one for name, one in made.items() if name not in scope}
+    checker = doctest.OutputChecker()
+    for one in example.examples:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            kind = "single" if one.want else "exec"
+            exec(compile(one.source, example.name, kind), scope)
+        if one.want:
+            assert checker.check_output(one.want, printed.getvalue(), OPTIONS), (
+                f"{one.source}printed {printed.getvalue()!r}, not {one.want!r}"
+            )
