@@ -327,11 +327,11 @@ def show(results: dict[str, list[Numbers]]) -> None:
     print(" " * 12, *names)
     for name, rounds in results.items():
         cells = []
-        for key, unit, _, form in COLUMNS:
+        for key, sequence, _, form in COLUMNS:
             found = [numbers[key] for numbers in rounds if key in numbers]
             blank = " " * len(form.format(0))
             cells.append(
-                form.format(statistics.median(found) / unit) if found else blank
+                form.format(statistics.median(found) / sequence) if found else blank
             )
         for other in beside:
             pairs = zip(rate(rounds), rate(results[other]), strict=True)

@@ -2,9 +2,9 @@
 
     python benchmarks/bench_mixture.py [--rounds 5]
 
-CPU time of the control plane for a unit: from positions to what the engine takes. Units
-are windows of 256 tokens, 156,000 of each dataset; the figures
-are medians of rounds in turn, after a first one.
+CPU time of the control plane for a sequence: from positions to what the engine takes.
+SequenceIndex are windows of 256 tokens, 156,000 of each dataset; the figures are
+medians of rounds in turn, after a first one.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def write(path: Path, seed: int, num_tokens: int) -> None:
     pq.write_table(pa.table({"input_ids": rows}), path, row_group_size=10_000)
 
 
-def seconds_per_unit(loader: pf.Loader) -> float:
-    """Plan some chunks, as an iteration does, and return the CPU time of a unit."""
+def seconds_per_sequence(loader: pf.Loader) -> float:
+    """Plan some chunks, as an iteration does, and return the CPU time of a sequence."""
     route = loader.run.route(loader.beginning())
     planner = loader.planner(route)
     num_steps = min(2 * CHUNK_STEPS, route.num_steps or 2 * CHUNK_STEPS)
@@ -75,7 +75,7 @@ def main() -> None:
             datasets[name] = pf.parquet(path, column="input_ids")
         mixed = pf.mix({name: (datasets[name], WEIGHTS[name]) for name in WEIGHTS})
         single = datasets["web"]
-        print("microseconds a unit, world size 1, 5 (not of the lanes), 8")
+        print("microseconds a sequence, world size 1, 5 (not of the lanes), 8")
         for what, dataset in (("single", single), ("mixture", mixed)):
             cells = []
             for world_size in (1, 5, 8):
@@ -83,8 +83,8 @@ def main() -> None:
                 state = make(dataset, 1).state_dict()
                 loader = make(dataset, world_size)
                 loader.load_state_dict(state)
-                seconds_per_unit(loader)
-                rounds = [seconds_per_unit(loader) for _ in range(options.rounds)]
+                seconds_per_sequence(loader)
+                rounds = [seconds_per_sequence(loader) for _ in range(options.rounds)]
                 cells.append(f"{statistics.median(rounds) * 1e6:8.3f}")
             print(f"{what:10}", *cells)
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from pagefeed.order import (
     Blocks,
+    EpochOrder,
     ExplicitBlocks,
-    Order,
     Permutation,
     Shuffle,
     UniformBlocks,
@@ -43,9 +43,9 @@ def seconds(work: Callable[[], object], repeats: int = 5) -> float:
 
 def make_order(
     blocks: Blocks, shuffle: Shuffle, window: int = WINDOW, cache_dir: str | None = None
-) -> Order:
+) -> EpochOrder:
     """One epoch of some blocks."""
-    return Order(
+    return EpochOrder(
         blocks,
         seed=1,
         epoch=0,
@@ -69,10 +69,10 @@ def bench_permutation() -> None:
         print(f"Permutation({n:.1e})  {there * 1e9:5.1f} ns, inverse {back * 1e9:5.1f}")
 
 
-def read_on(order: Order, step: int, count: int, num_units: int) -> float:
+def read_on(order: EpochOrder, step: int, count: int, num_units: int) -> float:
     """Microseconds of a unit, reading on in calls of ``count`` positions."""
     first = order.num_units // 3
-    order.units(range(first, first + 8 * WINDOW * NUM_LANES))  # warm: not from a seek
+    order.at(range(first, first + 8 * WINDOW * NUM_LANES))  # warm: not from a seek
     first += 8 * WINDOW * NUM_LANES
     calls = [
         range(start, start + count * step, step)
@@ -80,17 +80,17 @@ def read_on(order: Order, step: int, count: int, num_units: int) -> float:
     ]
     start = time.thread_time()
     for call in calls:
-        order.units(call)
+        order.at(call)
     return (time.thread_time() - start) / (len(calls) * count) * 1e6
 
 
-def bench_units(name: str, order: Order, num_units: int) -> None:
+def bench_units(name: str, order: EpochOrder, num_units: int) -> None:
     """Reading on, as one of eight ranks and as all of them; anywhere; backward."""
     rank = read_on(order, 8, 4096, num_units)
     whole = read_on(order, 1, 4096, num_units)
     anywhere = np.random.default_rng(0).integers(0, order.num_units, 100)
-    units = order.units(anywhere)
-    forward = seconds(lambda: order.units(anywhere), 3) / len(units) * 1e6
+    units = order.at(anywhere)
+    forward = seconds(lambda: order.at(anywhere), 3) / len(units) * 1e6
     backward = seconds(lambda: order.positions(units), 3) / len(units) * 1e6
     print(
         f"{name:32} every 8th {rank:5.3f}, all {whole:5.3f} us a unit; "
@@ -98,7 +98,7 @@ def bench_units(name: str, order: Order, num_units: int) -> None:
     )
 
 
-def bench_resume(name: str, make: Callable[[], Order]) -> None:
+def bench_resume(name: str, make: Callable[[], EpochOrder]) -> None:
     """Milliseconds to the first 64 units at a random step."""
     rng = np.random.default_rng(0)
     for label, step in (("one of 8 ranks", 8), ("all", 1)):
@@ -106,7 +106,7 @@ def bench_resume(name: str, make: Callable[[], Order]) -> None:
         def resume(step: int = step) -> None:
             order = make()
             first = int(rng.integers(order.num_units - 64 * step))
-            order.units(range(first, first + 64 * step, step))
+            order.at(range(first, first + 64 * step, step))
 
         print(f"resume, {name}, {label}: {seconds(resume) * 1e3:.1f} ms")
 

@@ -141,7 +141,7 @@ def write_tokens(
 
 
 def compare(
-    name: str, unit: str, amount: float, runs: dict[str, Callable[[], float]]
+    name: str, sequence: str, amount: float, runs: dict[str, Callable[[], float]]
 ) -> None:
     """Times ``runs`` in turns; the last is compared with each of the others."""
     times: dict[str, list[float]] = {label: [] for label in runs}
@@ -150,7 +150,7 @@ def compare(
             times[label].append(run())
     print(f"{name}:")
     for label, seconds in times.items():
-        print(f"  {label:12s} {amount / statistics.median(seconds):8.3f} {unit}")
+        print(f"  {label:12s} {amount / statistics.median(seconds):8.3f} {sequence}")
     *others, ours = times
     for label in others:
         ratios = [a / b for a, b in zip(times[label], times[ours], strict=True)]

@@ -1,6 +1,6 @@
-"""What planning costs: CPU time of this thread for a unit, from positions to plans.
+"""What planning costs: CPU time of this thread for a sequence, from positions to plans.
 
-    python benchmarks/bench_planning.py [--units 1000000] [--copies 64]
+    python benchmarks/bench_planning.py [--sequences 1000000] [--copies 64]
 
 Pages of 64 KiB with about 16 rows of 2048 tokens, as they are and linked so many times
 over, so that the index is much larger than the processor's caches. Rows are cut as they
@@ -20,7 +20,7 @@ import data
 import numpy as np
 
 import pagefeed as pf
-from pagefeed.iteration import Iteration
+from pagefeed.batches.iteration import Iteration
 from pagefeed.order import Shuffle
 
 LENGTH = 2048
@@ -50,8 +50,9 @@ class NoEngine:
         return {}
 
 
-def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]]:
-    """Microseconds of a unit in each of some rounds; milliseconds of each step's plan.
+def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[float]]:
+    """Microseconds of a sequence in each of some rounds; milliseconds of each step's
+    plan.
 
     The first step is not counted.
     """
@@ -60,12 +61,12 @@ def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]
         engine=NoEngine(),
         begin=begin,
         planner=loader.run.planner(begin, loader.run.route(begin)),
-        horizon_units=loader.run.horizon_units(begin, loader.memory),
+        horizon_sequences=loader.run.horizon_sequences(begin, loader.memory),
         plan_bytes=loader.memory,
     )
     iteration.take()
     iteration.count()
-    num_steps = num_units // (ROUNDS * BATCH_SIZE)
+    num_steps = num_sequences // (ROUNDS * BATCH_SIZE)
     times = [time.thread_time()]
     for _ in range(ROUNDS * num_steps):
         iteration.take()
@@ -75,7 +76,7 @@ def plan_on(loader: pf.Loader, num_units: int) -> tuple[list[float], list[float]
     return rounds.tolist(), sorted(np.diff(times) * 1e3)
 
 
-def bench(name: str, paths: list[Path], num_units: int) -> None:
+def bench(name: str, paths: list[Path], num_sequences: int) -> None:
     """Plan the files in several ways."""
     dataset = pf.parquet([str(path) for path in paths], column="input_ids")
     cases = [
@@ -94,10 +95,10 @@ def bench(name: str, paths: list[Path], num_units: int) -> None:
                 rank=0,
                 world_size=world_size,
             )
-            taken, steps = plan_on(loader, num_units)
+            taken, steps = plan_on(loader, num_sequences)
             print(
                 f"{name:9} {kind:16} {world_size} ranks: "
-                f"{statistics.mean(taken):.3f} us a unit ({min(taken):.3f} to "
+                f"{statistics.mean(taken):.3f} us a sequence ({min(taken):.3f} to "
                 f"{max(taken):.3f}); steps: p99 {steps[len(steps) * 99 // 100]:.2f}, "
                 f"longest {steps[-1]:.2f} ms"
             )
@@ -106,19 +107,19 @@ def bench(name: str, paths: list[Path], num_units: int) -> None:
 def main() -> None:
     """Run all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--units", type=int, default=1_000_000)
+    parser.add_argument("--sequences", type=int, default=1_000_000)
     parser.add_argument("--tokens", type=int, default=200_000_000, help="of the data")
     parser.add_argument("--copies", type=int, default=64)
     options = parser.parse_args()
     made = data.make(num_tokens=options.tokens)
-    bench("once", made.parquet, options.units)
+    bench("once", made.parquet, options.sequences)
     with tempfile.TemporaryDirectory() as folder:
         links = []
         for copy in range(options.copies):
             for path in made.parquet:
                 links.append(Path(folder) / f"{copy}-{path.name}")
                 links[-1].symlink_to(path.resolve())
-        bench(f"{options.copies} times", links, options.units)
+        bench(f"{options.copies} times", links, options.sequences)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pagefeed as pf
-from pagefeed.fields import FIELDS
+from pagefeed.batches.fields import FIELDS
 
 LENGTH = 2048
 BATCH_SIZE = 64

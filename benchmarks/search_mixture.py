@@ -3,10 +3,10 @@
     python benchmarks/search_mixture.py [--lanes 8 12 48] [--seconds 60] [--seed 0]
 
 Hill climbing over the number of datasets (2 to 12), their weights (down to a
-millionth), up to 25 changes of weights with and without anneals, and seeds. A unit per
-lane is what a mixture promises; printed is the largest distance of a count from what
-the weights come to, before any of the first positions, in units per lane, with constant
-weights and over changes. From time to time it begins again elsewhere.
+millionth), up to 25 changes of weights with and without anneals, and seeds. A sequence
+per lane is what a mixture promises; printed is the largest distance of a count from
+what the weights come to, before any of the first positions, in sequences per lane, with
+constant weights and over changes. From time to time it begins again elsewhere.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagefeed.mixture import Course, Part, Schedule, Span
+from pagefeed.mixture import Component, Course, Schedule, WeightChange
 from pagefeed.mixture.schedule import rounded
 
 TURNS = 120
@@ -28,7 +28,7 @@ PATIENCE = 150
 
 @dataclass(frozen=True)
 class Try:
-    """Weights by span, where spans start, over how much they anneal, and a seed."""
+    """Weights by span, where changes start, over how much they anneal, and a seed."""
 
     weights: np.ndarray
     starts: tuple[int, ...]
@@ -93,18 +93,18 @@ def varied(rng: np.random.Generator, old: Try, num_lanes: int) -> Try:
 
 
 def error(tried: Try, num_lanes: int) -> float:
-    """Largest distance from the weights at any prefix, in units per lane."""
+    """Largest distance from the weights at any prefix, in sequences per lane."""
     parts = tuple(
-        Part(name=f"d{n}", fingerprint="", num_units=MANY, num_tokens=MANY)
+        Component(name=f"d{n}", fingerprint="", num_sequences=MANY, num_tokens=MANY)
         for n in range(tried.weights.shape[1])
     )
-    spans = [
-        Span(start, anneal if start else 0, rounded(weights.tolist()))
+    changes = [
+        WeightChange(start, anneal if start else 0, rounded(weights.tolist()))
         for start, anneal, weights in zip(
             tried.starts, tried.anneals, tried.weights, strict=True
         )
     ]
-    schedule = Schedule(parts=parts, spans=tuple(spans), digest="")
+    schedule = Schedule(parts=parts, changes=tuple(changes), digest="")
     course = Course(schedule, num_lanes=num_lanes, seed=tried.seed)
     total = TURNS * num_lanes
     dataset, _ = course.at(np.arange(total))
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="for each figure")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print(f"{'lanes':>6} {'constant':>9} {'changes':>8}   units per lane")
+    print(f"{'lanes':>6} {'constant':>9} {'changes':>8}   sequences per lane")
     for num_lanes in options.lanes:
         found = [
             search(num_lanes, options.seconds, options.seed, changes=changes)

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional
 
 import pagefeed as pf
-from pagefeed.forecast_mixture import forecast_mixture, plot_mixture
+from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
 
 LENGTH = 32
 BATCH_SIZE = 8

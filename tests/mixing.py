@@ -77,5 +77,5 @@ def staged(datasets, **options: Any) -> pf.Mixture:
     return mixture(datasets, stages=stages, **options)
 
 
-def num_units(datasets) -> dict[str, int]:
-    return {name: make(dataset).num_units for name, dataset in datasets.items()}
+def num_sequences(datasets) -> dict[str, int]:
+    return {name: make(dataset).num_sequences for name, dataset in datasets.items()}

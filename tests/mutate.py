@@ -25,11 +25,11 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 # The tests that run for a module: the first entry whose word its path holds.
 FITTING: list[tuple[str, list[str]]] = [
-    ("order", ["unit/test_order.py", "property/test_order.py"]),
+    ("order", ["sequence/test_order.py", "property/test_order.py"]),
     (
         "mixture",
         [
-            "unit/test_mixture.py",
+            "sequence/test_mixture.py",
             "property/test_mixture.py",
             "integration/test_mixture.py",
         ],
@@ -39,7 +39,7 @@ FITTING: list[tuple[str, list[str]]] = [
     ("window", ["property/test_windows.py", "integration/test_sequences.py"]),
     (
         "selection divide criteria predicate query scanning pieces",
-        ["unit/test_predicate.py", "property/test_selection.py"],
+        ["sequence/test_predicate.py", "property/test_selection.py"],
     ),
     ("field", ["property/test_fields.py", "integration/test_fields.py"]),
     ("forecast", ["integration/test_forecast.py"]),

@@ -20,8 +20,8 @@ import numpy as np
 import pagefeed as pf
 from files import ParquetBytes
 from handmade import one_column, token_list, token_page
-from pagefeed.packed import pack_lengths
-from pagefeed.sequences import Layout
+from pagefeed.sequences.packed import pack_lengths
+from pagefeed.sequences.sequence_index import SequenceLayout
 
 PINNED = Path(__file__).with_name("released.json")
 GROUPS, PAGES, ROWS = 4, 6, 5
@@ -169,9 +169,9 @@ class Released:
         found = {}
         for method in ("best_fit", "first_fit", "greedy"):
             for never_split in (False, True):
-                layout = Layout(packing=method, never_split=never_split)
+                layout = SequenceLayout(packing=method, never_split=never_split)
                 rows = pack_lengths(lengths, 16, layout)
-                parts = [rows.unit, rows.row, rows.first_token, rows.num_tokens]
+                parts = [rows.sequence, rows.row, rows.first_token, rows.num_tokens]
                 found[f"{method}, {never_split=}"] = digest([*parts, rows.offset])
         return found
 
@@ -190,10 +190,10 @@ class Released:
         found = {}
         kinds: tuple[Literal["page", "row_group"], ...] = ("page", "row_group")
         for sequences in (pf.Windows(LENGTH), pf.Packed(1, eos=1)):
-            units = sequences.bind(self.web.spans)
+            index = sequences.bind(self.web.spans)
             for kind in kinds:
-                blocks = units.blocks(kind)
-                first = blocks.first_unit(np.arange(len(blocks) + 1))
+                blocks = index.blocks(kind)
+                first = blocks.first_sequence(np.arange(len(blocks) + 1))
                 found[f"{sequences!r}, {kind}"] = digest(first)
         return found
 

@@ -106,10 +106,10 @@ def of_attention(names: dict[str, Any]) -> dict[str, Any]:
 
 
 OTHER_NAMES = {
-    "pagefeed.forecast.forecast": of_one_dataset,
-    "pagefeed.attention.varlen_arguments": of_attention,
-    "pagefeed.attention.flex_mask": of_attention,
-    "pagefeed.attention.check_isolation": of_attention,
+    "pagefeed.reports.dataset_forecast.forecast": of_one_dataset,
+    "pagefeed.integrations.attention.varlen_arguments": of_attention,
+    "pagefeed.integrations.attention.flex_mask": of_attention,
+    "pagefeed.integrations.attention.check_isolation": of_attention,
 }
 
 

@@ -1,4 +1,4 @@
-"""A layer imports only from itself and from the layers before it, without cycles."""
+"""A folder is a layer: it imports those before it, by their faces, without cycles."""
 
 import ast
 import tomllib
@@ -11,77 +11,27 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
 
-FACE = "__init__"  # the public names, for users and the command line
 LAYERS = (
-    {
-        "_core",
-        "arguments",
-        "arrays",
-        "errors",
-        "extras",
-        "lazy",
-        "parallel",
-        "sizes",
-        "steps",
-        "stored",
-    },
-    {"dataset", "folders", "index", "paths", "spans", "tokens"}
-    | {"criteria", "divide", "pieces", "predicate", "query", "scanning", "selection"}
-    | {"length_counts"},
-    {
-        "sequences",
-        "blocks",
-        "documents",
-        "joined",
-        "lines",
-        "packed",
-        "packed_counts",
-        "window_starts",
-        "windows",
-    },
-    {"order", "mixture", "tokenizer"},
-    {"loader", "state", "planner", "iteration", "provenance", "launch", "route", "run"}
-    | {
-        "batch_iterator",
-        "damage",
-        "explain",
-        "engines",
-        "formats",
-        "orders",
-        "supply",
-        "mixed",
-        "feeds",
-        "fields",
-        "rows",
-    }
-    | {"mixed_parts", "padding", "row_columns"},
-    {
-        "torch",
-        "attention",
-        "hf",
-        "view",
-        "forecast",
-        "forecast_mixture",
-        "reuse",
-        "verify",
-        "trace",
-        "smoke",
-        "doctor",
-        "prepare",
-    },
-    {FACE, "cli", "__main__"},
+    *("_core", "errors", "_base", "storage", "dataset", "sequences", "order"),
+    *("mixture", "run", "launch", "batches", "loader", "view"),
+    *("integrations", "torch", "reports", "cli", "__init__", "__main__"),
 )
-LAYER_OF = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
+"""Each may import those before it. A new folder gets its place here."""
 
-Imports = dict[str, set[str]]
+MOST_MODULES = 15
+"""Of a folder: with more it is two floors in one."""
+
+Module = tuple[str, ...]
+"""Where a module lies below the package; a folder's face is the folder."""
+Imports = dict[Module, set[Module]]
 
 
-def module_of(path: Path, package: Path) -> str:
-    """The module, or the folder of modules, that a file belongs to."""
-    return path.relative_to(package).with_suffix("").parts[0]
+def module_of(path: Path, package: Path) -> Module:
+    parts = path.relative_to(package).with_suffix("").parts
+    return parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts
 
 
-def imports_of(path: Path, package: Path, modules: set[str]) -> Iterator[str]:
+def imports_of(path: Path, package: Path, modules: set[Module]) -> Iterator[Module]:
     """Every module of the package that a file imports, for types alone included."""
     home = (package.name, *path.relative_to(package).parent.parts)
     for node in ast.walk(ast.parse(path.read_text())):
@@ -95,60 +45,84 @@ def imports_of(path: Path, package: Path, modules: set[str]) -> Iterator[str]:
             continue
         for root, *rest in targets:
             if root == package.name:
-                yield rest[0] if rest and rest[0] in modules else FACE
+                found = tuple(rest)
+                while found and found not in modules:
+                    found = found[:-1]  # A name in a module, not a module.
+                yield found or ("__init__",)
 
 
 def read_imports(package: Path) -> Imports:
     """Which modules of the package each of its modules imports."""
     paths = sorted(package.rglob("*.py")) + sorted(package.glob("*.pyi"))
     modules = {module_of(path, package) for path in paths}
-    imports: Imports = {module: set() for module in modules}
-    for path in paths:
-        module = module_of(path, package)
-        imports[module] |= set(imports_of(path, package, modules)) - {module}
-    return imports
+    return {
+        module_of(path, package): set(imports_of(path, package, modules))
+        for path in paths
+    }
 
 
 def violations(imports: Imports) -> list[str]:
     """What is wrong with the imports, one line each."""
-    unknown = [
-        f"{module}: in no layer; list it in LAYERS of tests/test_layers.py"
-        for module in sorted(imports.keys() - LAYER_OF.keys())
+    places = {name: place for place, name in enumerate(LAYERS)}
+    tops = {module[0] for module in imports}
+    found = [
+        f"{top}: in no layer; list it in LAYERS of tests/test_layers.py"
+        for top in sorted(tops - places.keys())
     ]
-    upward = [
-        f"{module} (layer {LAYER_OF[module]}) imports {target} (layer {rank})"
-        for module, targets in sorted(imports.items())
-        for target in sorted(targets)
-        if module in LAYER_OF and (rank := LAYER_OF.get(target, -1)) > LAYER_OF[module]
-    ]
-    return unknown + upward
+    for module, targets in sorted(imports.items()):
+        for target in sorted(targets):
+            name, other = ".".join(module), ".".join(target)
+            if places.get(target[0], -1) > places.get(module[0], len(LAYERS)):
+                found.append(f"{name} imports {other}, which comes after it")
+            # What lies in a folder is seen from inside; others see the face.
+            elif target[:-1] != module[: len(target) - 1]:
+                face = ".".join(target[:-1])
+                found.append(f"{name} imports {other}: import it from {face}")
+    return found
 
 
 def test_layers_hold():
     assert violations(read_imports(PACKAGE)) == []
 
 
+def test_layers_exist():
+    assert {module[0] for module in read_imports(PACKAGE)} == set(LAYERS)
+
+
 def test_no_import_cycles():
     TopologicalSorter(read_imports(PACKAGE)).prepare()
+
+
+FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_every_folder_says_what_is_in_it(folder):
+    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    assert len(list(folder.glob("*.py"))) - 1 <= MOST_MODULES
 
 
 @pytest.mark.parametrize(
     ("module", "source", "found"),
     [
-        ("order", "from pagefeed.loader import Loader", "order (layer 3) imports load"),
-        ("order", "from .loader import Loader", "order (layer 3) imports load"),
-        ("order", "import pagefeed.cli.demo", "order (layer 3) imports cli"),
-        ("order", "def f():\n    from . import loader", "order (layer 3) imports load"),
+        ("order", "from pagefeed.loader import Loader", "order imports loader, which"),
+        ("order", "from .loader import Loader", "order imports loader, which"),
+        ("order", "import pagefeed.cli.demo", "order imports cli.demo, which comes"),
+        ("order", "def f():\n    from . import loader", "order imports loader, which"),
         ("order", "if TYPE_CHECKING:\n    from pagefeed import Loader", "__init__"),
-        ("order", "import pagefeed as pf", "order (layer 3) imports __init__"),
+        ("order", "import pagefeed as pf", "order imports __init__, which comes"),
         ("novel", "import os", "novel: in no layer"),
+        ("run", "from pagefeed.dataset.rows import f", "run imports dataset.rows: imp"),
+        ("run/a", "from pagefeed.dataset import rows", "import it from dataset"),
     ],
 )
 def test_violations_are_found(tmp_path, module, source, found):
     package = tmp_path / "pagefeed"
-    (package / "cli").mkdir(parents=True)
-    for name in ("__init__", "errors", "loader", "cli/demo"):
-        (package / f"{name}.py").write_text("from pagefeed.errors import PagefeedError")
+    for name in ("__init__", "errors", "loader", "cli/demo", "dataset/rows", "run/b"):
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("from pagefeed.errors import PagefeedError")
+    (package / "dataset" / "__init__.py").write_text("from pagefeed.dataset import rows")
     assert violations(read_imports(package)) == []
     (package / f"{module}.py").write_text(source)
     [line] = violations(read_imports(package))

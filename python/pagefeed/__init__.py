@@ -5,17 +5,14 @@ resumable to the exact sample. Nothing is converted, copied or cached first.
 """
 
 from pagefeed._core import version as _version
-from pagefeed.dataset import ParquetDataset, parquet
-from pagefeed.documents import Documents
+from pagefeed.batches import Fields
+from pagefeed.dataset import Page, PageIndex, ParquetDataset, parquet
 from pagefeed.errors import PagefeedError
-from pagefeed.fields import Fields
-from pagefeed.index import Page, PageIndex
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
-from pagefeed.packed import Packed
+from pagefeed.sequences import Documents, Packed, Windows
 from pagefeed.view import SequenceView
-from pagefeed.windows import Windows
 
 __all__ = [
     "Documents",

@@ -6,14 +6,14 @@ import os
 import sys
 from typing import Protocol
 
-from pagefeed.arguments import check_positive, check_whole
+from pagefeed._base import check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.state import LoaderState
+from pagefeed.run import LoaderState
 
-__all__ = ["Follower", "check_share", "resolve_rank", "resolve_threads"]
+__all__ = ["MoveListener", "check_share", "resolve_rank", "resolve_threads"]
 
 
-class Follower(Protocol):
+class MoveListener(Protocol):
     """What must know of a loader's moves, and may iterate in its stead."""
 
     def moved(self, state: LoaderState) -> None:

@@ -8,43 +8,50 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pagefeed.arguments import (
+from pagefeed._base import (
     check_callable,
     check_flag,
     check_positive,
     check_vocab_size,
     check_whole,
+    parse_bytes,
 )
-from pagefeed.batch_iterator import BatchIterator, transformed
-from pagefeed.dataset import ParquetDataset, check_dataset
-from pagefeed.documents import Documents
-from pagefeed.engines import ProcessEngine, ReloadWatch
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.explain import explain
-from pagefeed.feeds import Feed, TokenFeed
-from pagefeed.fields import Fields
-from pagefeed.formats import (
+from pagefeed.batches import (
     Batch,
+    BatchIterator,
+    DocumentFeed,
     DType,
+    Feed,
+    Fields,
+    Iteration,
+    PaddingWatch,
+    ProcessEngine,
+    ReloadWatch,
+    TokenFeed,
     check_padding,
+    explain,
     make_converter,
     parse_dtype,
+    transformed,
 )
-from pagefeed.iteration import Iteration
-from pagefeed.launch import Follower, check_share, resolve_rank, resolve_threads
-from pagefeed.mixed import MixtureSupply
+from pagefeed.dataset import ParquetDataset, check_dataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.launch import MoveListener, check_share, resolve_rank, resolve_threads
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.padding import PaddingWatch
-from pagefeed.planner import Planner, unit_of_slot
-from pagefeed.provenance import Source
-from pagefeed.route import Route, Slot
-from pagefeed.rows import RowFeed
-from pagefeed.run import Run
-from pagefeed.sequences import Sequences, check_sequences
-from pagefeed.sizes import parse_bytes
-from pagefeed.state import LoaderState
-from pagefeed.supply import EpochSupply, Supply
+from pagefeed.run import (
+    EpochSupply,
+    LoaderState,
+    MixtureSupply,
+    Origin,
+    Planner,
+    Route,
+    Run,
+    Slot,
+    Supply,
+    sequence_of_slot,
+)
+from pagefeed.sequences import Documents, SequenceSetting, check_sequences
 
 __all__ = ["Loader"]
 
@@ -142,7 +149,7 @@ class Loader:
         self,
         dataset: ParquetDataset | Mixture,
         *,
-        sequences: Sequences,
+        sequences: SequenceSetting,
         batch_size: int,
         seed: int = 0,
         shuffle: Shuffle | str | bool | None = "page",
@@ -193,7 +200,7 @@ class Loader:
             world_size=self.world_size,
             epochs=self.epochs,
             drop_last=self.drop_last,
-            plan_units=self._feed.plan,
+            plan_sequences=self._feed.plan,
         )
         if not isinstance(dataset, Mixture):  # To which a state may bring steps.
             self.run.check_steps(self.run.beginning(0))
@@ -205,11 +212,11 @@ class Loader:
         """A state that was loaded, until an iteration begins."""
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
-        self.follower: Follower | None = None
+        self.listener: MoveListener | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
 
     def _make_supply(self) -> Supply:
-        step_units = self.batch_size * self.world_size
+        step_sequences = self.batch_size * self.world_size
         if not isinstance(self.dataset, Mixture):
             return EpochSupply(
                 self.dataset,
@@ -230,7 +237,7 @@ class Loader:
             seed=self.seed,
             shuffle=self.shuffle,
             world_size=self.world_size,
-            step_units=step_units,
+            step_sequences=step_sequences,
             memory=self._order_bytes,
         )
 
@@ -241,7 +248,7 @@ class Loader:
     def _make_feed(self, supply: Supply) -> Feed[Any]:
         convert = make_converter(self.format, pin_memory=self.pin_memory)
         if isinstance(self.sequences, Documents):
-            return RowFeed(
+            return DocumentFeed(
                 supply.datasets,
                 supply.cut,
                 self.sequences,
@@ -284,9 +291,9 @@ class Loader:
         return self.run.going_on(self._state()).epoch
 
     @property
-    def num_units(self) -> int:
+    def num_sequences(self) -> int:
         """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
-        return self.run.cut.num_units
+        return self.run.cut.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:
@@ -344,7 +351,7 @@ class Loader:
             engine=self._feed.engine(),
             begin=begin,
             planner=self.planner(route),
-            horizon_units=self.run.horizon_units(begin, self.memory),
+            horizon_sequences=self.run.horizon_sequences(begin, self.memory),
             plan_bytes=self.memory // PLAN_SHARE,
         )
         self._iteration, self._finished, self._loaded = iteration, None, None
@@ -399,8 +406,8 @@ class Loader:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
                 this process does not know the position.
         """
-        if self.follower is not None:
-            self.follower.check_state()
+        if self.listener is not None:
+            self.listener.check_state()
         return self._state().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -473,7 +480,7 @@ class Loader:
         state = self._state()
         self._move(state.skipping(self.run.route(state), steps), is_new=False)
 
-    def locate(self, step: int, row: int) -> list[Source]:
+    def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.
 
         Args:
@@ -485,8 +492,10 @@ class Loader:
                 lies before a resume with other sizes, which this loader knows nothing
                 of.
         """
-        unit = unit_of_slot(self.planner(self.run.known_route(self._begin)), step, row)
-        return self.run.supply.sources(unit)
+        sequence = sequence_of_slot(
+            self.planner(self.run.known_route(self._begin)), step, row
+        )
+        return self.run.supply.origins(sequence)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return where a document is seen in the current epoch: ``locate`` inverted.
@@ -505,7 +514,9 @@ class Loader:
         """
         route = self.run.known_route(self._begin)
         supply = self.run.supply
-        held = supply.document_units(os.fspath(file), check_whole(row, "row", least=0))
+        held = supply.document_sequences(
+            os.fspath(file), check_whole(row, "row", least=0)
+        )
         return route.slots(
             supply.positions(self._begin, self._state(), route.end, held)
         )
@@ -531,10 +542,10 @@ class Loader:
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
                 "...}), ...)"
             )
-        if self.follower is not None:
-            self.follower.check_state()
-        units = check_whole(anneal, "anneal", least=0) * self.run.step_units
-        self._move(supply.reweighted(self._state(), weights, units), is_new=False)
+        if self.listener is not None:
+            self.listener.check_state()
+        sequences = check_whole(anneal, "anneal", least=0) * self.run.step_sequences
+        self._move(supply.reweighted(self._state(), weights, sequences), is_new=False)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
@@ -545,8 +556,8 @@ class Loader:
         ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
         ``padding_sequences``, the rows that fill up the last steps with
         ``drop_last=False``. For a mixture
-        also ``NAME/units`` and ``NAME/tokens`` of each dataset: what the iteration, or
-        the last one, delivered so far on all ranks, tokens by the mean tokens of a
+        also ``NAME/sequences`` and ``NAME/tokens`` of each dataset: what the iteration,
+        or the last one, delivered so far on all ranks, tokens by the mean tokens of a
         sequence.
         """
         counters: dict[str, float] = self._feed.engine().stats()
@@ -609,8 +620,8 @@ class Loader:
         self._tell()
 
     def _tell(self) -> None:
-        if self.follower is not None:
-            self.follower.moved(self._next_beginning())
+        if self.listener is not None:
+            self.listener.moved(self._next_beginning())
 
 
 def _rebuild(

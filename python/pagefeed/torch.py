@@ -10,17 +10,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagefeed.attention import (
+from pagefeed.batches import Batch
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+from pagefeed.integrations import (
     check_isolation,
     flex_mask,
     sdpa_mask,
     varlen_arguments,
 )
-from pagefeed.errors import InvalidArgumentError, MissingDependencyError
-from pagefeed.formats import Batch
 from pagefeed.loader import Loader
-from pagefeed.mixed import MAX_STATE_BYTES
-from pagefeed.state import LoaderState
+from pagefeed.run import MAX_STATE_BYTES, LoaderState
 
 try:
     import torch
@@ -104,7 +103,7 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader = loader
         self._notice = _Notice()
         self._is_worker = self._has_run = False
-        loader.follower = self._notice
+        loader.listener = self._notice
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle a loader that begins where the next iteration would."""
@@ -113,7 +112,7 @@ class LoaderDataset(IterableDataset[Batch]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Follow the moves of the copied loader."""
         self.__dict__.update(state)
-        self.loader.follower = self._notice
+        self.loader.listener = self._notice
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield all steps, or in a worker process every ``num_workers``-th."""

@@ -10,24 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.arguments import check_vocab_size
-from pagefeed.arrays import Int64Array
-from pagefeed.dataset import ParquetDataset, check_dataset
-from pagefeed.documents import Documents
-from pagefeed.engines import ProcessEngine
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.formats import (
+from pagefeed._base import Int64Array, check_vocab_size, parse_bytes
+from pagefeed.batches import (
     Batch,
     DType,
+    ProcessEngine,
     check_padding,
     make_converter,
     parse_dtype,
 )
+from pagefeed.dataset import ParquetDataset, check_dataset
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_threads
-from pagefeed.planner import plan_batches
-from pagefeed.sequences import Sequences, Units, check_sequences
-from pagefeed.sizes import parse_bytes
-from pagefeed.supply import check_metadata
+from pagefeed.run import check_metadata, plan_batches
+from pagefeed.sequences import (
+    Documents,
+    SequenceIndex,
+    SequenceSetting,
+    check_sequences,
+)
 
 __all__ = ["SequenceView"]
 
@@ -77,7 +78,7 @@ class SequenceView:
     def __init__(
         self,
         dataset: ParquetDataset,
-        sequences: Sequences,
+        sequences: SequenceSetting,
         *,
         memory: int | str = "256MiB",
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
@@ -102,15 +103,15 @@ class SequenceView:
                 "or Windows or Packed here"
             )
         check_metadata(dataset, sequences)
-        self._units: Units = sequences.bind(dataset.spans)
-        layout = self._units.layout
+        self._sequences: SequenceIndex = sequences.bind(dataset.spans)
+        layout = self._sequences.layout
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
         )
         self._engine = ProcessEngine(
             [dataset],
             batch_rows=1,
-            row_length=self._units.length,
+            row_length=self._sequences.length,
             num_threads=self.num_threads,
             memory=self.memory,
             dtype=self.dtype,
@@ -121,7 +122,7 @@ class SequenceView:
 
     def __len__(self) -> int:
         """Return the number of sequences."""
-        return self._units.num_units
+        return self._sequences.num_sequences
 
     def __getitem__(self, number: SupportsIndex) -> Batch:
         """Return one sequence: ``{"input_ids": [length]}``."""
@@ -136,7 +137,7 @@ class SequenceView:
         Raises:
             IndexError: If there is no such sequence.
         """
-        plan = plan_batches(self._units, self._checked(numbers), 1)
+        plan = plan_batches(self._sequences, self._checked(numbers), 1)
         with self._engine.alone() as engine:
             engine.submit(*plan)
             try:
@@ -158,13 +159,15 @@ class SequenceView:
         return np.frombuffer(memoryview(buffer), dtype=self.dtype).copy()
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
-        units = np.array([operator.index(number) for number in numbers], dtype=np.int64)
-        wrong = units[(units < -len(self)) | (units >= len(self))]
+        sequences = np.array(
+            [operator.index(number) for number in numbers], dtype=np.int64
+        )
+        wrong = sequences[(sequences < -len(self)) | (sequences >= len(self))]
         if len(wrong):
             raise IndexError(
                 f"sequence {wrong[0]} is out of range: there are {len(self)}"
             )
-        return np.where(units < 0, units + len(self), units)
+        return np.where(sequences < 0, sequences + len(self), sequences)
 
 
 def _rebuild(dataset: ParquetDataset, options: dict[str, Any]) -> SequenceView:

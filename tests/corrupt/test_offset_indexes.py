@@ -30,7 +30,7 @@ from handmade import (
 )
 from pagefeed import Documents, Loader, Packed, Windows
 from pagefeed.errors import CorruptFileError
-from pagefeed.sequences import Sequences
+from pagefeed.sequences.sequence_index import SequenceSetting
 from probing import Job, assert_all, probe
 from thrift import Struct, i32, i64
 
@@ -239,7 +239,9 @@ def test_pages_of_flat_columns_hold_what_the_index_says(
 @pytest.mark.parametrize(
     "sequences", [Windows(5), Packed(5), Documents(columns=["number"])]
 )
-def test_loaders_refuse_flat_pages_of_other_rows(tmp_path: Path, sequences: Sequences):
+def test_loaders_refuse_flat_pages_of_other_rows(
+    tmp_path: Path, sequences: SequenceSetting
+):
     path = flat_file(tmp_path, [0, 10, 20])
     data = pagefeed.parquet(path, column="number")
     with pytest.raises(CorruptFileError, match="rows were expected"):

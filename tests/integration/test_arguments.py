@@ -253,11 +253,11 @@ def test_a_low_temperature_leaves_the_largest(folder, dataset):
     mixture = pf.mix({"a": dataset, "b": small}, temperature=0.01, max_steps=20)
     loader = pf.Loader(mixture, sequences=pf.Windows(32), batch_size=4)
     list(loader)
-    assert loader.stats()["a/units"] == 80
+    assert loader.stats()["a/sequences"] == 80
     even = pf.mix({"a": dataset, "b": small}, temperature=float("inf"), max_steps=20)
     loader = pf.Loader(even, sequences=pf.Windows(32), batch_size=4)
     list(loader)
-    assert 32 <= loader.stats()["a/units"] <= 48
+    assert 32 <= loader.stats()["a/sequences"] <= 48
 
 
 @pytest.mark.parametrize(

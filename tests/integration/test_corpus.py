@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 import pagefeed as pf
-from pagefeed.forecast import forecast
+from pagefeed.reports.dataset_forecast import forecast
 from shared_data import shared
 
 EVERY = 20
@@ -44,8 +44,8 @@ def test_padding_and_splits_are_few(tokenized, length):
     )
     num_tokens = sum(len(row) + 1 for row in rows)
     assert not isinstance(loader.dataset, pf.Mixture)
-    units = pf.Packed(length, eos=EOS).bind(loader.dataset.spans)
-    num_blocks = len(units)
+    sequences = pf.Packed(length, eos=EOS).bind(loader.dataset.spans)
+    num_blocks = len(sequences)
     assert num_blocks >= 1
     delivered = np.concatenate([batch["input_ids"][0] for batch in loader])
     stats = loader.stats()
@@ -58,10 +58,10 @@ def test_padding_and_splits_are_few(tokenized, length):
     assert stats["padding_tokens"] == padding == loader.num_padding_tokens
     assert padding <= 0.005 * stats["tokens"]
     plan = forecast(loader)
-    assert (plan.padding_tokens, plan.units) == (padding, loader.num_units)
+    assert (plan.padding_tokens, plan.sequences) == (padding, loader.num_sequences)
     split = []
     for block in range(num_blocks):
-        packing = units.packing(block)
+        packing = sequences.packing(block)
         tokens = np.bincount(packing.row, weights=packing.num_tokens)
         is_short = (tokens <= length) & (np.bincount(packing.row) > 1)
         split.append(int(is_short.sum()))

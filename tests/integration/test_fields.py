@@ -19,8 +19,8 @@ from documents import (
     make_documents,
     write_documents,
 )
+from pagefeed.batches.fields import FIELDS
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.fields import FIELDS
 from pagefeed.torch import check_isolation, flex_mask, sdpa_mask, varlen_arguments
 
 LENGTH = 48
@@ -72,10 +72,10 @@ def test_padded_rows_carry_no_loss(written):
     folder, _ = written
     loader = loader_of(folder, pf.Packed(LENGTH, eos=EOS), batch_size=7, fields=FIELDS)
     *_, last = loader
-    assert loader.num_units % 7
-    padded = last["input_ids"][loader.num_units % 7 :]
+    assert loader.num_sequences % 7
+    padded = last["input_ids"][loader.num_sequences % 7 :]
     assert (padded == PADDING).all()
-    assert not last["loss_mask"][loader.num_units % 7 :].any()
+    assert not last["loss_mask"][loader.num_sequences % 7 :].any()
 
 
 def test_statistics_count_padding_and_splits(written):

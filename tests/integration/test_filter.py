@@ -213,8 +213,8 @@ import json
 import pagefeed as pf
 from pagefeed.index import PageIndex
 PageIndex.row_offsets = None
-import pagefeed.criteria
-pagefeed.criteria.scan = None
+import pagefeed.dataset.select.criteria
+pagefeed.dataset.select.criteria.scan = None
 dataset = pf.parquet({[str(file) for file in files]!r}, column="input_ids",
                      cache_dir={str(cache)!r})
 selected = dataset.where(" quality>0.5 ")
@@ -276,7 +276,7 @@ def test_selections_travel_by_pickle(files, tmp_path, cached):
         if number:
             break
         assert found["input_ids"].shape == expected["input_ids"].shape
-    assert twin.num_units == loader.num_units
+    assert twin.num_sequences == loader.num_sequences
 
 
 @pytest.mark.parametrize("looked_at", [False, True])
@@ -516,6 +516,6 @@ def test_a_view_shows_the_selected_rows(files):
     selected = dataset_of(files).where("lang == 'en'")
     view = pf.SequenceView(selected, pf.Windows(256))
     loader = make_loader(selected, shuffle=None, batch_size=1)
-    assert len(view) == loader.num_units
+    assert len(view) == loader.num_sequences
     for number, batch in zip(range(5), loader, strict=False):
         assert np.array_equal(view[number]["input_ids"], batch["input_ids"][0])

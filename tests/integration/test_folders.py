@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from pagefeed.dataset.folders import folder_columns
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.folders import folder_columns
 
 ROWS = 50
 FOLDERS = ["lang=en/year=2023", "lang=en/year=2024", "lang=de/year=2024", "lang=fr"]

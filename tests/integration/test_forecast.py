@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.forecast import forecast
-from pagefeed.reuse import needed_bytes, simulate_loads
-from pagefeed.verify import Leg, verify
+from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports.reuse import needed_bytes, simulate_loads
+from pagefeed.reports.verification import Leg, verify
 
 LENGTH = 64
 
@@ -33,10 +33,10 @@ def test_steps_padding_and_remainder_are_those_of_the_run(token_files, num_token
     assert plan.steps == len(batches)
     rows = np.concatenate(batches)
     filled = rows[(rows >= 0).any(axis=1)]
-    assert len(filled) == plan.units
+    assert len(filled) == plan.sequences
     assert (filled < 0).sum() == plan.padding_tokens
     assert plan.tokens == num_tokens
-    assert plan.remainder == plan.units % 4
+    assert plan.remainder == plan.sequences % 4
 
 
 @pytest.mark.parametrize("shuffle", ["page", "row", None])
@@ -100,15 +100,15 @@ def test_epochs_with_resumes_are_verified(token_files, shuffle):
     ]
     result = verify(loader, legs, epoch=2)
     assert result.ok, result.problems
-    assert result.num_delivered == loader.num_units - result.num_dropped
+    assert result.num_delivered == loader.num_sequences - result.num_dropped
     assert result.num_dropped < 5 * 7
 
 
 def test_a_wrong_order_is_found(token_files, monkeypatch):
     loader = make_loader(token_files)
     planner = type(loader.planner(loader.run.route(loader.run.beginning(0))))
-    honest = planner.units
-    monkeypatch.setattr(planner, "units", lambda *args: honest(*args) // 2)
+    honest = planner.sequences
+    monkeypatch.setattr(planner, "sequences", lambda *args: honest(*args) // 2)
     result = verify(loader)
     assert not result.ok
     assert any("more than once" in problem for problem in result.problems)
@@ -127,7 +127,7 @@ def test_the_command_line_knows_documents(token_files, capsys):
         assert main([verb, *run, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (
-            found["num_units" if verb == "verify" else "units"]
+            found["num_sequences" if verb == "verify" else "sequences"]
             == dataset.spans.num_rows
         )
     assert main(["plan", *run[:-1]]) == 1

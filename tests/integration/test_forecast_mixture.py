@@ -13,9 +13,9 @@ import pagefeed as pf
 from numbered import LENGTH, write_numbered
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.forecast import forecast
-from pagefeed.forecast_mixture import forecast_mixture, plot_mixture
-from pagefeed.verify import Leg, verify
+from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
+from pagefeed.reports.verification import Leg, verify
 
 ROWS = {"code": 200, "math": 12, "web": 300}
 
@@ -51,13 +51,14 @@ def test_a_forecast_is_what_comes(folder):
     assert plan.steps == len(loader) == sum(1 for _ in loader)
     stats = loader.stats()
     for name in ROWS:
-        assert plan.datasets[name].delivered_units == stats[f"{name}/units"]
+        assert plan.datasets[name].delivered_sequences == stats[f"{name}/sequences"]
         tokens = sum(stage.tokens[name] for stage in plan.stages)
         assert tokens == stats[f"{name}/tokens"]
         assert plan.stages[-1].epochs[name] == plan.datasets[name].epochs
     assert [stage.first_step for stage in plan.stages] == [0, 50]
     assert plan.stages[1].anneal_steps == 20
-    # A stage of 200 units, one of 160; a few units are what the lanes may be off.
+    # A stage of 200 sequences, one of 160; a few sequences are what the lanes may be
+    # off.
     assert abs(plan.stages[0].shares["web"] - 0.7) < 0.03
     # Half of the first twenty steps' way, and all of the other twenty's.
     assert abs(plan.stages[1].shares["web"] - (0.6 * 20 + 0.5 * 20) / 40) < 0.04
@@ -119,7 +120,7 @@ def test_mixtures_are_verified_over_resumes(folder, options):
     ]
     result = verify(loader, legs, epoch=1)
     assert result.problems == []
-    assert result.num_delivered + result.num_dropped == result.num_units
+    assert result.num_delivered + result.num_dropped == result.num_sequences
 
 
 def test_what_is_wrong_is_found(folder, monkeypatch):

@@ -9,11 +9,7 @@ import pytest
 
 import pagefeed as pf
 from numbered import LENGTH, first_tokens, numbered_loader, write_numbered
-from pagefeed.errors import (
-    CorruptFileError,
-    InvalidArgumentError,
-    StateMismatchError,
-)
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, StateMismatchError
 
 
 @pytest.fixture(scope="module")
@@ -238,13 +234,15 @@ def test_the_steps_of_a_mixture_after_skips_of_other_sizes(
 
 
 def test_a_step_larger_than_all_there_is_is_refused_with_the_numbers(folder):
-    num_units = numbered_loader(folder).num_units
-    size = num_units + 1
-    message = rf"batch_size={size} x world_size=1 = {size} sequences, and {num_units}"
+    num_sequences = numbered_loader(folder).num_sequences
+    size = num_sequences + 1
+    message = (
+        rf"batch_size={size} x world_size=1 = {size} sequences, and {num_sequences}"
+    )
     with pytest.raises(InvalidArgumentError, match=message):
         numbered_loader(folder, batch_size=size)
     with pytest.raises(InvalidArgumentError, match="world_size=1000"):
-        numbered_loader(folder, world_size=1000, batch_size=num_units)
+        numbered_loader(folder, world_size=1000, batch_size=num_sequences)
     joined = numbered_loader(folder, batch_size=size, epochs=2)
     assert len(batches_of(joined)) == 1
     filled = numbered_loader(folder, batch_size=size, drop_last=False)
@@ -353,14 +351,14 @@ def test_a_damaged_page_is_passed_over_by_the_steps_of_its_error(
 
 def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
     loader = numbered_loader(folder, batch_size=1, epochs=3)
-    num_units = loader.num_units
+    num_sequences = loader.num_sequences
     is_done = threading.Event()
     torn = []
 
     def watch():
         while not is_done.is_set():
             state = loader.state_dict()
-            if state["epoch"] * num_units + state["position"] != state["step"]:
+            if state["epoch"] * num_sequences + state["position"] != state["step"]:
                 torn.append(state)
 
     watching = threading.Thread(target=watch)

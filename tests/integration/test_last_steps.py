@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from numbered import LENGTH, numbered_loader, write_numbered
-from pagefeed.route import NO_POSITION, Route
+from pagefeed.run.route import NO_POSITION, Route
 
 
 @pytest.fixture(scope="module")
@@ -21,19 +21,19 @@ def folder(tmp_path_factory):
 
 @settings(max_examples=200)
 @given(
-    num_units=st.integers(1, 120),
+    num_sequences=st.integers(1, 120),
     batch_size=st.integers(1, 5),
     world_size=st.integers(1, 9),
     skipped=st.sets(st.integers(0, 9)),
 )
-@example(num_units=572, batch_size=5, world_size=100, skipped={0})
-@example(num_units=29, batch_size=2, world_size=9, skipped={0})
+@example(num_sequences=572, batch_size=5, world_size=100, skipped={0})
+@example(num_sequences=29, batch_size=2, world_size=9, skipped={0})
 def test_every_rank_has_a_sequence_where_there_are_enough(
-    num_units, batch_size, world_size, skipped
+    num_sequences, batch_size, world_size, skipped
 ):
     options: dict[str, Any] = {
         "start": 0,
-        "end": num_units,
+        "end": num_sequences,
         "batch_size": batch_size,
         "world_size": world_size,
         "drop_last": False,
@@ -60,7 +60,7 @@ def test_every_rank_has_a_sequence_where_there_are_enough(
         return
     dealt = np.stack([route.positions(0, num_steps) for route in routes])
     dealt = dealt.reshape(world_size, num_steps, batch_size).swapaxes(0, 1)
-    kept = {p for p in range(num_units) if not any(a <= p < b for a, b in spans)}
+    kept = {p for p in range(num_sequences) if not any(a <= p < b for a, b in spans)}
     real = dealt[dealt != NO_POSITION]
     assert sorted(real.tolist()) == sorted(kept)
     for index, step in enumerate(dealt):
@@ -91,14 +91,18 @@ def test_more_ranks_than_sequences(folder, sequences):
     alone = numbered_loader(folder, batch_size=1, **options)
     tokens = sorted(t for b in alone for t in b["input_ids"].ravel().tolist())
     found, padding = [], 0.0
-    for rank in range(2 * alone.num_units):
+    for rank in range(2 * alone.num_sequences):
         loader = numbered_loader(
-            folder, rank=rank, world_size=2 * alone.num_units, batch_size=1, **options
+            folder,
+            rank=rank,
+            world_size=2 * alone.num_sequences,
+            batch_size=1,
+            **options,
         )
         (batch,) = loader
         found += batch["input_ids"].ravel().tolist()
         padding += loader.stats()["padding_sequences"]
-    assert padding == alone.num_units
+    assert padding == alone.num_sequences
     assert sorted(t for t in found if t >= 0) == [t for t in tokens if t >= 0]
 
 
@@ -146,6 +150,6 @@ def test_the_mean_loss_of_an_evaluation_is_exact(folder, batch_size, world_size)
     expected = [b["labels"][b["labels"] != -100] for b in alone]
     assert sum(sums) == sum(int(labels.sum()) for labels in expected)
     assert sum(counts) == sum(map(len, expected))
-    assert padding == steps * batch_size * world_size - alone.num_units
+    assert padding == steps * batch_size * world_size - alone.num_sequences
     if steps > 1:
         assert min(counts) > 0

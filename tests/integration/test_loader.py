@@ -10,18 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.batches.iteration import Iteration
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
     StateMismatchError,
     TokenRangeError,
 )
-from pagefeed.iteration import Iteration
-from pagefeed.order import Order
-from pagefeed.order.sequence import BlockSequence
+from pagefeed.order import EpochOrder
+from pagefeed.order.lists import BlockList
 from pagefeed.order.starts import SampledStarts
-from pagefeed.planner import BatchPlan
-from pagefeed.supply import EpochSupply
+from pagefeed.run.epochs import EpochSupply
+from pagefeed.run.planner import BatchPlan
 
 LENGTH = 64
 
@@ -80,7 +80,7 @@ def test_a_dropped_tail_is_counted(token_files, num_tokens):
     windows = pf.Windows(LENGTH, tail="drop")
     loader = make_loader(token_files, sequences=windows, drop_last=False)
     delivered = sum((row >= 0).sum() for row in run(loader))
-    assert delivered == loader.num_units * LENGTH
+    assert delivered == loader.num_sequences * LENGTH
     assert num_tokens - delivered == loader.num_dropped_tokens > 0
 
 
@@ -279,7 +279,7 @@ def test_arguments_are_checked_early(token_files, options, message):
 
 def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
-    monkeypatch.setattr("pagefeed.iteration.CHUNK_UNITS", 16)
+    monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
     loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
     supply = loader.run.supply
     assert isinstance(supply, EpochSupply)
@@ -287,9 +287,9 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     steps_made = []
     for step, _ in enumerate(loader):
         order = orders.of(1, orders.num_lanes)
-        assert isinstance(order, Order)
+        assert isinstance(order, EpochOrder)
         sequence = order._sequence
-        assert isinstance(sequence, BlockSequence)
+        assert isinstance(sequence, BlockList)
         starts = sequence._starts
         if isinstance(starts, SampledStarts) and starts._made is not None:
             steps_made.append(step)
@@ -299,11 +299,11 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
-    monkeypatch.setattr("pagefeed.planner.PIECE_UNITS", 40)
+    monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
     planner = loader.planner(loader.run.route(loader.run.beginning(0)))
     count = len(loader) - 3
-    whole = loader.run.plan_units(planner.units(3, count))
+    whole = loader.run.plan_sequences(planner.sequences(3, count))
     assert isinstance(whole, BatchPlan)
     parts = [part for part in planner.pieces(3, count) if part is not None]
     assert sum(num_steps for num_steps, _ in parts) == count
@@ -357,14 +357,14 @@ class CountingEngine:
 
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
 def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
-    monkeypatch.setattr("pagefeed.planner.PIECE_UNITS", 4)
-    monkeypatch.setattr("pagefeed.iteration.BEGIN_UNITS", 20)
+    monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 4)
+    monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_UNITS", 20)
     loader = make_loader(token_files, batch_size=2)
     engine = CountingEngine()
     iteration: Iteration[None] = Iteration(
         engine=engine,
         planner=loader.planner(loader.run.route(loader.run.beginning(0))),
-        horizon_units=1 << 20,
+        horizon_sequences=1 << 20,
         plan_bytes=plan_bytes,
     )
     next(iteration)

@@ -14,7 +14,7 @@ from documents import (
     write_documents,
 )
 from field_model import assert_model
-from pagefeed.fields import FIELDS
+from pagefeed.batches.fields import FIELDS
 
 LENGTH = 48
 APART = 10**5

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.batches.fields import FIELDS
 from pagefeed.errors import ReloadWarning
-from pagefeed.fields import FIELDS
 from shared_data import shared
 
 MEMORY = 8 << 20
@@ -107,7 +107,7 @@ print(json.dumps([peak - before, loader.stats()["peak_bytes"]]))
 
 
 @pytest.mark.parametrize("kind", ["windows", "documents"])
-def test_plans_of_short_units_are_inside_the_budget(
+def test_plans_of_short_sequences_are_inside_the_budget(
     large_file, tmp_path, run_python, kind
 ):
     """Windows of 8 tokens, and rows of a number: millions of them are mixed."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-import pagefeed.mixed
+import pagefeed.run.mixed
 from mixing import (
     APART,
     ROWS,
@@ -18,7 +18,7 @@ from mixing import (
     feed,
     make,
     mixture,
-    num_units,
+    num_sequences,
     shares,
     staged,
     take,
@@ -160,7 +160,7 @@ def test_an_anneal_goes_on_over_a_resume(datasets):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"swap": True}, r"web: the state has Part\(.*this loader Part\("),
+        ({"swap": True}, r"web: the state has Component\(.*this loader Component\("),
         ({"max_epochs": {"web": 2}}, "max_epochs=None.*max_epochs=2"),
         ({"weights": {"math": 1}}, r"the state has \['web'\], this loader \['math'\]"),
     ],
@@ -181,7 +181,7 @@ def test_other_contents_of_equal_size_are_refused(datasets, tmp_path):
     web = pf.parquet(tmp_path, column="input_ids")
     other = make(mixture(datasets | {"web": web}, max_steps=9))
     assert web.index.num_values == datasets["web"].index.num_values
-    with pytest.raises(StateMismatchError, match=r"web: the state has Part\("):
+    with pytest.raises(StateMismatchError, match=r"web: the state has Component\("):
         other.load_state_dict(state)
 
 
@@ -197,7 +197,7 @@ def test_capped_datasets_are_delivered_exactly_so_often(datasets):
     caps = {"code": 1, "math": 3, "web": 2}
     loader = make(mixture(datasets, max_epochs=caps), batch_size=1)
     tokens = take([loader])
-    sizes = num_units(datasets)
+    sizes = num_sequences(datasets)
     assert len(loader) == len(tokens) == sum(caps[name] * sizes[name] for name in caps)
     seen = Counter(tokens)
     for number, name in enumerate(ROWS):
@@ -208,7 +208,7 @@ def test_capped_datasets_are_delivered_exactly_so_often(datasets):
 def test_the_first_dataset_to_run_out_ends_it(datasets):
     loader = make(mixture(datasets, stop="first_exhausted"), batch_size=1)
     tokens = take([loader])
-    sizes = num_units(datasets)
+    sizes = num_sequences(datasets)
     counts = Counter(token // APART for token in tokens)
     assert len(loader) == len(tokens)
     assert counts[1] == sizes["math"]
@@ -219,7 +219,7 @@ def test_the_first_dataset_to_run_out_ends_it(datasets):
 def test_all_datasets_run_out_in_turn(datasets):
     loader = make(mixture(datasets, stop="all_exhausted"), batch_size=1)
     tokens = take([loader])
-    sizes = num_units(datasets)
+    sizes = num_sequences(datasets)
     seen = Counter(tokens)
     assert len(loader) == len(tokens)
     assert len(seen) == sum(sizes.values())
@@ -266,9 +266,9 @@ def test_stats_count_what_was_delivered(datasets):
     tokens = take([loader])
     stats = loader.stats()
     for number, name in enumerate(ROWS):
-        units = sum(token // APART == number for token in tokens)
-        assert stats[f"{name}/units"] == units
-        assert stats[f"{name}/tokens"] == units * LENGTH
+        sequences = sum(token // APART == number for token in tokens)
+        assert stats[f"{name}/sequences"] == sequences
+        assert stats[f"{name}/tokens"] == sequences * LENGTH
 
 
 def test_every_epoch_has_an_order_of_its_own(datasets):
@@ -392,12 +392,12 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
 
 def test_temperature_goes_from_proportional_to_uniform(datasets):
     def parts(temperature: float | None) -> np.ndarray:
-        mixed = pf.mix(datasets, temperature=temperature, unit="samples")
+        mixed = pf.mix(datasets, temperature=temperature, unit="sequences")
         plan = make(mixed).run.supply.plan.mixture
         assert plan is not None
-        return np.array(plan.spans[0].weights)
+        return np.array(plan.changes[0].weights)
 
-    sizes = np.array(list(num_units(datasets).values()))
+    sizes = np.array(list(num_sequences(datasets).values()))
     assert np.allclose(parts(None), sizes / sizes.sum())
     assert np.allclose(parts(2), np.sqrt(sizes) / np.sqrt(sizes).sum())
     assert np.allclose(parts(1e9), 1 / 3)

@@ -15,14 +15,14 @@ from mixing import (
     feed,
     make,
     mixture,
-    num_units,
+    num_sequences,
     staged,
     take,
     write_datasets,
 )
 from numbered import LENGTH, first_tokens
 from pagefeed.mixture import LEAST_LANES
-from pagefeed.verify import Leg, verify
+from pagefeed.reports.verification import Leg, verify
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_in_file_order_every_sequence_is_delivered_so_often(datasets):
     seen = Counter(take([make(mixed, batch_size=1, shuffle=None)]))
     for number, (name, cap) in enumerate(caps.items()):
         counts = [seen[token] for token in seen if token // APART == number]
-        assert counts == [cap] * num_units(datasets)[name]
+        assert counts == [cap] * num_sequences(datasets)[name]
 
 
 def test_hundreds_of_datasets_are_mixed_and_resumed(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import pagefeed as pf
 from documents import EOS, PADDING, loader_of, sequences_of
 from numbered import write_numbered
-from pagefeed.packed import PackedUnits
+from pagefeed.sequences.packed import PackedIndex
 
 FIRST = 10  # tokens below are separators and padding
 METHODS = ["best_fit", "first_fit", "greedy"]
@@ -106,11 +106,11 @@ def test_lengths_are_read_once_for_all_processes(numbered, tmp_path, monkeypatch
     alone = packed.bind(pf.parquet(numbered, column="input_ids").spans)
     first = packed.bind(cached.spans)
     assert len(list(tmp_path.glob("packed-*"))) == 1
-    monkeypatch.setattr(PackedUnits, "lengths", None)  # Not read again.
+    monkeypatch.setattr(PackedIndex, "lengths", None)  # Not read again.
     again = packed.bind(cached.spans)
-    for units in (first, again):
-        assert units.num_units == alone.num_units
-        assert np.array_equal(units._first_unit, alone._first_unit)
+    for sequences in (first, again):
+        assert sequences.num_sequences == alone.num_sequences
+        assert np.array_equal(sequences._first_sequence, alone._first_sequence)
     for other in (pf.Packed(9, eos=EOS, split="never"), replace(packed, eos=None)):
         with pytest.raises(TypeError):
             other.bind(cached.spans)
@@ -177,5 +177,5 @@ def test_a_mixture_has_every_packed_document_once(mixed_folder, method, world_si
             world_size=world_size,
         )
         sequences += sequences_of(loader)
-    assert len(sequences) == loader.num_units
+    assert len(sequences) == loader.num_sequences
     check_documents(sequences, documents_in(mixed_folder))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from numbered import first_tokens, numbered_loader, rows_of, write_numbered
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.planner import NO_UNIT
-from pagefeed.route import Slot
+from pagefeed.run.planner import NO_SEQUENCE
+from pagefeed.run.route import Slot
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
 
@@ -27,17 +27,17 @@ def folder(tmp_path_factory):
     return path
 
 
-def units_of_steps(loader, count):
-    """Units of the next steps on all ranks together, from the plan alone."""
+def sequences_of_steps(loader, count):
+    """Sequences of the next steps on all ranks together, from the plan alone."""
     begin = loader.run.route(loader._begin)
     parts = []
     for rank in range(loader.world_size):
         route = replace(begin, rank=rank)
         assert route.num_steps == begin.num_steps
-        steps = loader.planner(route).units(0, min(count, begin.num_steps))
+        steps = loader.planner(route).sequences(0, min(count, begin.num_steps))
         parts.append(steps)
-    units = np.stack(parts, axis=1).reshape(-1)
-    return units[units != NO_UNIT].tolist()
+    sequences = np.stack(parts, axis=1).reshape(-1)
+    return sequences[sequences != NO_SEQUENCE].tolist()
 
 
 def batches_of(loader):
@@ -79,8 +79,8 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         )
         loader.load_state_dict(json.loads(json.dumps(state or {})))
         if model is None:
-            model = units_of_steps(loader, 10**6)
-            assert sorted(model) == list(range(loader.num_units))
+            model = sequences_of_steps(loader, 10**6)
+            assert sorted(model) == list(range(loader.num_sequences))
         route = loader.run.route(loader._begin)
         assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
@@ -94,7 +94,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         kept = range(remaining.num_steps)
         left = [number for n, number in enumerate(numbers) if n not in indices]
         assert [remaining.number_of(index) for index in kept] == left
-        taken = units_of_steps(loader, steps)
+        taken = sequences_of_steps(loader, steps)
         assert taken == model[: len(taken)]
         if steps < remaining.num_steps - 1:
             assert len(taken) == steps * world_size * batch_size
@@ -102,7 +102,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         del model[: len(taken)]
         state = loader.state_dict()
         assert len(json.dumps(state)) < 1024
-        assert units_of_steps(loader, 10**6) == model
+        assert sequences_of_steps(loader, 10**6) == model
 
 
 @settings(max_examples=15)
@@ -116,9 +116,9 @@ def test_the_global_order_is_that_of_one_rank(folder, world_size, batch_size, se
     many = numbered_loader(
         folder, seed=seed, world_size=world_size, batch_size=batch_size
     )
-    order = units_of_steps(many, 10**6)
-    assert order == units_of_steps(alone, len(order))
-    assert alone.num_units - len(order) < world_size * batch_size
+    order = sequences_of_steps(many, 10**6)
+    assert order == sequences_of_steps(alone, len(order))
+    assert alone.num_sequences - len(order) < world_size * batch_size
 
 
 def test_lanes_of_an_odd_world_size_are_in_the_state_and_kept(folder):
@@ -127,8 +127,8 @@ def test_lanes_of_an_odd_world_size_are_in_the_state_and_kept(folder):
     assert state["num_lanes"] != numbered_loader(folder).state_dict()["num_lanes"]
     resumed = numbered_loader(folder)
     resumed.load_state_dict(state)
-    expected = units_of_steps(first, 5)
-    assert units_of_steps(resumed, 5 * 64 // 4) == expected
+    expected = sequences_of_steps(first, 5)
+    assert sequences_of_steps(resumed, 5 * 64 // 4) == expected
 
 
 def test_a_chain_of_real_runs_is_one_epoch(folder):

@@ -14,8 +14,8 @@ import pagefeed as pf
 from handmade import one_column, token_list, token_page, with_checksums
 from numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
-from pagefeed.packed import BLOCK_UNITS, Packed
-from pagefeed.route import merge_ranges
+from pagefeed.run.route import merge_ranges
+from pagefeed.sequences.packed import BLOCK_SEQUENCES, Packed
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_counters_of_a_mixture_leave_out_what_is_skipped_behind_only(datasets):
     delivered = Counter(token // mixing.APART for token in taken)
     stats = loader.stats()
     for number, name in enumerate(mixing.ROWS):
-        assert stats[f"{name}/units"] == delivered[number]
+        assert stats[f"{name}/sequences"] == delivered[number]
     assert sum(delivered.values()) == 12
 
 
@@ -187,31 +187,31 @@ def test_the_dataset_of_a_worker_loads_its_own_state(folder, monkeypatch):
 # Packed blocks.
 
 
-def packed_units(folder: Path) -> Any:
+def packed_sequences(folder: Path) -> Any:
     dataset = pf.parquet(folder, column="input_ids")
     return Packed(2, eos=1).bind(dataset.spans)
 
 
 def test_packed_blocks_have_at_least_128_sequences_worth_of_tokens(folder):
-    units = packed_units(folder)
-    tokens = np.diff(units.lines.first(units.first_span))
-    assert BLOCK_UNITS == 128
+    sequences = packed_sequences(folder)
+    tokens = np.diff(sequences.lines.first(sequences.first_span))
+    assert BLOCK_SEQUENCES == 128
     assert len(tokens) > 10
     assert tokens.min() >= 128 * 2
-    page_tokens = np.diff(units.lines.first(np.arange(len(units.spans) + 1)))
+    page_tokens = np.diff(sequences.lines.first(np.arange(len(sequences.spans) + 1)))
     assert tokens.max() < 2 * 128 * 2 + 2 * page_tokens.max()
 
 
 def test_packed_blocks_of_a_row_group_are_shuffled_as_one(folder):
-    units = packed_units(folder)
-    pages, groups = units.blocks("page"), units.blocks("row_group")
+    sequences = packed_sequences(folder)
+    pages, groups = sequences.blocks("page"), sequences.blocks("row_group")
     assert 1 < len(groups) < len(pages)
-    runs = units.spans.runs("row_group")
-    first = groups.first_unit(np.arange(len(groups)))
-    starts = units.first_span[pages.block_of(first)]
+    runs = sequences.spans.runs("row_group")
+    first = groups.first_sequence(np.arange(len(groups)))
+    starts = sequences.first_span[pages.block_of(first)]
     # Each begins with the first packed block that begins in its row group.
     expected = [
-        int(units.first_span[np.searchsorted(units.first_span, run)])
+        int(sequences.first_span[np.searchsorted(sequences.first_span, run)])
         for run in runs.tolist()
     ]
-    assert starts.tolist() == sorted(set(expected) - {len(units.spans)})
+    assert starts.tolist() == sorted(set(expected) - {len(sequences.spans)})

@@ -21,8 +21,8 @@ from documents import (
 )
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.forecast import forecast
-from pagefeed.packed import BLOCK_UNITS
+from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.sequences.packed import BLOCK_SEQUENCES
 
 SEPARATORS = [(None, None), (None, EOS), (BOS, None), (BOS, EOS)]
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -68,7 +68,7 @@ def test_windows_are_the_joined_rows_cut(written, bos, eos, length, overlap, joi
                 break
             start += length - overlap
     assert sequences_of(loader) == expected
-    assert (loader.num_units, loader.num_padding_tokens) == (len(expected), padding)
+    assert (loader.num_sequences, loader.num_padding_tokens) == (len(expected), padding)
     assert not isinstance(loader.dataset, pf.Mixture)
     view = pf.SequenceView(loader.dataset, windows)
     assert (
@@ -81,13 +81,13 @@ def test_windows_without_a_tail_count_what_they_drop(written, join):
     folder, documents = written
     windows = pf.Windows(64, eos=EOS, overlap=10, tail="drop", join=join)
     loader = loader_of(folder, windows)
-    dropped = units = 0
+    dropped = sequences = 0
     for part in by_file(documents) if join == "file" else [documents]:
         num_tokens = sum(map(len, lines_of(part, None, EOS)))
         count = (num_tokens - 64) // 54 + 1
-        units += count
+        sequences += count
         dropped += num_tokens - ((count - 1) * 54 + 64)
-    assert (loader.num_units, loader.num_dropped_tokens) == (units, dropped)
+    assert (loader.num_sequences, loader.num_dropped_tokens) == (sequences, dropped)
     assert loader.num_padding_tokens == 0
 
 
@@ -103,12 +103,12 @@ def test_packed_has_every_token_once(written, bos, eos, length, method):
     rows = sequences_of(loader)
     lines = lines_of(documents, bos, eos)
     assert counted(rows) == counted(lines)
-    assert len(rows) == loader.num_units
+    assert len(rows) == loader.num_sequences
     assert loader.num_padding_tokens == length * len(rows) - sum(map(len, lines))
     assert not isinstance(loader.dataset, pf.Mixture)
-    units = packed.bind(loader.dataset.spans)
-    tokens = np.diff(units.lines.first(units.first_span))
-    borders = units.blocks("page").first_unit(np.arange(len(units) + 1))
+    sequences = packed.bind(loader.dataset.spans)
+    tokens = np.diff(sequences.lines.first(sequences.first_span))
+    borders = sequences.blocks("page").first_sequence(np.arange(len(sequences) + 1))
     yields = np.diff(borders)
     assert yields.tolist() == (-(-tokens // length)).tolist()
 
@@ -119,7 +119,7 @@ def test_packed_never_splits_when_told_so(written):
     rows = sequences_of(loader)
     lines = lines_of(documents, None, EOS)
     assert counted(rows) == counted(lines)
-    assert len(rows) == loader.num_units
+    assert len(rows) == loader.num_sequences
     assert loader.stats()["splits"] == 0
     held = [set(row) for row in rows]
     for line in lines:
@@ -255,7 +255,7 @@ def test_the_plan_tells_what_the_run_does(written, method):
     assert num_blocks <= 16
     rows = sequences_of(loader)
     stats = loader.stats()
-    assert (plan.units, plan.length) == (len(rows), 40)
+    assert (plan.sequences, plan.length) == (len(rows), 40)
     assert (plan.padding_tokens, plan.splits) == (
         stats["padding_tokens"],
         stats["splits"],
@@ -275,7 +275,7 @@ def test_the_command_line_plans_packed_runs(written, capsys):
         ["--join", "file"],
     ):
         assert main([*common, *options]) == 0
-        found.append(json.loads(capsys.readouterr().out)["units"])
+        found.append(json.loads(capsys.readouterr().out)["sequences"])
     sequences: list[Any] = [
         pf.Packed(40, eos=1),
         pf.Packed(40, join="file"),
@@ -283,7 +283,7 @@ def test_the_command_line_plans_packed_runs(written, capsys):
         pf.Windows(40, join="file"),
     ]
     dataset = pf.parquet(folder, column="input_ids")
-    assert found == [each.bind(dataset.spans).num_units for each in sequences]
+    assert found == [each.bind(dataset.spans).num_sequences for each in sequences]
 
 
 def test_packed_sequences_by_number(written):
@@ -302,31 +302,33 @@ def test_blocks_are_large_and_stay_in_their_file_if_asked(written):
     folder, _ = written
     dataset = pf.parquet(folder, column="input_ids")
     for length in (1, 2, 5, 30, 1000):
-        units = pf.Packed(length, eos=EOS, join="file").bind(dataset.spans)
+        sequences = pf.Packed(length, eos=EOS, join="file").bind(dataset.spans)
         files = dataset.spans.file_first_span
-        assert set(files) <= set(units.first_span)
-        tokens = np.diff(units.lines.first(units.first_span))
-        is_only = np.isin(units.first_span[:-1], files) & np.isin(
-            units.first_span[1:], files
+        assert set(files) <= set(sequences.first_span)
+        tokens = np.diff(sequences.lines.first(sequences.first_span))
+        is_only = np.isin(sequences.first_span[:-1], files) & np.isin(
+            sequences.first_span[1:], files
         )
-        assert (tokens[~is_only] >= BLOCK_UNITS * length).all()
+        assert (tokens[~is_only] >= BLOCK_SEQUENCES * length).all()
         # None could be cut in two: each half would have to be as large.
-        for block in np.flatnonzero(tokens >= 2 * BLOCK_UNITS * length):
-            spans = np.arange(units.first_span[block] + 1, units.first_span[block + 1])
-            begin, end = units.lines.first(units.first_span[block : block + 2])
-            inner = units.lines.first(spans)
-            cuts = (inner - begin >= BLOCK_UNITS * length) & (
-                end - inner >= BLOCK_UNITS * length
+        for block in np.flatnonzero(tokens >= 2 * BLOCK_SEQUENCES * length):
+            spans = np.arange(
+                sequences.first_span[block] + 1, sequences.first_span[block + 1]
             )
-            assert not cuts.any() or units.first_span[block + 1] in files
+            begin, end = sequences.lines.first(sequences.first_span[block : block + 2])
+            inner = sequences.lines.first(spans)
+            cuts = (inner - begin >= BLOCK_SEQUENCES * length) & (
+                end - inner >= BLOCK_SEQUENCES * length
+            )
+            assert not cuts.any() or sequences.first_span[block + 1] in files
 
 
 def test_row_groups_are_shuffled_as_one(written):
     folder, _ = written
     dataset = pf.parquet(folder, column="input_ids")
-    units = pf.Packed(1).bind(dataset.spans)
-    groups, blocks = units.blocks("row_group"), units.blocks("page")
+    sequences = pf.Packed(1).bind(dataset.spans)
+    groups, blocks = sequences.blocks("row_group"), sequences.blocks("page")
     assert 1 < len(groups) <= len(blocks)
-    borders = groups.first_unit(np.arange(len(groups) + 1))
-    assert set(borders) <= set(blocks.first_unit(np.arange(len(blocks) + 1)))
-    assert borders[-1] == units.num_units
+    borders = groups.first_sequence(np.arange(len(groups) + 1))
+    assert set(borders) <= set(blocks.first_sequence(np.arange(len(blocks) + 1)))
+    assert borders[-1] == sequences.num_sequences

@@ -11,7 +11,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import PaddingWarning
-from pagefeed.sequences import FIRST_BUNDLE
+from pagefeed.sequences.sequence_index import FIRST_BUNDLE
 
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 
@@ -108,7 +108,7 @@ def test_a_mixture_is_warned_of_as_one(folders):
     )
     cut = loader.run.cut
     (message,) = told(loader)
-    share = cut.num_padding_tokens / (cut.num_units * 2048)
+    share = cut.num_padding_tokens / (cut.num_sequences * 2048)
     assert message.startswith(f"{share:.1%} of")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import StateMismatchError
-from pagefeed.sequences import identity_of
+from pagefeed.sequences.sequence_index import identity_of
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from handmade import (
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, TokenRangeError
-from pagefeed.sequences import Sequences
+from pagefeed.sequences.sequence_index import SequenceSetting
 
 SETTINGS = [Windows(4), Windows(4, eos=1), Packed(4), Documents(max_length=4)]
 TYPES = [pa.int32(), pa.int64(), pa.int16(), pa.int8()]
@@ -35,7 +35,7 @@ def write(path: Path, rows: list[list[int]], kind: pa.DataType, **options: Any) 
     return path
 
 
-def load(path: Path, sequences: Sequences, **options: Any) -> list[Any]:
+def load(path: Path, sequences: SequenceSetting, **options: Any) -> list[Any]:
     data = pagefeed.parquet(path, column="input_ids")
     loader = Loader(data, sequences=sequences, batch_size=1, shuffle=None, **options)
     return list(loader)
@@ -51,7 +51,11 @@ def assert_place(error: TokenRangeError, path: Path) -> None:
 @pytest.mark.parametrize("use_dictionary", [True, False])
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_negative_numbers_are_refused(
-    tmp_path: Path, kind: pa.DataType, sequences: Sequences, *, use_dictionary: bool
+    tmp_path: Path,
+    kind: pa.DataType,
+    sequences: SequenceSetting,
+    *,
+    use_dictionary: bool,
 ):
     rows = [[1, 2], [3], [4], [5, -6, 7]]
     path = write(tmp_path / "a.parquet", rows, kind, use_dictionary=use_dictionary)
@@ -69,7 +73,7 @@ def test_numbers_beyond_the_vocabulary_are_refused(
     tmp_path: Path,
     kind: pa.DataType,
     largest: int,
-    sequences: Sequences,
+    sequences: SequenceSetting,
     *,
     use_dictionary: bool,
 ):

@@ -11,7 +11,7 @@ import pytest
 import pagefeed as pf
 from numbered import LENGTH
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.forecast_mixture import forecast_mixture
+from pagefeed.reports.mixture_forecast import forecast_mixture
 
 APART = 10**6
 
@@ -93,7 +93,7 @@ def test_selected_documents_are_counted_by_their_own_lengths(folders):
         assert documents.bind(dataset.spans).num_delivered_tokens == sum(
             np.minimum(mine, 310)
         )
-        assert loader.run.cut.num_units == 300
+        assert loader.run.cut.num_sequences == 300
 
 
 def test_repeated_tokens_of_windows_count(folders):
@@ -121,13 +121,13 @@ def test_samples_are_counted_without_reading(folders, monkeypatch):
     def refuse(*_: Any) -> None:
         raise AssertionError("lengths are read")
 
-    monkeypatch.setattr("pagefeed.documents.length_counts", refuse)
-    mixed = halves(folders, unit="samples", max_steps=50)
+    monkeypatch.setattr("pagefeed.sequences.documents.length_counts", refuse)
+    mixed = halves(folders, unit="sequences", max_steps=50)
     loader = make(mixed, pf.Documents(max_length=16))
     rows = [int(row) // APART for batch in loader for row in batch["input_ids"][:, 0]]
     assert abs(rows.count(1) - 100) <= 4
     stats = loader.stats()
-    assert stats["long/units"] + stats["short/units"] == 200
+    assert stats["long/sequences"] + stats["short/sequences"] == 200
     assert "long/tokens" not in stats
     plan = forecast_mixture(loader)
     assert plan.tokens == 0
@@ -136,7 +136,7 @@ def test_samples_are_counted_without_reading(folders, monkeypatch):
 
 def test_a_resume_may_begin_to_count_tokens(folders):
     documents = pf.Documents(max_length=16)
-    begun = make(halves(folders, unit="samples", max_steps=50), documents)
+    begun = make(halves(folders, unit="sequences", max_steps=50), documents)
     next(iter(begun))
     counting = make(halves(folders, max_tokens=2_000), documents)
     counting.load_state_dict(begun.state_dict())
@@ -150,7 +150,7 @@ def test_columns_without_tokens_are_counted_by_rows_or_refused(folders):
     documents = pf.Documents(columns=["text"])
     loader = pf.Loader(texts, sequences=documents, batch_size=8, rank=0, world_size=1)
     assert len(list(loader)) == 25
-    assert abs(loader.stats()["long/units"] - 100) <= 4
+    assert abs(loader.stats()["long/sequences"] - 100) <= 4
     assert "long/tokens" not in loader.stats()
     both = {
         "long": (pf.parquet(folders / "long", column="input_ids"), 0.5),
@@ -158,7 +158,7 @@ def test_columns_without_tokens_are_counted_by_rows_or_refused(folders):
     }
     for wrong, match in (
         (halves(folders, column="text", max_tokens=50), "max_steps"),
-        (pf.mix(both), "unit='samples'"),
+        (pf.mix(both), "sequence='samples'"),
     ):
         with pytest.raises(InvalidArgumentError, match=match):
             pf.Loader(wrong, sequences=documents, batch_size=8, rank=0, world_size=1)

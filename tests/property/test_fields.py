@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from field_model import assert_model
 from pagefeed import _core
+from pagefeed.batches.fields import FIELDS, Fields
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.fields import FIELDS, Fields
 
 NUM_PAGES = 6
 ROWS_OF_PAGE = 3

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from pagefeed.mixture import (
     LEAST_LANES,
+    Component,
     Course,
     CourseInOrder,
-    Part,
     Schedule,
-    Span,
     Tree,
+    WeightChange,
 )
 from pagefeed.mixture.schedule import rounded
 from pagefeed.mixture.tree import MAX_TURN, ONE
@@ -46,21 +46,25 @@ weight_lists = st.one_of(
 )
 
 
-def part(number: int, num_units: int = MANY, max_epochs: int | None = None) -> Part:
-    return Part(
+def part(
+    number: int, num_sequences: int = MANY, max_epochs: int | None = None
+) -> Component:
+    return Component(
         name=f"d{number}",
         fingerprint="",
-        num_units=num_units,
-        num_tokens=num_units,
+        num_sequences=num_sequences,
+        num_tokens=num_sequences,
         max_epochs=max_epochs,
     )
 
 
 def schedule(weights: list[float], *later: tuple[int, int, list[float]]) -> Schedule:
-    spans = [Span(0, 0, rounded(weights))]
-    spans += [Span(start, anneal, rounded(after)) for start, anneal, after in later]
+    changes = [WeightChange(0, 0, rounded(weights))]
+    changes += [
+        WeightChange(start, anneal, rounded(after)) for start, anneal, after in later
+    ]
     parts = tuple(part(number) for number in range(len(weights)))
-    return Schedule(parts=parts, spans=tuple(spans), digest="")
+    return Schedule(parts=parts, changes=tuple(changes), digest="")
 
 
 @st.composite
@@ -94,7 +98,7 @@ def real_counts(course: Course, num_positions: int) -> np.ndarray:
 
 
 def error_in_lanes(course: Course, num_positions: int) -> float:
-    """Largest distance of a dataset's count from its weight, in units per lane."""
+    """Largest distance of a dataset's count from its weight, in sequences per lane."""
     ideal = ideal_counts(course.schedule, num_positions)
     difference = np.abs(real_counts(course, num_positions) - ideal)
     return float(difference.max()) / course.num_lanes
@@ -102,9 +106,11 @@ def error_in_lanes(course: Course, num_positions: int) -> float:
 
 @given(weight_lists, lanes, st.integers(0, 5))
 @settings(max_examples=60)
-def test_every_prefix_is_within_a_unit_per_lane_of_the_weights(weights, lanes, seed):
+def test_every_prefix_is_within_a_sequence_per_lane_of_the_weights(
+    weights, lanes, seed
+):
     course = Course(schedule(weights), num_lanes=lanes, seed=seed)
-    bound = Tree(course.schedule.spans[0].weights, range(len(weights))).bound
+    bound = Tree(course.schedule.changes[0].weights, range(len(weights))).bound
     error = error_in_lanes(course, 3000)
     assert error < bound + 1e-6
     # One lane has no others to even out what a deep tree rounds.
@@ -151,7 +157,7 @@ def test_the_bound_is_the_sum_over_the_nodes_above(weights):
 
 @given(staged(3000), real_lanes, st.integers(0, 5))
 @settings(max_examples=60)
-def test_every_prefix_is_within_a_unit_per_lane_over_stages(plan, lanes, seed):
+def test_every_prefix_is_within_a_sequence_per_lane_over_stages(plan, lanes, seed):
     assert error_in_lanes(Course(plan, num_lanes=lanes, seed=seed), 3000) < 1
 
 
@@ -215,9 +221,9 @@ def test_weights_of_a_millionth_hold_far_out(far):
     weights = [0.9, 0.1 - 3e-6, 2e-6, 1e-6]
     course = Course(schedule(weights), num_lanes=48, seed=1)
     counts = course.counts(far * 48 + 31)
-    shares = np.array(course.schedule.spans[0].weights)
+    shares = np.array(course.schedule.changes[0].weights)
     ideal = shares / shares.sum() * (far * 48 + 31)
-    # A share is kept to 2**-40: half a unit per lane at the last turn there can be.
+    # A share is kept to 2**-40: half a sequence per lane at the last turn there can be.
     assert np.abs(counts - ideal).max() < 48 * (1 + far / 2**39)
     dataset, local = course.at(np.arange(far * 48, far * 48 + 100))
     for number in range(4):
@@ -288,7 +294,7 @@ def test_in_file_order_each_dataset_comes_from_front_to_back(plan, lanes):
     course = CourseInOrder(plan, num_lanes=lanes, seed=1)
     positions = np.arange(2000)
     dataset, local = course.at(positions)
-    # Which dataset comes when is as in any course, and so within a unit per lane.
+    # Which dataset comes when is as in any course, and so within a sequence per lane.
     usual, _ = Course(plan, num_lanes=lanes, seed=1).at(positions)
     assert dataset.tolist() == usual.tolist()
     for number in range(len(plan.parts)):
@@ -297,7 +303,7 @@ def test_in_file_order_each_dataset_comes_from_front_to_back(plan, lanes):
         some = local[mine][::37]
         assert course.positions(number, some).tolist() == mine[::37].tolist()
         assert course.following(2000)[number].tolist() == [len(mine)]
-        if plan.spans[-1].weights[number] == 0:
+        if plan.changes[-1].weights[number] == 0:
             assert course.positions(number, np.array([MANY - 1])).tolist() == [-1]
     alone = [course.at(np.array([position])) for position in (0, 777, 1999)]
     assert [int(found[1][0]) for found in alone] == local[[0, 777, 1999]].tolist()
@@ -308,7 +314,7 @@ sizes = st.lists(st.integers(1, 120), min_size=1, max_size=5)
 
 @given(sizes, st.data(), lanes, st.sampled_from([Course, CourseInOrder]))
 @settings(max_examples=60)
-def test_with_caps_every_unit_is_delivered_so_often(sizes, data, lanes, make):
+def test_with_caps_every_sequence_is_delivered_so_often(sizes, data, lanes, make):
     one = st.floats(1e-3, 1)
     weights = data.draw(st.lists(one, min_size=len(sizes), max_size=len(sizes)))
     caps = data.draw(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pagefeed.order import (
     Blocks,
+    EpochOrder,
     ExplicitBlocks,
     Lanes,
-    Order,
     Permutation,
     Shuffle,
     SmallOrder,
@@ -46,7 +46,7 @@ class Case(NamedTuple):
     window: int
     seed: int
 
-    def order(self, kind: Any = Order) -> Any:
+    def order(self, kind: Any = EpochOrder) -> Any:
         return kind(
             self.blocks,
             seed=self.seed,
@@ -108,7 +108,7 @@ def test_grids_of_one_size_and_of_many_agree(root, offset):
 @settings(max_examples=200)
 def test_order_is_a_permutation_with_an_inverse(case):
     order = case.order()
-    units = order.units(range(order.num_units))
+    units = order.at(range(order.num_units))
     assert units.dtype == np.int64
     assert np.array_equal(np.sort(units), np.arange(order.num_units))
     positions = order.positions(units)
@@ -136,7 +136,7 @@ def test_small_orders_are_the_order(case):
     order = case.order()
     small = case.order(SmallOrder)
     everywhere = np.arange(order.num_units)
-    assert np.array_equal(small.units(everywhere), order.units(everywhere))
+    assert np.array_equal(small.at(everywhere), order.at(everywhere))
     assert np.array_equal(small.positions(everywhere), order.positions(everywhere))
 
 
@@ -144,38 +144,38 @@ def test_small_orders_are_the_order(case):
 @settings(max_examples=100)
 def test_ranks_of_any_world_size_share_the_epoch(case, world_size):
     order = case.order()
-    units = order.units(range(order.num_units))
+    units = order.at(range(order.num_units))
     ranks = range(min(world_size, order.num_units))
     for rank in [*ranks[:3], *ranks[-1:]]:
         mine = range(rank, order.num_units, world_size)
-        assert np.array_equal(case.order().units(mine), units[rank::world_size])
-        assert np.array_equal(order.units(np.array(mine)), units[rank::world_size])
+        assert np.array_equal(case.order().at(mine), units[rank::world_size])
+        assert np.array_equal(order.at(np.array(mine)), units[rank::world_size])
 
 
 @given(cases, st.data())
 @settings(max_examples=60)
 def test_units_do_not_depend_on_how_they_are_asked_for(case, data):
-    units = case.order().units(range(case.blocks.num_units))
+    units = case.order().at(range(case.blocks.num_sequences))
     order = case.order()
     if order.num_units == 0:
-        assert len(order.units([])) == 0
+        assert len(order.at([])) == 0
         return
     place = st.integers(0, order.num_units - 1)
     for _ in range(5):  # one order for all, so that what it remembers is used
         start, length = data.draw(st.tuples(place, st.integers(0, 50)))
         asked = range(start, min(start + length, order.num_units))
-        assert np.array_equal(order.units(asked), units[asked])
+        assert np.array_equal(order.at(asked), units[asked])
         picked = data.draw(st.lists(place, max_size=20))
-        assert np.array_equal(order.units(picked), units[picked])
+        assert np.array_equal(order.at(picked), units[picked])
         assert np.array_equal(order.positions(units[picked]), picked)
-        assert np.array_equal(order.units(np.array(asked)[::-1]), units[asked][::-1])
+        assert np.array_equal(order.at(np.array(asked)[::-1]), units[asked][::-1])
 
 
 @given(cases)
 @settings(max_examples=100)
 def test_lanes_are_read_alone(case):
     order = case.order()
-    units = order.units(range(order.num_units))
+    units = order.at(range(order.num_units))
     lengths = [order.lanes.length(lane) for lane in range(case.num_lanes)]
     assert max(lengths) - min(lengths) <= 1
     assert sum(lengths) == order.num_units
@@ -205,10 +205,10 @@ def test_a_unit_stays_in_its_lane_and_moves_less_than_the_window(case):
 @settings(max_examples=150)
 def test_equal_blocks_need_no_table(case):
     blocks = case.blocks
-    borders = blocks.first_unit(np.arange(len(blocks) + 1))
+    borders = blocks.first_sequence(np.arange(len(blocks) + 1))
     general = case._replace(blocks=ExplicitBlocks(borders)).order()
-    units = general.units(range(general.num_units))
-    assert np.array_equal(case.order().units(range(general.num_units)), units)
+    units = general.at(range(general.num_units))
+    assert np.array_equal(case.order().at(range(general.num_units)), units)
 
 
 @given(

@@ -7,7 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pagefeed.order import ExplicitBlocks, Order, Permutation, Shuffle, UniformBlocks
+from pagefeed.order import (
+    EpochOrder,
+    ExplicitBlocks,
+    Permutation,
+    Shuffle,
+    UniformBlocks,
+)
 
 BITS = 20
 SIZE = 1 << BITS
@@ -80,7 +86,7 @@ def test_small_permutations_are_equally_likely(n):
 
 def test_seed_and_epoch_do_not_add_up():
     def units(seed, epoch, name="web"):
-        order = Order(
+        order = EpochOrder(
             UniformBlocks(2000, 1),
             seed=seed,
             epoch=epoch,
@@ -89,7 +95,7 @@ def test_seed_and_epoch_do_not_add_up():
             num_lanes=1,
             window=0,
         )
-        return order.units(range(2000))
+        return order.at(range(2000))
 
     orders = [units(0, 0), units(0, 1), units(1, 0), units(0, 0, "code"), units("0", 0)]
     for one, other in itertools.combinations(orders, 2):
@@ -98,7 +104,7 @@ def test_seed_and_epoch_do_not_add_up():
 
 
 def make_order(num_pages, page_units, *, num_lanes, window, passes=1, name="web"):
-    return Order(
+    return EpochOrder(
         UniformBlocks(num_pages * page_units, page_units),
         seed=1,
         epoch=0,
@@ -146,7 +152,7 @@ PAGES, PAGE_UNITS = 3000, 32
 @pytest.mark.parametrize(("num_lanes", "window"), [(1, 2048), (1, 6144), (16, 128)])
 def test_the_window_mixes_like_a_buffer_of_as_many_units(num_lanes, window):
     order = make_order(PAGES, PAGE_UNITS, num_lanes=num_lanes, window=window)
-    ours = order.units(range(order.num_units)) // PAGE_UNITS
+    ours = order.at(range(order.num_units)) // PAGE_UNITS
     resident = mean_resident(ours)
     capacity = round(resident) + PAGE_UNITS // 2
     buffer = buffer_shuffle(PAGES, PAGE_UNITS, capacity)
@@ -159,7 +165,7 @@ def test_the_window_mixes_like_a_buffer_of_as_many_units(num_lanes, window):
 def test_passes_divide_the_pairs():
     def pairs(passes):
         order = make_order(PAGES, PAGE_UNITS, num_lanes=4, window=512, passes=passes)
-        pages = order.units(range(order.num_units)) // PAGE_UNITS
+        pages = order.at(range(order.num_units)) // PAGE_UNITS
         return same_page_pairs(pages)
 
     random = 64 * 63 / 2 * (PAGE_UNITS - 1) / (PAGES * PAGE_UNITS - 1)
@@ -174,14 +180,14 @@ def test_passes_divide_the_pairs():
 
 def test_the_first_batch_needs_few_pages():
     order = make_order(PAGES, PAGE_UNITS, num_lanes=8, window=256)
-    first = order.units(range(64)) // PAGE_UNITS
+    first = order.at(range(64)) // PAGE_UNITS
     assert len(np.unique(first)) <= 8 * 3
 
 
 def test_delays_are_uniform_and_independent():
     # In one lane without permutation, a unit's delay shows in where it leaves.
     num_units, window = 200_000, 1000
-    order = Order(
+    order = EpochOrder(
         UniformBlocks(num_units, 1),
         seed=5,
         epoch=0,
@@ -204,7 +210,7 @@ def test_delays_are_uniform_and_independent():
 def test_shares_of_a_block_lie_anywhere():
     page_units, num_pages, passes = 8, 5000, 4
     order = make_order(num_pages, page_units, num_lanes=1, window=0, passes=passes)
-    units = order.units(range(order.num_units))
+    units = order.at(range(order.num_units))
     items = (units // page_units)[:: page_units // passes]
     turns = np.argsort(items, kind="stable").reshape(num_pages, passes) // passes
     # Two independent uniform turns are a third of the whole apart on average.
@@ -222,7 +228,7 @@ def test_empty_pages_change_no_statistics():
     sizes = np.zeros(4000, dtype=np.int64)
     sizes[::2] = PAGE_UNITS
     blocks = ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes)]))
-    order = Order(
+    order = EpochOrder(
         blocks,
         seed=1,
         epoch=0,
@@ -231,6 +237,6 @@ def test_empty_pages_change_no_statistics():
         num_lanes=1,
         window=0,
     )
-    pages = order.units(range(order.num_units))[::PAGE_UNITS] // PAGE_UNITS
+    pages = order.at(range(order.num_units))[::PAGE_UNITS] // PAGE_UNITS
     assert np.array_equal(np.sort(pages), np.arange(2000))
     assert abs(np.corrcoef(pages, np.arange(2000))[0, 1]) < 0.1

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from listed import ListedSpans
-from pagefeed.packed import BLOCK_UNITS, pack_lengths
-from pagefeed.sequences import FIRST_BUNDLE
+from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
+from pagefeed.sequences.sequence_index import FIRST_BUNDLE
 
 
 class PackedSpans(ListedSpans):
@@ -40,7 +40,7 @@ class PackedSpans(ListedSpans):
 
 def plain_blocks(spans: Any, packed: pf.Packed) -> list[int]:
     """First span of every block, one after another."""
-    per_row, least = packed.layout.per_row, BLOCK_UNITS * packed.length
+    per_row, least = packed.layout.per_row, BLOCK_SEQUENCES * packed.length
     borders = np.arange(len(spans) + 1)
     before = spans.first_values(borders) + per_row * spans.first_rows(borders)
     file_first = spans.file_first_span.tolist()
@@ -79,52 +79,58 @@ PACKED = st.builds(
 @given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
 def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copies):
     spans: Any = PackedSpans(files * copies, run)
-    units = packed.bind(spans)
+    sequences = packed.bind(spans)
     tokens = np.array(spans.lengths, dtype=np.int64) + packed.layout.per_row
-    assert units.num_tokens == units.num_delivered_tokens == tokens.sum()
+    assert sequences.num_tokens == sequences.num_delivered_tokens == tokens.sum()
     if packed.join == "dataset":
-        assert units.num_padding_tokens < max(packed.length, 0.005 * units.num_tokens)
+        assert sequences.num_padding_tokens < max(
+            packed.length, 0.005 * sequences.num_tokens
+        )
     # Bundles: the rows of all spans in turn.
-    keys = FIRST_BUNDLE + np.arange(len(units))
-    bundles = units.bundles(keys)
+    keys = FIRST_BUNDLE + np.arange(len(sequences))
+    bundles = sequences.bundles(keys)
     assert bundles.part_page.tolist() == list(range(len(spans)))
-    assert bundles.num_units.sum() == units.num_units
+    assert bundles.num_sequences.sum() == sequences.num_sequences
     assert np.array_equal(
         bundles.part_rows, np.diff(spans.first_rows(np.arange(len(spans) + 1)))
     )
     if packed.join == "file":
-        assert set(spans.file_first_span.tolist()) <= set(units.first_span.tolist())
+        assert set(spans.file_first_span.tolist()) <= set(sequences.first_span.tolist())
     # Every token of every row in one sequence, and found there.
     found: dict[int, list[int]] = {}
-    for block in range(len(units)):
-        lengths = units.lengths(block)
+    for block in range(len(sequences)):
+        lengths = sequences.lengths(block)
         assert (
             packed.join == "file"
-            or len(units) == 1
-            or (lengths.sum() >= BLOCK_UNITS * packed.length)
+            or len(sequences) == 1
+            or (lengths.sum() >= BLOCK_SEQUENCES * packed.length)
         )
         rows = pack_lengths(lengths, packed.length, packed.layout)
-        first_row = int(spans.first_rows(units.first_span[block]))
-        first_unit = int(units.blocks("page").first_unit(np.array([block]))[0])
-        assert len(np.unique(rows.unit)) == bundles.num_units[block]
+        first_row = int(spans.first_rows(sequences.first_span[block]))
+        first_sequence = int(
+            sequences.blocks("page").first_sequence(np.array([block]))[0]
+        )
+        assert len(np.unique(rows.sequence)) == bundles.num_sequences[block]
         covered = np.bincount(rows.row, weights=rows.num_tokens, minlength=len(lengths))
         assert np.array_equal(covered, lengths)
-        for unit, row in zip(rows.unit.tolist(), rows.row.tolist(), strict=True):
-            found.setdefault(first_row + row, []).append(first_unit + unit)
+        for sequence, row in zip(
+            rows.sequence.tolist(), rows.row.tolist(), strict=True
+        ):
+            found.setdefault(first_row + row, []).append(first_sequence + sequence)
     for row in range(0, len(tokens), 1 + len(tokens) // 20):
-        assert units.units_of_row(row).tolist() == found.get(row, [])
+        assert sequences.sequences_of_row(row).tolist() == found.get(row, [])
 
 
 @given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
 def test_blocks_are_those_of_a_plain_model(files, packed, run, copies):
     spans: Any = PackedSpans(files * copies, run)
-    units = packed.bind(spans)
-    assert units.first_span.tolist() == [*plain_blocks(spans, packed), len(spans)]
+    sequences = packed.bind(spans)
+    assert sequences.first_span.tolist() == [*plain_blocks(spans, packed), len(spans)]
 
 
 @pytest.mark.parametrize("num_tokens", [1, 500, 2100, 128 * 64 + 1, 200 * 64 + 1])
 def test_files_of_one_size_lose_little(num_tokens):
     # Sizes that would waste most of a sequence in each file.
     spans: Any = PackedSpans([[[num_tokens]]] * 60, 1)
-    units = pf.Packed(64).bind(spans)
-    assert units.num_padding_tokens < max(64, 0.005 * units.num_tokens)
+    sequences = pf.Packed(64).bind(spans)
+    assert sequences.num_padding_tokens < max(64, 0.005 * sequences.num_tokens)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.packed import pack_lengths
-from pagefeed.sequences import Layout
+from pagefeed.sequences.packed import pack_lengths
+from pagefeed.sequences.sequence_index import SequenceLayout
 
 METHODS = ("best_fit", "first_fit", "greedy")
 LENGTHS = {
@@ -23,18 +23,18 @@ def check(lengths, length, layout):
     packed = pack_lengths(lengths, length, layout)
     following = np.zeros(len(lengths), dtype=np.int64)
     filled: dict[int, int] = {}
-    for unit, row, first, count, offset in zip(
-        packed.unit.tolist(),
+    for sequence, row, first, count, offset in zip(
+        packed.sequence.tolist(),
         packed.row.tolist(),
         packed.first_token.tolist(),
         packed.num_tokens.tolist(),
         packed.offset.tolist(),
         strict=True,
     ):
-        assert (first, offset) == (following[row], filled.get(unit, 0))
+        assert (first, offset) == (following[row], filled.get(sequence, 0))
         assert count > 0
         following[row] += count
-        filled[unit] = offset + count
+        filled[sequence] = offset + count
     assert following.tolist() == list(lengths)
     assert max(filled.values(), default=0) <= length
     assert sorted(filled) == list(range(len(filled)))
@@ -49,13 +49,13 @@ def check(lengths, length, layout):
     method=st.sampled_from(METHODS),
 )
 def test_any_lengths(lengths, length, method):
-    num_units, _ = check(lengths, length, Layout(packing=method))
-    assert num_units == -(-sum(lengths) // length)
-    num_units, num_split = check(
-        lengths, length, Layout(packing=method, never_split=True)
+    num_sequences, _ = check(lengths, length, SequenceLayout(packing=method))
+    assert num_sequences == -(-sum(lengths) // length)
+    num_sequences, num_split = check(
+        lengths, length, SequenceLayout(packing=method, never_split=True)
     )
     assert num_split == 0
-    assert num_units >= -(-sum(lengths) // length)
+    assert num_sequences >= -(-sum(lengths) // length)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -64,8 +64,8 @@ def test_adversarial_lengths(name, method):
     rng = np.random.default_rng(3)
     for length in (2, 3, 64, 1000, 2048):
         lengths = LENGTHS[name](length, rng).tolist()
-        num_units, _ = check(lengths, length, Layout(packing=method))
-        assert num_units == -(-sum(lengths) // length)
+        num_sequences, _ = check(lengths, length, SequenceLayout(packing=method))
+        assert num_sequences == -(-sum(lengths) // length)
 
 
 def test_best_fit_splits_at_most_one_where_documents_vary():
@@ -73,12 +73,14 @@ def test_best_fit_splits_at_most_one_where_documents_vary():
     for length in (2048, 8192):
         for _ in range(30):
             lengths = rng.lognormal(6, 1.2, 128 * length // 500).astype(int) + 1
-            _, num_split = check(lengths.tolist(), length, Layout(packing="best_fit"))
+            _, num_split = check(
+                lengths.tolist(), length, SequenceLayout(packing="best_fit")
+            )
             assert num_split <= 1
 
 
 def test_an_impossible_length_is_refused():
     with pytest.raises(ValueError, match="no document"):
-        pack_lengths([1], 0, Layout(packing="best_fit"))
+        pack_lengths([1], 0, SequenceLayout(packing="best_fit"))
     with pytest.raises(ValueError, match="one of best_fit"):
-        pack_lengths([1], 1, Layout(packing="worst_fit"))
+        pack_lengths([1], 1, SequenceLayout(packing="worst_fit"))

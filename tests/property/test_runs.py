@@ -108,7 +108,7 @@ def datasets() -> dict[str, pf.ParquetDataset]:
 
 def mixture_loader(max_steps: int, **options: Any) -> pf.Loader:
     parts = {name: (datasets()[name], weight) for name, weight in WEIGHTS.items()}
-    mixed = pf.mix(parts, unit="samples", max_steps=max_steps)
+    mixed = pf.mix(parts, unit="sequences", max_steps=max_steps)
     return numbered_loader(mixed, padding=PADDING, **options)
 
 
@@ -159,7 +159,7 @@ class Timeline:
             name, lane = names[token // APART], position % size
             local = taken[name][lane] * size + lane
             taken[name][lane] += 1
-            epoch = seen.setdefault((name, local // units_of(name)), set())
+            epoch = seen.setdefault((name, local // sequences_of(name)), set())
             assert token not in epoch
             epoch.add(token)
             for each, count in taken.items():
@@ -167,8 +167,8 @@ class Timeline:
 
 
 @functools.cache
-def units_of(name: str) -> int:
-    return numbered_loader(datasets()[name]).num_units
+def sequences_of(name: str) -> int:
+    return numbered_loader(datasets()[name]).num_sequences
 
 
 class MixtureMachine(RunMachine):
@@ -238,7 +238,7 @@ class MixtureMachine(RunMachine):
             stats = loader.stats()
             for number, name in enumerate(ROWS):
                 count = sum(token // APART == number for token in tokens)
-                assert stats[f"{name}/units"] == count
+                assert stats[f"{name}/sequences"] == count
 
     def teardown(self) -> None:
         super().teardown()

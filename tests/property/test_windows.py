@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from listed import ListedSpans
-from pagefeed.arrays import sorted_with_places
-from pagefeed.lines import Lines
+from pagefeed._base.arrays import sorted_with_places
+from pagefeed.sequences.lines import Lines
 
 # Of empty spans, of rows without values, and of one long row among short ones.
 SIZES = st.one_of(
@@ -63,12 +63,12 @@ def windows_of(files, windows):
     return found
 
 
-def expected_segments(files, windows, units):
+def expected_segments(files, windows, sequences):
     """Window by window and token by token: what `segments` says of them."""
     every, found = windows_of(files, windows), []
-    for place, unit in enumerate(units):
+    for place, sequence in enumerate(sequences):
         ranges: list[list[int]] = []
-        for offset, (span, token) in enumerate(every[unit]):
+        for offset, (span, token) in enumerate(every[sequence]):
             if ranges and ranges[-1][1] == span:
                 ranges[-1][4] += 1
             else:
@@ -81,39 +81,39 @@ def expected_segments(files, windows, units):
 @given(files=FILES, windows=WINDOWS, seed=st.integers(0, 99), count=st.integers(0, 200))
 def test_segments_are_the_tokens_of_windows(many, files, windows, seed, count):
     spans: Any = ListedSpans(files)
-    units = windows.bind(spans)
-    if units.num_units == 0:
-        assert len(units.segments(np.empty(0, dtype=np.int64)).unit) == 0
+    sequences = windows.bind(spans)
+    if sequences.num_sequences == 0:
+        assert len(sequences.segments(np.empty(0, dtype=np.int64)).sequence) == 0
         return
     # Neighbours, in any order and some of them twice.
     rng = np.random.default_rng(seed)
-    first = rng.integers(units.num_units)
-    asked = (first + rng.permutation(count)) % units.num_units
+    first = rng.integers(sequences.num_sequences)
+    asked = (first + rng.permutation(count)) % sequences.num_sequences
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pagefeed.window_starts.MANY", many)
-        segments = units.segments(asked)
-    expected = expected_segments(files, units, asked.tolist())
+        patch.setattr("pagefeed.sequences.window_starts.MANY", many)
+        segments = sequences.segments(asked)
+    expected = expected_segments(files, sequences, asked.tolist())
     assert np.array(segments).T.tolist() == expected
 
 
 @given(files=FILES, windows=WINDOWS)
 def test_counts_of_windows_are_those_of_a_plain_model(files, windows):
     spans: Any = ListedSpans(files)
-    units, expected = windows.bind(spans), windows_of(files, windows.bind(spans))
+    sequences, expected = windows.bind(spans), windows_of(files, windows.bind(spans))
     held = sum(map(len, expected))
-    assert units.num_units == len(expected)
-    assert units.num_delivered_tokens == held
-    assert units.num_padding_tokens == len(expected) * windows.length - held
+    assert sequences.num_sequences == len(expected)
+    assert sequences.num_delivered_tokens == held
+    assert sequences.num_padding_tokens == len(expected) * windows.length - held
     distinct = {token for window in expected for token in window}
-    assert units.num_dropped_tokens == units.num_tokens - len(distinct)
+    assert sequences.num_dropped_tokens == sequences.num_tokens - len(distinct)
     # Blocks and files by where windows start.
     starts = np.array([window[0][0] for window in expected], dtype=np.int64)
-    span_of = units.starts.spans(np.arange(len(expected)))
+    span_of = sequences.starts.spans(np.arange(len(expected)))
     assert np.array_equal(span_of[1].span[span_of[0]], starts)
     borders = np.arange(len(spans) + 1)
-    first = units._first_unit(borders)
+    first = sequences._first_sequence(borders)
     assert np.array_equal(first, np.searchsorted(starts, borders))
-    assert np.array_equal(units.file_first_unit, first[spans.file_first_span])
+    assert np.array_equal(sequences.file_first_sequence, first[spans.file_first_span])
 
 
 @given(files=FILES, per_row=st.integers(1, 3))

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pagefeed.lazy import lazy
+from pagefeed._base.lazy import lazy
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "pagefeed"
 

@@ -1,4 +1,4 @@
-"""From what is asked for to weights of units by position."""
+"""From what is asked for to weights of sequences by position."""
 
 import hashlib
 
@@ -8,24 +8,24 @@ import pytest
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import (
     Anchor,
+    Component,
     Course,
     Mixture,
-    Part,
     Schedule,
-    Span,
     Stage,
+    WeightChange,
     adopt,
     resolve,
-    unit_weights,
+    sequence_weights,
 )
 
 
-def part(name: str, num_units: int = 1000, unit_tokens: int = 10) -> Part:
-    return Part(
+def part(name: str, num_sequences: int = 1000, sequence_tokens: int = 10) -> Component:
+    return Component(
         name=name,
         fingerprint=name,
-        num_units=num_units,
-        num_tokens=num_units * unit_tokens,
+        num_sequences=num_sequences,
+        num_tokens=num_sequences * sequence_tokens,
     )
 
 
@@ -41,7 +41,7 @@ def mixture(weights: dict[str, float], *stages: Stage, **options: str) -> Mixtur
     )
 
 
-ANCHOR = Anchor(step_units=8)
+ANCHOR = Anchor(step_sequences=8)
 PARTS = [part("code"), part("web")]
 MANY = [part("code"), part("math", 50), part("web")]
 
@@ -53,24 +53,24 @@ def test_weights_by_tokens_hold_where_lengths_differ_by_a_hundred():
         "short": 100 + rng.integers(-1, 2, 150_000),
     }
     parts = [
-        Part(
+        Component(
             name=name,
             fingerprint="",
-            num_units=len(of_units),
-            num_tokens=int(of_units.sum()),
+            num_sequences=len(of_sequences),
+            num_tokens=int(of_sequences.sum()),
         )
-        for name, of_units in lengths.items()
+        for name, of_sequences in lengths.items()
     ]
     plan = resolve(mixture({"long": 0.5, "short": 0.5}), parts, ANCHOR)
     dataset, local = Course(plan, num_lanes=48, seed=1).at(np.arange(100_000))
     tokens = [
-        of_units[local[dataset == number]].sum()
-        for number, of_units in enumerate(lengths.values())
+        of_sequences[local[dataset == number]].sum()
+        for number, of_sequences in enumerate(lengths.values())
     ]
     assert abs(tokens[0] / sum(tokens) - 0.5) < 0.001
     # By samples it would be another mixture altogether.
-    by_samples = mixture({"long": 0.5, "short": 0.5}, unit="samples")
-    assert unit_weights(by_samples, parts, {"long": 1, "short": 3}) == [1, 3]
+    by_samples = mixture({"long": 0.5, "short": 0.5}, unit="sequences")
+    assert sequence_weights(by_samples, parts, {"long": 1, "short": 3}) == [1, 3]
 
 
 def test_stages_by_steps_begin_at_their_step():
@@ -79,10 +79,10 @@ def test_stages_by_steps_begin_at_their_step():
         Stage(start_step=20, weights={"web": 1}, anneal=5),
     ]
     plan = resolve(mixture({"code": 1, "web": 3}, *stages), PARTS, ANCHOR)
-    assert plan.spans == (
-        Span(0, 0, (0.25, 0.75)),
-        Span(80, 0, (1.0, 0.0)),
-        Span(160, 40, (0.0, 1.0)),
+    assert plan.changes == (
+        WeightChange(0, 0, (0.25, 0.75)),
+        WeightChange(80, 0, (1.0, 0.0)),
+        WeightChange(160, 40, (0.0, 1.0)),
     )
     intervals = list(plan.intervals())
     assert [interval.start for interval in intervals] == [0, 80, *range(160, 201)]
@@ -91,17 +91,17 @@ def test_stages_by_steps_begin_at_their_step():
 
 
 def test_stages_by_tokens_count_the_tokens_of_what_is_mixed():
-    parts = [part("code", unit_tokens=100), part("web", unit_tokens=10)]
+    parts = [part("code", sequence_tokens=100), part("web", sequence_tokens=10)]
     stages = [
         Stage(start_tokens=1000, weights={"code": 1}),
         Stage(start_tokens=3000, weights={"web": 1}),
         Stage(start_tokens=5000, weights={"code": 1}, anneal=1100),
     ]
     plan = resolve(mixture({"web": 1, "code": 0}, *stages), parts, ANCHOR)
-    assert [span.start for span in plan.spans] == [0, 100, 120, 320]
+    assert [span.start for span in plan.changes] == [0, 100, 120, 320]
     assert plan.tokens(120) == pytest.approx(3000)
-    # A hundred tokens a unit at its end, ten at its start: 55 between them.
-    assert plan.spans[-1].anneal == 20
+    # A hundred tokens a sequence at its end, ten at its start: 55 between them.
+    assert plan.changes[-1].anneal == 20
     assert plan.tokens(340) == pytest.approx(6100)
     assert plan.position_of_tokens(6101) == 341
 
@@ -109,18 +109,21 @@ def test_stages_by_tokens_count_the_tokens_of_what_is_mixed():
 def test_a_change_at_once_replaces_what_began_there():
     plan = resolve(mixture({"code": 1, "web": 1}), PARTS, ANCHOR)
     plan = plan.changed(40, 0, [1, 3]).changed(40, 0, [3, 1])
-    assert plan.spans == (Span(0, 0, (0.5, 0.5)), Span(40, 0, (0.75, 0.25)))
+    assert plan.changes == (
+        WeightChange(0, 0, (0.5, 0.5)),
+        WeightChange(40, 0, (0.75, 0.25)),
+    )
     annealed = plan.changed(0, 10, [1, 0])
-    assert [span.start for span in annealed.spans] == [0, 0, 40]
+    assert [span.start for span in annealed.changes] == [0, 0, 40]
     assert annealed.weights_before(5) == pytest.approx((0.75, 0.25))
-    assert annealed.changed(0, 0, [1, 0]).spans[0] == Span(0, 0, (1.0, 0.0))
+    assert annealed.changed(0, 0, [1, 0]).changes[0] == WeightChange(0, 0, (1.0, 0.0))
 
 
 def test_a_resume_with_the_same_mixture_keeps_what_is_recorded():
     asked = mixture({"code": 1, "web": 1}, Stage(start_step=10, weights={"web": 1}))
     recorded = resolve(asked, PARTS, ANCHOR).changed(40, 0, [1, 3])
     # Another batch size moves neither what was passed nor what is to come.
-    anchor = Anchor(position=48, step=6, step_units=100)
+    anchor = Anchor(position=48, step=6, step_sequences=100)
     assert adopt(recorded, asked, PARTS, anchor) == recorded
 
 
@@ -132,17 +135,17 @@ def test_a_resume_with_other_stages_keeps_what_was_passed():
         Stage(start_step=4, weights={"math": 1, "web": 1}, anneal=6),
         Stage(start_step=20, weights={"math": 1}),
     )
-    anchor = Anchor(position=48, step=6, step_units=100)
+    anchor = Anchor(position=48, step=6, step_sequences=100)
     parts = [PARTS[0], part("math"), PARTS[1]]
     plan = adopt(recorded, other, parts, anchor)
     assert plan.names == ["code", "web", "math"]
     assert plan.digest == other.digest
-    assert plan.spans == (
-        Span(0, 0, (0.5, 0.5, 0.0)),
-        Span(40, 0, (0.25, 0.75, 0.0)),
+    assert plan.changes == (
+        WeightChange(0, 0, (0.5, 0.5, 0.0)),
+        WeightChange(40, 0, (0.25, 0.75, 0.0)),
         # Step 10 is four steps of the new size from here.
-        Span(48, 400, (0.0, 0.5, 0.5)),
-        Span(48 + 14 * 100, 0, (0.0, 0.0, 1.0)),
+        WeightChange(48, 400, (0.0, 0.5, 0.5)),
+        WeightChange(48 + 14 * 100, 0, (0.0, 0.0, 1.0)),
     )
 
 
@@ -153,16 +156,21 @@ def test_a_dataset_left_out_at_a_resume_is_given_nothing_more():
         recorded,
         mixture({"web": 1}),
         [PARTS[1]],
-        Anchor(position=16, step=2, step_units=8),
+        Anchor(position=16, step=2, step_sequences=8),
     )
     assert plan.names == ["code", "web"]
-    assert plan.spans == (Span(0, 0, (0.5, 0.5)), Span(16, 0, (0.0, 1.0)))
+    assert plan.changes == (
+        WeightChange(0, 0, (0.5, 0.5)),
+        WeightChange(16, 0, (0.0, 1.0)),
+    )
 
 
 def test_other_contents_by_the_same_name_are_refused():
     recorded = resolve(mixture({"code": 1, "web": 1}), PARTS, ANCHOR)
-    other = [PARTS[0], part("web", num_units=999)]
-    with pytest.raises(StateMismatchError, match=r"num_units=1000.*num_units=999"):
+    other = [PARTS[0], part("web", num_sequences=999)]
+    with pytest.raises(
+        StateMismatchError, match=r"num_sequences=1000.*num_sequences=999"
+    ):
         adopt(recorded, mixture({"code": 1, "web": 1}), other, ANCHOR)
 
 

@@ -8,17 +8,17 @@ import pytest
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
+    EpochOrder,
     ExplicitBlocks,
-    Order,
     Permutation,
     Shuffle,
     UniformBlocks,
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.order import reader as reader_module
+from pagefeed.order import lane_reader as reader_module
 from pagefeed.order import starts as starts_module
-from pagefeed.order.reader import LaneReader
+from pagefeed.order.lane_reader import LaneReader
 from pagefeed.order.starts import ComputedStarts
 
 MIB = 1 << 20
@@ -33,7 +33,7 @@ def make_order(blocks, **options):
         "num_lanes": 3,
         "window": 20,
     }
-    return Order(blocks, **(settings | options))
+    return EpochOrder(blocks, **(settings | options))
 
 
 def random_blocks(num_blocks, seed=0):
@@ -66,7 +66,7 @@ def test_order_is_the_one_released(name):
     shuffle = shuffles.get(name) or Shuffle.parse(name)
     blocks = random_blocks(400) if name == "explicit" else UniformBlocks(1000, 8)
     order = make_order(blocks, shuffle=shuffle)
-    assert order.units(range(500, 508)).tolist() == UNITS[name]
+    assert order.at(range(500, 508)).tolist() == UNITS[name]
 
 
 def test_key_is_the_one_released():
@@ -231,7 +231,7 @@ def test_file_order_needs_no_lanes():
         )
         assert lanes == least
     order = make_order(UniformBlocks(50, 7), shuffle=Shuffle.parse(None), num_lanes=1)
-    assert order.units(range(50)).tolist() == list(range(50))
+    assert order.at(range(50)).tolist() == list(range(50))
     assert order.positions(range(50)).tolist() == list(range(50))
 
 
@@ -251,8 +251,8 @@ def test_lanes_refuse():
     "blocks", [UniformBlocks(10, 4), ExplicitBlocks([0, 4, 8, 10])]
 )
 def test_blocks_know_their_units(blocks):
-    assert (len(blocks), blocks.num_units) == (3, 10)
-    assert blocks.first_unit(np.arange(4)).tolist() == [0, 4, 8, 10]
+    assert (len(blocks), blocks.num_sequences) == (3, 10)
+    assert blocks.first_sequence(np.arange(4)).tolist() == [0, 4, 8, 10]
     assert blocks.block_of(np.arange(10)).tolist() == [0] * 4 + [1] * 4 + [2] * 2
 
 
@@ -272,17 +272,17 @@ def test_blocks_refuse():
 def test_no_units_make_an_empty_epoch(blocks, name):
     order = make_order(blocks, shuffle=Shuffle.parse(name))
     assert order.num_units == 0
-    assert order.units([]).tolist() == []
+    assert order.at([]).tolist() == []
     assert order.positions([]).tolist() == []
     with pytest.raises(IndexError, match=r"position 0 is outside \[0, 0\)"):
-        order.units([0])
+        order.at([0])
 
 
 def test_order_refuses_what_is_outside():
     order = make_order(UniformBlocks(100, 7))
     for positions in ([100], [-1], range(90, 101), np.array([3, 100, 5])):
         with pytest.raises(IndexError, match=r"position (100|-1) is outside"):
-            order.units(positions)
+            order.at(positions)
     with pytest.raises(IndexError, match="unit 100 is outside"):
         order.positions([100])
     with pytest.raises(IndexError, match="lane 3 is outside"):
@@ -290,7 +290,7 @@ def test_order_refuses_what_is_outside():
     with pytest.raises(IndexError, match="place of lane 1 33 is outside"):
         order.lane_units(1, 30, 34)
     with pytest.raises(InvalidArgumentError, match="found float64"):
-        order.units(np.array([1.0]))
+        order.at(np.array([1.0]))
 
 
 def test_order_refuses_settings():
@@ -308,7 +308,7 @@ def test_uniform_orders_make_no_pass_over_their_blocks(monkeypatch):
     order = make_order(UniformBlocks(10**15 + 17, 1000), num_lanes=48, window=600)
     assert isinstance(order._sequence._starts, ComputedStarts)
     positions = [0, 10**14, 10**15 + 16]
-    units = order.units(positions)
+    units = order.at(positions)
     assert order.positions(units).tolist() == positions
 
 
@@ -317,24 +317,24 @@ def test_uniform_orders_make_no_pass_over_their_blocks(monkeypatch):
 def test_long_lanes_read_alike_in_any_stretches(window, passes):
     options = {"num_lanes": 2, "window": window, "shuffle": Shuffle(passes=passes)}
     blocks = random_blocks(24_000)
-    num_units = blocks.num_units
-    units = make_order(blocks, **options).units(range(num_units))
+    num_units = blocks.num_sequences
+    units = make_order(blocks, **options).at(range(num_units))
     assert np.array_equal(np.sort(units), np.arange(num_units))
     order = make_order(blocks, **options)
     begins = range(0, num_units, 999)
-    parts = [order.units(range(b, min(b + 999, num_units))) for b in begins]
+    parts = [order.at(range(b, min(b + 999, num_units))) for b in begins]
     assert np.array_equal(np.concatenate(parts), units)
     for begin in (num_units - 1, 17, num_units // 2):  # not where it was read before
-        assert np.array_equal(order.units(range(begin, num_units, 7)), units[begin::7])
+        assert np.array_equal(order.at(range(begin, num_units, 7)), units[begin::7])
     anywhere = np.random.default_rng(0).integers(0, num_units, 50)
-    assert np.array_equal(order.units(anywhere), units[anywhere])
+    assert np.array_equal(order.at(anywhere), units[anywhere])
     assert np.array_equal(order.positions(units[anywhere]), anywhere)
 
 
 def test_reading_ahead_holds_no_more_than_it_may():
     blocks = UniformBlocks(60_000, 10)
     order = make_order(blocks, num_lanes=10, window=10, most_held=3000)
-    units = [order.units(range(first, first + 40)) for first in range(0, 60_000, 40)]
+    units = [order.at(range(first, first + 40)) for first in range(0, 60_000, 40)]
     assert 1000 < order._reader._num_held <= 3000
     assert np.array_equal(np.sort(np.concatenate(units)), np.arange(60_000))
     # However little it may hold, lanes are not forgotten before they are read again.
@@ -349,29 +349,29 @@ def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
     """However good the guess is of when a unit leaves."""
     settings = {"num_lanes": 3, "window": 200, "shuffle": Shuffle(**options)}
     blocks = random_blocks(1000)
-    units = make_order(blocks, **settings).units(range(blocks.num_units))
+    units = make_order(blocks, **settings).at(range(blocks.num_sequences))
     monkeypatch.setattr(reader_module, "LONG_DELAY", 100)
     monkeypatch.setattr(reader_module, "LOOKED_AT", 100)
     monkeypatch.setattr("pagefeed.order.window.MIN_SPREAD", spread)
     order = make_order(blocks, most_held=600, **settings)
     assert order._reader._is_long
-    begins = range(0, blocks.num_units, 200)
-    parts = [order.units(range(b, min(b + 200, len(units)))) for b in begins]
+    begins = range(0, blocks.num_sequences, 200)
+    parts = [order.at(range(b, min(b + 200, len(units)))) for b in begins]
     assert np.array_equal(np.concatenate(parts), units)
     assert order._reader._num_held <= 2 * 3 * order._reader.read_ahead
     for begin in (len(units) - 1, 17, len(units) // 2, 0):
-        part = order.units(range(begin, min(begin + 100, len(units))))
+        part = order.at(range(begin, min(begin + 100, len(units))))
         assert np.array_equal(part, units[begin : begin + 100])
     anywhere = np.random.default_rng(0).integers(0, len(units), 30)
-    assert np.array_equal(order.units(anywhere), units[anywhere])
+    assert np.array_equal(order.at(anywhere), units[anywhere])
 
 
 def test_lanes_that_were_forgotten_are_read_again():
     blocks = UniformBlocks(6000, 10)
-    whole = make_order(blocks, num_lanes=10, window=100).units(range(6000))
+    whole = make_order(blocks, num_lanes=10, window=100).at(range(6000))
     order = make_order(blocks, num_lanes=10, window=100)
     order._reader._most_held = 500
-    units = [order.units(range(first, first + 40)) for first in range(0, 6000, 40)]
+    units = [order.at(range(first, first + 40)) for first in range(0, 6000, 40)]
     reader = order._reader
     held = [len(held.units) for held in reader._held.values()]
     assert reader._num_held == sum(held) <= 500
@@ -382,7 +382,7 @@ def test_lanes_that_were_forgotten_are_read_again():
 @pytest.mark.parametrize("is_range", [True, False])
 def test_reading_takes_steps_and_what_was_read_no_more_work(monkeypatch, is_range):
     order = make_order(random_blocks(2000), num_lanes=6, window=200)
-    whole = make_order(random_blocks(2000), num_lanes=6, window=200).units(range(4500))
+    whole = make_order(random_blocks(2000), num_lanes=6, window=200).at(range(4500))
     part = np.arange(900, 4500, 2)
     if not is_range:
         part = np.random.default_rng(0).permutation(part)
@@ -390,7 +390,7 @@ def test_reading_takes_steps_and_what_was_read_no_more_work(monkeypatch, is_rang
     steps = sum(1 for _ in order.reading(part))
     assert 2 <= steps <= 6
     monkeypatch.setattr(LaneReader, "_resolve", None)
-    assert np.array_equal(order.units(part), whole[part])
+    assert np.array_equal(order.at(part), whole[part])
     assert list(order.reading(part)) == []
 
 
@@ -405,7 +405,7 @@ def test_few_places_of_a_large_order_are_found_without_what_lies_between(monkeyp
 
     monkeypatch.setattr(LaneReader, "_resolve", watched)
     anywhere = np.array([17, 400_001, 999_990, 250_000])
-    units = order.units(anywhere)
+    units = order.at(anywhere)
     assert sum(resolved) < 6000
     assert order.positions(units).tolist() == anywhere.tolist()
 

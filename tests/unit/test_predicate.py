@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagefeed.dataset.select.predicate import Predicate
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.predicate import Predicate
 from selecting import predicates, text_of
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed import stored
+from pagefeed._base import stored
+from pagefeed._base.stored import ArrayFolder, ArrayWriter, stored_arrays
 from pagefeed.errors import CacheWarning, FileAccessError, MissingFileError
-from pagefeed.stored import ArrayFolder, ArrayWriter, stored_arrays
 
 KEY = "of this"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pagefeed.errors import InternalError
-from pagefeed.order import ExplicitBlocks, Order, Shuffle
+from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
 from pagefeed.order import starts as starts_module
 
 
@@ -20,7 +20,7 @@ def make_order(blocks, **options):
         "name": "web",
         "shuffle": Shuffle(),
     }
-    return Order(blocks, **(settings | {"num_lanes": 3, "window": 20} | options))
+    return EpochOrder(blocks, **(settings | {"num_lanes": 3, "window": 20} | options))
 
 
 def random_blocks(num_blocks, seed=0):
@@ -36,14 +36,14 @@ def _short_steps(monkeypatch):
 def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
     blocks = random_blocks(5000)
     options = {"cache_dir": tmp_path / "new", "fingerprint": "corpus"}
-    units = make_order(blocks).units(range(blocks.num_units))
+    sequences = make_order(blocks).sequences(range(blocks.num_sequences))
     first = make_order(blocks, **options)
     [path] = (tmp_path / "new").iterdir()
     assert re.fullmatch(r"order-[0-9a-f]{32}\.starts", path.name)
     monkeypatch.setattr(starts_module, "sum_sizes", None)  # no second pass
     second = make_order(blocks, **options)
     for order in (first, second):
-        assert np.array_equal(order.units(range(blocks.num_units)), units)
+        assert np.array_equal(order.at(range(blocks.num_sequences)), sequences)
     for other in ({"epoch": 1}, {"seed": 2}, {"name": "code"}, {"fingerprint": "x"}):
         with pytest.raises(TypeError):
             make_order(blocks, **(options | other))
@@ -51,7 +51,7 @@ def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
 
 def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path):
     blocks = random_blocks(5000)
-    units = make_order(blocks).units(range(blocks.num_units))
+    sequences = make_order(blocks).sequences(range(blocks.num_sequences))
     options = {"cache_dir": tmp_path, "fingerprint": "corpus", "is_ahead": True}
     for num_steps in (0, 3, 1000):  # what is left is made when it is needed
         order = make_order(blocks, **options)
@@ -59,7 +59,7 @@ def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path):
         steps = sum(1 for _, _ in zip(range(num_steps), order.begin(), strict=False))
         assert steps == min(num_steps, 9)
         assert bool(list(tmp_path.iterdir())) == (num_steps == 1000)
-        assert np.array_equal(order.units(range(blocks.num_units)), units)
+        assert np.array_equal(order.at(range(blocks.num_sequences)), sequences)
         [path] = tmp_path.iterdir()
         path.unlink()
 
@@ -75,8 +75,8 @@ def test_broken_sums_are_made_anew(tmp_path, place):
     broken[place] ^= 1
     for content in (bytes(broken), good[:place], b""):
         path.write_bytes(content)
-        units = make_order(blocks, **options).units(range(blocks.num_units))
-        assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
+        sequences = make_order(blocks, **options).sequences(range(blocks.num_sequences))
+        assert np.array_equal(np.sort(sequences), np.arange(blocks.num_sequences))
         assert path.read_bytes() == good
     assert list(tmp_path.iterdir()) == [path]
 
@@ -88,7 +88,7 @@ def test_sums_of_other_blocks_are_found_out(tmp_path):
     other = ExplicitBlocks(np.concatenate([[0], np.cumsum(sizes[::-1])]))
     order = make_order(other, **options)
     with pytest.raises(InternalError, match="delete the order-\\*"):
-        order.units(range(other.num_units))
+        order.at(range(other.num_sequences))
 
 
 def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
@@ -96,8 +96,8 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "folder"
     order = make_order(blocks, cache_dir=folder, fingerprint="corpus")
-    units = order.units(range(blocks.num_units))
-    assert np.array_equal(np.sort(units), np.arange(blocks.num_units))
+    sequences = order.at(range(blocks.num_sequences))
+    assert np.array_equal(np.sort(sequences), np.arange(blocks.num_sequences))
     assert "sums of an epoch are not shared" in caplog.text
 
 
@@ -121,7 +121,7 @@ def test_sums_of_a_single_step_are_not_left(tmp_path):
 @pytest.mark.parametrize("num_steps", [0, 1, 4, 8])
 def test_an_interrupted_pass_begins_again(monkeypatch, num_steps):
     blocks = random_blocks(5000)
-    units = make_order(blocks).units(range(blocks.num_units))
+    sequences = make_order(blocks).sequences(range(blocks.num_sequences))
     order = make_order(blocks, is_ahead=True)
     make = starts_module.sum_sizes
 
@@ -132,11 +132,11 @@ def test_an_interrupted_pass_begins_again(monkeypatch, num_steps):
             yield sums
 
     monkeypatch.setattr(starts_module, "sum_sizes", interrupted)
-    for begin in (lambda: list(order.begin()), lambda: order.units([0])):
+    for begin in (lambda: list(order.begin()), lambda: order.at([0])):
         with pytest.raises(KeyboardInterrupt):
             begin()
     monkeypatch.setattr(starts_module, "sum_sizes", make)
-    assert np.array_equal(order.units(range(blocks.num_units)), units)
+    assert np.array_equal(order.at(range(blocks.num_sequences)), sequences)
 
 
 def test_sums_that_nobody_uses_are_removed(tmp_path):

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.index import PageIndex
-from pagefeed.sizes import format_bytes
+from pagefeed._base import format_bytes
+from pagefeed.dataset import PageIndex
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,14 +6,11 @@ import argparse
 
 from pagefeed.cli.mixing import configure_mixture, make_mixture
 from pagefeed.dataset import ParquetDataset, parquet
-from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.packed import Packed
-from pagefeed.sequences import Sequences
-from pagefeed.windows import Windows
+from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
 
 __all__ = ["configure_run", "make_loader"]
 
@@ -35,7 +32,7 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
         default="page",
         choices=["page", "row_group", "row", "buffer", "none"],
     )
-    parser.add_argument("--window", default="auto", help='units or bytes, "auto"')
+    parser.add_argument("--window", default="auto", help='sequences or bytes, "auto"')
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--memory", default="1GiB")
     cut = parser.add_mutually_exclusive_group()
@@ -55,7 +52,7 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     configure_mixture(parser)
 
 
-def _sequences(options: argparse.Namespace) -> Sequences:
+def _sequences(options: argparse.Namespace) -> SequenceSetting:
     if options.documents:
         return Documents(max_length=options.length)
     if options.length is None:

@@ -13,14 +13,15 @@ import argparse
 import json
 from dataclasses import asdict
 
+from pagefeed._base import format_bytes
 from pagefeed.cli.options import configure_run, make_loader
-from pagefeed.forecast import Forecast, forecast
-from pagefeed.forecast_mixture import (
+from pagefeed.reports import (
+    Forecast,
     MixtureForecast,
+    forecast,
     forecast_mixture,
     plot_mixture,
 )
-from pagefeed.sizes import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _lines(plan: Forecast) -> list[str]:
     size = f"{plan.files:,} files, {plan.pages:,} pages, {plan.rows:,} rows"
-    share = plan.padding_tokens / max(1, plan.units * plan.length)
+    share = plan.padding_tokens / max(1, plan.sequences * plan.length)
     waste = (
         f"{plan.padding_tokens:,} padding ({share:.2%}), {plan.dropped_tokens:,} "
         f"dropped; {plan.splits:,} splits"
@@ -62,9 +63,9 @@ def _lines(plan: Forecast) -> list[str]:
     )
     lines = [
         f"data       {size}, {plan.tokens:,} tokens",
-        f"sequences  {plan.units:,}; tokens: {waste}",
+        f"sequences  {plan.sequences:,}; tokens: {waste}",
         f"steps      {plan.steps:,} on every rank; {rest}",
-        f"order      {plan.num_lanes} lanes, {plan.window_units:,} sequences mixed",
+        f"order      {plan.num_lanes} lanes, {plan.window_sequences:,} sequences mixed",
         f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
         f"reads      {plan.loads_per_page:.2f} of every page",
         f"pairs of sequences of a batch from one page: {page_pairs}",
@@ -80,7 +81,7 @@ def _mixture_lines(plan: MixtureForecast) -> list[str]:
     needed = f"{format_bytes(plan.needed_bytes)} of pages to read each once"
     steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
     lines = [
-        f"steps      {steps}; {plan.units:,} sequences, {plan.tokens:,} tokens",
+        f"steps      {steps}; {plan.sequences:,} sequences, {plan.tokens:,} tokens",
         f"order      {plan.num_lanes} lanes",
         f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
         "",

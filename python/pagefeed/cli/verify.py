@@ -16,7 +16,7 @@ from dataclasses import asdict
 
 from pagefeed.cli.options import configure_run, make_loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.verify import Leg, verify
+from pagefeed.reports import Leg, verify
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(asdict(result) | {"ok": result.ok}, indent=2))
         return 0 if result.ok else 1
     print(
-        f"epoch {result.epoch}: {result.num_delivered:,} of {result.num_units:,} "
+        f"epoch {result.epoch}: {result.num_delivered:,} of {result.num_sequences:,} "
         f"sequences in {result.num_steps:,} steps, {result.num_dropped:,} dropped by "
         "the last, incomplete step"
     )

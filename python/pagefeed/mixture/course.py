@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.arrays import Int64Array
-from pagefeed.lazy import lazy
-from pagefeed.mixture.layout import Layout
-from pagefeed.mixture.rows import ENDED, groups, turns_before
+from pagefeed._base import Int64Array, lazy
+from pagefeed.mixture.lane_layout import LaneLayout
 from pagefeed.mixture.schedule import Schedule
+from pagefeed.mixture.stretches import ENDED, groups, turns_before
 from pagefeed.mixture.tree import MAX_TURN
 
 __all__ = ["LEAST_LANES", "Course"]
@@ -36,13 +35,13 @@ class Course:
     and lanes. When weights change, what each lane lacks decides which phase it has in
     the next row, and what all lack moves them all: errors do not add up.
 
-    With ``LEAST_LANES`` or more no count is further off its weight than one unit per
-    lane, before any position. In the first row that is proven where ``Tree.bound`` is
-    at most 1, as for up to four datasets: phases of all lanes are a half in the mean.
-    For the rest a search against it found no more than 0.55, and 0.82 over changes of
-    weights. With fewer lanes roundings may not even out: a single one came to 2.1 over
-    changes. While datasets run out, lane by lane, up to 1.2 was seen against the
-    weights that remain in each lane.
+    With ``LEAST_LANES`` or more no count is further off its weight than one sequence
+    per lane, before any position. In the first row that is proven where ``Tree.bound``
+    is at most 1, as for up to four datasets: phases of all lanes are a half in the
+    mean. For the rest a search against it found no more than 0.55, and 0.82 over
+    changes of weights. With fewer lanes roundings may not even out: a single one came
+    to 2.1 over changes. While datasets run out, lane by lane, up to 1.2 was seen
+    against the weights that remain in each lane.
 
     Args:
         schedule: Datasets and weights.
@@ -53,11 +52,12 @@ class Course:
         InvalidArgumentError: If all datasets of a stage run out before the next begins.
 
     Example:
-        >>> from pagefeed.mixture import Part, Span
-        >>> sizes = [Part(name=name, fingerprint="", num_units=9, num_tokens=9)
+        >>> from pagefeed.mixture import Component, WeightChange
+        >>> sizes = [Component(name=name, fingerprint="", num_sequences=9, num_tokens=9)
         ...          for name in ("a", "b")]
         >>> schedule = Schedule(
-        ...     parts=tuple(sizes), spans=(Span(0, 0, (0.75, 0.25)),), digest="")
+        ...     parts=tuple(sizes), changes=(WeightChange(0, 0, (0.75, 0.25)),),
+        digest="")
         >>> dataset, local = Course(schedule, num_lanes=1, seed=0).at(np.arange(5))
         >>> dataset.tolist(), local.tolist()
         ([0, 0, 1, 0, 0], [0, 1, 0, 2, 3])
@@ -66,7 +66,7 @@ class Course:
     def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
         self.schedule = schedule
         self.num_lanes = num_lanes
-        layout = Layout(schedule, num_lanes=num_lanes, seed=seed)
+        layout = LaneLayout(schedule, num_lanes=num_lanes, seed=seed)
         self._rows, self._trees = layout.rows, layout.trees
         self._find_tail(layout.turn, layout.ended)
 
@@ -114,7 +114,7 @@ class Course:
         return found
 
     def counts(self, position: int) -> Int64Array:
-        """Return the units of each dataset before a position: int64 [datasets]."""
+        """Return the sequences of each dataset before a position: int64 [datasets]."""
         total: Int64Array = self._lane_counts(position).sum(axis=1)
         return total
 
@@ -131,7 +131,7 @@ class Course:
         return self._lane_counts(position) * self.num_lanes + lane
 
     def _lane_counts(self, position: int) -> Int64Array:
-        """Units before a position: int64 [datasets, lanes]."""
+        """Sequences before a position: int64 [datasets, lanes]."""
         turn = self._turns_before(np.array([position]))[0]
         row = self._rows.find(np.arange(self.num_lanes), turn)
         turn = turn - self._rows.start[row]
@@ -163,8 +163,8 @@ class Course:
 
         None if it never is.
         """
-        num_units = self.schedule.parts[dataset].num_units * epochs
-        last = np.arange(max(0, num_units - self.num_lanes), num_units)
+        num_sequences = self.schedule.parts[dataset].num_sequences * epochs
+        last = np.arange(max(0, num_sequences - self.num_lanes), num_sequences)
         places = self.positions(dataset, last)
         return None if places.min() < 0 else int(places.max()) + 1
 

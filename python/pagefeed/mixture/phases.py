@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed._base import Int64Array
 from pagefeed.mixture.tree import ONE, Members, Tree
 from pagefeed.order import Permutation, derive_key
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pagefeed.arguments import check_positive, check_whole
+from pagefeed._base import check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["Interval", "Part", "Schedule", "Span"]
+__all__ = ["Component", "Interval", "Schedule", "WeightChange"]
 
 ANNEAL_PIECES = 64
 """Pieces of constant weights that an anneal is made of, at most."""
@@ -19,26 +19,26 @@ DIGITS = 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Component:
     """A dataset of a mixture, as far as its schedule knows it."""
 
     name: str
     fingerprint: str
     """Digits that identify it."""
-    num_units: int
-    """Units of an epoch."""
+    num_sequences: int
+    """Sequences of an epoch."""
     num_tokens: int
     """Tokens in them, as delivered; 0 if they are not counted."""
     max_epochs: int | None = None
     """Epochs after which it is left out."""
 
     @property
-    def unit_tokens(self) -> float:
-        """Mean tokens of a unit; 1 if they are not counted."""
-        return self.num_tokens / self.num_units if self.num_tokens else 1.0
+    def sequence_tokens(self) -> float:
+        """Mean tokens of a sequence; 1 if they are not counted."""
+        return self.num_tokens / self.num_sequences if self.num_tokens else 1.0
 
 
-class Span(NamedTuple):
+class WeightChange(NamedTuple):
     """Weights from a position on, until those of the next."""
 
     start: int
@@ -46,7 +46,7 @@ class Span(NamedTuple):
     anneal: int
     """Positions over which the former weights turn into these."""
     weights: tuple[float, ...]
-    """Weight of a unit of each dataset."""
+    """Weight of a sequence of each dataset."""
 
 
 class Interval(NamedTuple):
@@ -60,11 +60,11 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """Datasets, and their weights by position; positions count units of all ranks."""
+    """Datasets, and their weights by position; positions count sequences of all ranks."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Component, ...]
     """The datasets, in the order of the weights."""
-    spans: tuple[Span, ...]
+    changes: tuple[WeightChange, ...]
     """Weights by rising start; the first starts at 0."""
     digest: str
     """What tells the mixture that was asked for from others."""
@@ -76,10 +76,10 @@ class Schedule:
 
     def intervals(self) -> Iterator[Interval]:
         """Yield the positions in order, in pieces of constant weights."""
-        former = self.spans[0].weights
-        for number, span in enumerate(self.spans):
-            last = number + 1 == len(self.spans)
-            stop = None if last else self.spans[number + 1].start
+        former = self.changes[0].weights
+        for number, span in enumerate(self.changes):
+            last = number + 1 == len(self.changes)
+            stop = None if last else self.changes[number + 1].start
             for start, end, weights in _pieces(span, former):
                 if stop is None or start < stop:
                     ends = [place for place in (end, stop) if place is not None]
@@ -88,62 +88,62 @@ class Schedule:
 
     def weights_before(self, position: int) -> tuple[float, ...]:
         """Return the weights that a change at a position goes on from."""
-        former = self.spans[0].weights
-        reached = [span for span in self.spans if span.start < position]
+        former = self.changes[0].weights
+        reached = [span for span in self.changes if span.start < position]
         ends = [*(span.start for span in reached), position][1:]
         for span, end in zip(reached, ends, strict=True):
             former = _weights_at(span, former, end)
         return former
 
     def tokens(self, position: int) -> float:
-        """Return the tokens before a position, by mean tokens of a unit."""
+        """Return the tokens before a position, by mean tokens of a sequence."""
         total = 0.0
         for start, stop, weights in self.intervals():
             if start < position:
                 end = position if stop is None else min(stop, position)
-                total += (end - start) * self.unit_tokens(weights)
+                total += (end - start) * self.sequence_tokens(weights)
         return total
 
     def position_of_tokens(self, tokens: float) -> int:
         """Return the first position with so many tokens before it."""
         for start, stop, weights in self.intervals():
-            each = self.unit_tokens(weights)
+            each = self.sequence_tokens(weights)
             if stop is None or tokens <= (stop - start) * each:
                 return start + math.ceil(tokens / each)
             tokens -= (stop - start) * each
         raise AssertionError  # The last interval has no end.
 
-    def unit_tokens(self, weights: Sequence[float]) -> float:
-        """Return the mean tokens of a unit under some weights."""
+    def sequence_tokens(self, weights: Sequence[float]) -> float:
+        """Return the mean tokens of a sequence under some weights."""
         tokens = math.fsum(
-            weight * part.unit_tokens
+            weight * part.sequence_tokens
             for weight, part in zip(weights, self.parts, strict=True)
         )
         return tokens / math.fsum(weights)
 
     def changed(self, position: int, anneal: int, weights: Sequence[float]) -> Schedule:
         """Return it with new weights from a position on, until the next span after."""
-        before = [span for span in self.spans if span.start < position]
-        after = [span for span in self.spans if span.start > position]
+        before = [span for span in self.changes if span.start < position]
+        after = [span for span in self.changes if span.start > position]
         if position == 0 and anneal:  # There is something to anneal from.
-            before = [self.spans[0]]
-        span = Span(position, anneal, rounded(weights))
-        return replace(self, spans=(*before, span, *after))
+            before = [self.changes[0]]
+        span = WeightChange(position, anneal, rounded(weights))
+        return replace(self, changes=(*before, span, *after))
 
     def until(self, position: int) -> Schedule:
-        """Return it without the spans that begin at a position or later."""
-        kept = tuple(span for span in self.spans if span.start < position)
-        return replace(self, spans=kept or self.spans[:1])
+        """Return it without the changes that begin at a position or later."""
+        kept = tuple(span for span in self.changes if span.start < position)
+        return replace(self, changes=kept or self.changes[:1])
 
-    def with_parts(self, parts: Sequence[Part]) -> Schedule:
+    def with_parts(self, parts: Sequence[Component]) -> Schedule:
         """Return it with further datasets, of weight 0 so far."""
         known = set(self.names)
         added = tuple(part for part in parts if part.name not in known)
         nothing = (0.0,) * len(added)
-        spans = tuple(
-            span._replace(weights=span.weights + nothing) for span in self.spans
+        changes = tuple(
+            span._replace(weights=span.weights + nothing) for span in self.changes
         )
-        return replace(self, parts=self.parts + added, spans=spans)
+        return replace(self, parts=self.parts + added, changes=changes)
 
     def check(self) -> None:
         """Refuse what no run has.
@@ -152,14 +152,14 @@ class Schedule:
             InvalidArgumentError: If a value is out of its bounds.
         """
         for part in self.parts:
-            check_positive(part.num_units, "units")
+            check_positive(part.num_sequences, "sequences")
             check_whole(part.num_tokens, "tokens", least=0)
             if part.max_epochs is not None:
                 check_positive(part.max_epochs, "max_epochs")
-        starts = [check_whole(span.start, "start", least=0) for span in self.spans]
+        starts = [check_whole(span.start, "start", least=0) for span in self.changes]
         if starts[:1] != [0] or starts != sorted(set(starts)):
             raise InvalidArgumentError(f"stages start at {starts}, not rising from 0")
-        for span in self.spans:
+        for span in self.changes:
             check_whole(span.anneal, "anneal", least=0)
             weights = span.weights
             is_one_each = len(weights) == len(self.parts)
@@ -170,12 +170,12 @@ class Schedule:
         """Return plain JSON types."""
         return {
             "datasets": [
-                [p.name, p.fingerprint, p.num_units, p.num_tokens, p.max_epochs]
+                [p.name, p.fingerprint, p.num_sequences, p.num_tokens, p.max_epochs]
                 for p in self.parts
             ],
             "stages": [
                 [span.start, span.anneal, [_short(w) for w in span.weights]]
-                for span in self.spans
+                for span in self.changes
             ],
             "digest": self.digest,
         }
@@ -189,22 +189,22 @@ class Schedule:
         """
         try:
             parts = tuple(
-                Part(
+                Component(
                     name=name,
                     fingerprint=fingerprint,
-                    num_units=num_units,
+                    num_sequences=num_sequences,
                     num_tokens=num_tokens,
                     max_epochs=max_epochs,
                 )
-                for name, fingerprint, num_units, num_tokens, max_epochs in state[
+                for name, fingerprint, num_sequences, num_tokens, max_epochs in state[
                     "datasets"
                 ]
             )
-            spans = tuple(
-                Span(start, anneal, tuple(map(float, weights)))
+            changes = tuple(
+                WeightChange(start, anneal, tuple(map(float, weights)))
                 for start, anneal, weights in state["stages"]
             )
-            schedule = cls(parts=parts, spans=spans, digest=state["digest"])
+            schedule = cls(parts=parts, changes=changes, digest=state["digest"])
             schedule.check()
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
@@ -230,7 +230,7 @@ def _short(weight: float) -> float | int:
 
 
 def _weights_at(
-    span: Span, former: Sequence[float], position: int
+    span: WeightChange, former: Sequence[float], position: int
 ) -> tuple[float, ...]:
     """Weights of a span at a position in it, were its anneal a straight line."""
     if position >= span.start + span.anneal:
@@ -245,7 +245,7 @@ def _between(
     return tuple(a * (1 - done) + b * done for a, b in zip(former, later, strict=True))
 
 
-def _pieces(span: Span, former: Sequence[float]) -> Iterator[Interval]:
+def _pieces(span: WeightChange, former: Sequence[float]) -> Iterator[Interval]:
     """Yield the pieces of a span as if nothing followed it."""
     count = min(ANNEAL_PIECES, span.anneal)
     for piece in range(count):

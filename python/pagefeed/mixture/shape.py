@@ -1,9 +1,9 @@
 """Shapes of trees, and which deals turns out most evenly.
 
-At each inner node a count is rounded, by half a unit per lane at most, where the mean
-of the lanes' phases is a half. A dataset is off by its parent's rounding in full; of
-that of a node further up it has its share of the side it stands in. So with weight w it
-is off, in units per lane, by at most ::
+At each inner node a count is rounded, by half a sequence per lane at most, where the
+mean of the lanes' phases is a half. A dataset is off by its parent's rounding in full;
+of that of a node further up it has its share of the side it stands in. So with weight w
+it is off, in sequences per lane, by at most ::
 
     (1 + sum of w / W over the nodes above it, without the root) / 2
 
@@ -22,7 +22,7 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed._base import Int64Array
 
 __all__ = ["LARGEST_SUM", "Shape", "best_shape", "huffman_shape", "largest_sum"]
 

@@ -18,8 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.arrays import Int64Array, distinct
-from pagefeed.lazy import lazy
+from pagefeed._base import Int64Array, distinct, lazy
 from pagefeed.mixture.shape import Shape, best_shape, huffman_shape, largest_sum
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
@@ -80,8 +79,9 @@ class Tree:
         weights = [max(weight, total * SMALLEST) for weight in weights]
         shape = (best_shape if best else huffman_shape)(weights, members)
         self.bound = (1 + largest_sum(shape, weights)) / 2
-        """Units per lane that a count can be off its weight at most, if at each node
-        the lanes' phases are a half in the mean (see ``pagefeed.mixture.shape``)."""
+        """Sequences per lane that a count can be off its weight at most, if at each
+        node the lanes' phases are a half in the mean (see
+        ``pagefeed.mixture.shape``)."""
         self.root, self.nodes = _build(shape, weights)
         """The inner nodes are by number."""
         self.sides = [

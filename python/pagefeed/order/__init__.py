@@ -6,23 +6,24 @@ does not grow with the dataset:
 - :class:`Permutation`: a keyed permutation of [0, n), any n up to 2**63 - 1.
 - :class:`Shuffle`: the settings; :func:`choose_num_lanes` and :meth:`Shuffle.delay` fit
   them to a dataset.
-- :class:`Order`: blocks permuted, cut into lanes, mixed in a window.
+- :class:`EpochOrder`: blocks permuted, cut into lanes, mixed in a window.
 """
 
-from pagefeed.blocks import Blocks, ExplicitBlocks, UniformBlocks
-from pagefeed.order.keys import ORDER_VERSION, derive_key
+from pagefeed.order.epoch_order import EpochOrder
+from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
-from pagefeed.order.order import Order
 from pagefeed.order.permutation import Permutation
 from pagefeed.order.shuffle import Shuffle
-from pagefeed.order.small import SmallOrder
+from pagefeed.order.small_order import SmallOrder
+from pagefeed.sequences import Blocks, ExplicitBlocks, UniformBlocks
 
 __all__ = [
     "ORDER_VERSION",
     "Blocks",
+    "EpochOrder",
     "ExplicitBlocks",
+    "KeyPart",
     "Lanes",
-    "Order",
     "Permutation",
     "Shuffle",
     "SmallOrder",

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, UInt64Array
-from pagefeed.blocks import Blocks
+from pagefeed._base import Int64Array, UInt64Array
 from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import PermutationFamily, num_rounds
+from pagefeed.sequences import Blocks
 
 
 class Items(NamedTuple):
@@ -70,8 +70,8 @@ class ItemOrder:
             share = numbers - turn * self.passes
             tweak = self._tweaks[share]
         block = self._permutation.forward(turn, len(self.blocks), tweak)
-        first = self.blocks.first_unit(block)
-        return Items(block, share, first, self.blocks.first_unit(block + 1) - first)
+        first = self.blocks.first_sequence(block)
+        return Items(block, share, first, self.blocks.first_sequence(block + 1) - first)
 
     def numbers(self, block: Int64Array, share: Int64Array) -> Int64Array:
         """Number, int64, of each (block, share)."""

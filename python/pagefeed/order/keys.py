@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pagefeed.arrays import UInt64Array
+from pagefeed._base import UInt64Array
 from pagefeed.errors import InvalidArgumentError
 
 KeyPart: TypeAlias = SupportsIndex | str | bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array
+from pagefeed._base import Int64Array
 from pagefeed.errors import InvalidArgumentError
 
 NODE_BYTES = 256 << 20  # what the open blocks of all lanes, or a window, may decode to

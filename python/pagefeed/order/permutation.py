@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed._base import Int64Array, UInt64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import HALF, MULTIPLIERS, KeyPart, derive_key, expand_key
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from pagefeed.arguments import check_whole
+from pagefeed._base import check_whole, parse_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.lanes import NODE_BYTES
-from pagefeed.sizes import parse_bytes
 
-BlockKind: TypeAlias = Literal["page", "row_group", "row", "buffer"]
-BLOCK_KINDS: tuple[str, ...] = get_args(BlockKind)
+ShuffleBlock: TypeAlias = Literal["page", "row_group", "row", "buffer"]
+BLOCK_KINDS: tuple[str, ...] = get_args(ShuffleBlock)
 MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigabytes
 
 
@@ -48,7 +47,7 @@ class Shuffle:
         Shuffle(block='page', window='64MiB', passes=2)
     """
 
-    block: BlockKind | None = "page"
+    block: ShuffleBlock | None = "page"
     window: int | str = "auto"
     passes: int = 1
 

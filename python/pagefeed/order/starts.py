@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, joined_ranges
+from pagefeed._base import Int64Array, joined_ranges
 from pagefeed.errors import InternalError
 from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key
@@ -211,7 +211,7 @@ def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
     # In file order: neighbours are found much faster than permuted blocks.
     for begin in range(0, len(blocks), at_once):
         borders = np.arange(begin, min(begin + at_once, len(blocks)) + 1)
-        first = blocks.first_unit(borders)
+        first = blocks.first_sequence(borders)
         block, first_unit, block_units = (
             np.repeat(each, passes)
             for each in (borders[:-1], first[:-1], np.diff(first))
@@ -242,7 +242,7 @@ def shared_sums(
     if folder is None or len(order) <= PIECE:
         yield from sum_sizes(order)
         return
-    shape = f"{order.blocks.num_units}/{len(order.blocks)}/{order.passes}/{STEP}"
+    shape = f"{order.blocks.num_sequences}/{len(order.blocks)}/{order.passes}/{STEP}"
     name = derive_key(key, "starts", fingerprint, shape)
     path = folder / f"order-{name.hex()[:32]}.starts"
     sums = _read(path, name, order)
@@ -272,7 +272,7 @@ def _read(path: Path, name: bytes, order: ItemOrder) -> Int64Array | None:
     with suppress(OSError):
         os.utime(path)  # It is in use: see `_remove_stale`.
     sums = np.frombuffer(body, dtype="<i8").astype(np.int64, copy=False)
-    return sums if sums[-1] == order.blocks.num_units else None
+    return sums if sums[-1] == order.blocks.num_sequences else None
 
 
 def _write(path: Path, name: bytes, sums: Int64Array) -> None:

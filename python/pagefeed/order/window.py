@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.arrays import Int64Array, UInt64Array
+from pagefeed._base import Int64Array, UInt64Array
 from pagefeed.order.keys import HALF, expand_key, mix
 from pagefeed.order.lanes import Lanes
 

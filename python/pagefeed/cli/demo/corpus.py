@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pagefeed.extras import require
+from pagefeed._base import require
 
 __all__ = ["make_corpus"]
 

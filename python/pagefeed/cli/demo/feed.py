@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pagefeed._base import format_bytes, require
+from pagefeed.batches import Batch
 from pagefeed.cli.demo.corpus import make_corpus
 from pagefeed.dataset import parquet
-from pagefeed.extras import require
-from pagefeed.formats import Batch
 from pagefeed.loader import Loader
-from pagefeed.sizes import format_bytes
-from pagefeed.windows import Windows
+from pagefeed.sequences import Windows
 
 __all__ = ["run_demo"]
 

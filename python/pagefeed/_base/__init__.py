@@ -1,0 +1,63 @@
+"""What every layer uses: arrays, sizes, checks, optional imports, stored arrays.
+
+Nothing in here knows what a dataset is.
+"""
+
+from pagefeed._base.arguments import (
+    MOST,
+    check_callable,
+    check_choice,
+    check_column,
+    check_columns,
+    check_flag,
+    check_positive,
+    check_token,
+    check_vocab_size,
+    check_whole,
+)
+from pagefeed._base.arrays import (
+    Int64Array,
+    UInt64Array,
+    distinct,
+    joined_ranges,
+    sorted_with_places,
+)
+from pagefeed._base.extras import require
+from pagefeed._base.lazy import lazy
+from pagefeed._base.parallel import in_order
+from pagefeed._base.sizes import format_bytes, parse_bytes
+from pagefeed._base.stepwise import finished
+from pagefeed._base.stored import (
+    ArrayFolder,
+    ArrayWriter,
+    stored_arrays,
+    warn_of_folder,
+)
+
+__all__ = [
+    "MOST",
+    "ArrayFolder",
+    "ArrayWriter",
+    "Int64Array",
+    "UInt64Array",
+    "check_callable",
+    "check_choice",
+    "check_column",
+    "check_columns",
+    "check_flag",
+    "check_positive",
+    "check_token",
+    "check_vocab_size",
+    "check_whole",
+    "distinct",
+    "finished",
+    "format_bytes",
+    "in_order",
+    "joined_ranges",
+    "lazy",
+    "parse_bytes",
+    "require",
+    "sorted_with_places",
+    "stored_arrays",
+    "warn_of_folder",
+]

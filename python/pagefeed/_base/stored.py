@@ -1,0 +1,315 @@
+"""Arrays on disk, written as they grow, checked and mapped when they are read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base.arrays import Int64Array
+from pagefeed._base.parallel import in_order
+from pagefeed.errors import CacheWarning, FileAccessError
+
+__all__ = ["ArrayFolder", "ArrayWriter", "stored_arrays", "warn_of_folder"]
+
+_ABOUT = "about.json"
+_NUMBERS = "numbers"
+_VERSION = 2
+_SPILLED_BYTES = 32 << 20
+_CHECKED_BYTES = 64 << 20
+"""Bytes under one checksum: several are verified at a time."""
+_logger = logging.getLogger("pagefeed")
+_told: set[str] = set()
+
+
+class _UnwritableError(FileAccessError):
+    """A folder of arrays cannot be written."""
+
+
+class ArrayFolder:
+    """Arrays that were written together, mapped from disk.
+
+    All of it is held against its checksums here, once: no damage is ever delivered.
+
+    Args:
+        path: The folder.
+        key: What it must hold.
+
+    Raises:
+        OSError: If there is no such folder, or files of it are missing.
+        ValueError: If it holds something else, or is damaged.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        content = _read_about(path)
+        if content.get("version") != _VERSION or content.get("key") != key:
+            raise ValueError(f"{path} holds something else")
+        self.about: Mapping[str, Any] = content["about"]
+        """What was noted beside the arrays."""
+        sizes = content["arrays"]
+        numbers = _map(path / _NUMBERS, sum(sizes.values()))
+        _verify(path / _NUMBERS, numbers, content["checksums"])
+        ends = np.cumsum(list(sizes.values()), dtype=np.int64).tolist()
+        self._arrays = {
+            name: numbers[end - size : end]
+            for (name, size), end in zip(sizes.items(), ends, strict=True)
+        }
+
+    def __getitem__(self, name: str) -> Int64Array:
+        """Return an array, int64."""
+        return self._arrays[name]
+
+
+class ArrayWriter:
+    """Writes a folder of arrays, which appears whole or not at all.
+
+    Any number of arrays may grow at a time: what does not fit in memory waits in files
+    of their own, which are joined in the end.
+
+    Args:
+        path: Where it will be.
+        key: What it holds.
+        durable: Have it on disk before others can see it.
+
+    Raises:
+        FileAccessError: If it cannot be written, here and later.
+    """
+
+    def __init__(self, path: Path, key: str, *, durable: bool) -> None:
+        self._path = path
+        self._key = key
+        self._durable = durable
+        with self._writing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent)
+        self._draft = Path(draft)
+        self._waiting: dict[str, bytearray] = {}
+        self._num_waiting = 0
+        self._spills: dict[str, Path] = {}
+        self._sizes: dict[str, int] = {}
+        self.about: dict[str, Any] = {}
+        """What is noted beside the arrays: plain JSON types."""
+
+    def append(self, name: str, values: npt.ArrayLike) -> None:
+        """Write further numbers of an array, int64."""
+        array = np.ascontiguousarray(values, dtype=np.int64)
+        self._waiting.setdefault(name, bytearray()).extend(array.tobytes())
+        self._sizes[name] = self._sizes.get(name, 0) + array.size
+        self._num_waiting += array.nbytes
+        if self._num_waiting > _SPILLED_BYTES:
+            with self._writing():
+                self._spill()
+
+    def __enter__(self) -> Self:
+        """Start to write."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Publish the folder if all went well."""
+        try:
+            if kind is None:
+                with self._writing():
+                    self._publish(self._join())
+        finally:
+            shutil.rmtree(self._draft, ignore_errors=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Tell troubles of this folder from those of what is written there."""
+        try:
+            yield
+        except OSError as problem:
+            error = _UnwritableError(f"{self._path}: cannot be written: {problem}")
+            error.file = str(self._path)
+            raise error from problem
+
+    def _spill(self) -> None:
+        for name, waiting in self._waiting.items():
+            if name not in self._spills:
+                self._spills[name] = self._draft / f"spill-{len(self._spills)}"
+            with self._spills[name].open("ab") as file:
+                file.write(waiting)
+            waiting.clear()
+        self._num_waiting = 0
+
+    def _join(self) -> list[int]:
+        """Write the arrays one after another, and return the checksums."""
+        checksums = _Checksums()
+        with (self._draft / _NUMBERS).open("wb") as file:
+            for name, waiting in self._waiting.items():
+                if name in self._spills:
+                    with self._spills[name].open("rb") as spill:
+                        while part := spill.read(1 << 20):
+                            checksums.add(part)
+                            file.write(part)
+                    self._spills[name].unlink()
+                checksums.add(waiting)
+                file.write(waiting)
+            self._finish(file)
+        return checksums.all
+
+    def _finish(self, file: BinaryIO) -> None:
+        file.flush()
+        if self._durable:
+            os.fsync(file.fileno())
+
+    def _publish(self, checksums: list[int]) -> None:
+        content = {"version": _VERSION, "key": self._key, "about": self.about}
+        content |= {"arrays": self._sizes, "checksums": checksums}
+        with (self._draft / _ABOUT).open("wb") as file:
+            file.write(_with_checksum(content))
+            self._finish(file)
+        self._draft.chmod(0o755)
+        try:
+            self._draft.rename(self._path)
+        except OSError:
+            # Another process was first, or what is there is damaged.
+            if _opened(self._path, self._key) is None:
+                shutil.rmtree(self._path, ignore_errors=True)
+                self._draft.rename(self._path)
+
+
+def stored_arrays(
+    folder: str | None, name: str, key: str, write: Callable[[ArrayWriter], None]
+) -> ArrayFolder:
+    """Map arrays that a process of this machine has written, or write them first.
+
+    Args:
+        folder: Where they are kept; None keeps them to this process, in an unnamed
+            place on disk. So does a folder that cannot be used, with a warning.
+        name: Begin of the folder's name.
+        key: What tells these arrays from all others.
+        write: What writes them.
+
+    Raises:
+        FileAccessError: If the folder for temporary files cannot be used.
+    """
+    if folder is not None:
+        path = Path(folder) / name
+        found = _opened(path, key)
+        if found is not None:
+            return found
+        try:
+            with ArrayWriter(path, key, durable=True) as writer:
+                write(writer)
+            return ArrayFolder(path, key)
+        except _UnwritableError as problem:
+            warn_of_folder(folder, problem)
+    try:
+        place = tempfile.TemporaryDirectory(prefix="pagefeed-")
+    except OSError as problem:
+        raise _no_place(problem) from problem
+    with place:
+        path = Path(place.name) / "arrays"
+        try:
+            with ArrayWriter(path, key, durable=False) as writer:
+                write(writer)
+        except _UnwritableError as problem:
+            raise _no_place(problem) from problem
+        # The maps outlive the names of the files.
+        return ArrayFolder(path, key)
+
+
+def warn_of_folder(folder: str, problem: Exception) -> None:
+    """Say, once in a process, that a cache folder cannot be used."""
+    if folder in _told:
+        return
+    _told.add(folder)
+    warnings.warn(
+        f"the cache folder {folder} cannot be used: {problem}; every process makes "
+        "its own index and selections, which takes memory and time. Give cache_dir, or "
+        "$PAGEFEED_CACHE_DIR, a folder that can be written and has room",
+        CacheWarning,
+        stacklevel=2,
+    )
+
+
+def _no_place(problem: OSError) -> FileAccessError:
+    return FileAccessError(
+        f"no room for temporary files: {problem}; set $TMPDIR to a folder that can be "
+        "written and has room, or give the dataset a cache_dir"
+    )
+
+
+class _Checksums:
+    """CRC-32 of every ``_CHECKED_BYTES`` of what is added."""
+
+    def __init__(self) -> None:
+        self.all: list[int] = []
+        self._last_bytes = _CHECKED_BYTES
+
+    def add(self, data: bytes | bytearray) -> None:
+        """Add the next bytes."""
+        view = memoryview(data)
+        while view:
+            if self._last_bytes == _CHECKED_BYTES:
+                self.all.append(0)
+                self._last_bytes = 0
+            part = view[: _CHECKED_BYTES - self._last_bytes]
+            self.all[-1] = zlib.crc32(part, self.all[-1])
+            self._last_bytes += len(part)
+            view = view[len(part) :]
+
+
+def _verify(path: Path, numbers: Int64Array, expected: list[int]) -> None:
+    """Hold all bytes against their checksums, on several threads."""
+    step = _CHECKED_BYTES // 8
+    pieces = [numbers[at : at + step] for at in range(0, len(numbers), step)]
+    if len(pieces) != len(expected):
+        raise ValueError(f"{path} has {len(pieces)} checksums, not {len(expected)}")
+    found = map(_checksum, pieces) if len(pieces) < 2 else in_order(_checksum, pieces)
+    if list(found) != expected:
+        raise ValueError(f"{path} is damaged: its checksum does not match")
+
+
+def _checksum(numbers: Int64Array) -> int:
+    return zlib.crc32(numbers.data)
+
+
+def _with_checksum(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content)
+    return f'{{"checksum": {zlib.crc32(text.encode())}, "content": {text}}}'.encode()
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    found = (path / _ABOUT).read_bytes()
+    content: dict[str, Any] = json.loads(found)["content"]
+    if found != _with_checksum(content):
+        raise ValueError(f"{path / _ABOUT} is damaged: its checksum does not match")
+    return content
+
+
+def _opened(path: Path, key: str) -> ArrayFolder | None:
+    """The folder, or None: what is missing or damaged is made anew."""
+    try:
+        return ArrayFolder(path, key)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _logger.warning("made anew, since it cannot be used: %s", error)
+        return None
+
+
+def _map(path: Path, size: int) -> Int64Array:
+    if path.stat().st_size != 8 * size:
+        raise ValueError(f"{path} has not {size} numbers")
+    if size == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.asarray(np.memmap(path, dtype=np.int64, mode="r", shape=(size,)))

@@ -1,0 +1,214 @@
+"""Batches of documents: which rows of which pages, and what is made of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed._base import Int64Array, distinct
+from pagefeed.batches.fields import IGNORED, Fields
+from pagefeed.batches.formats import Batch, Converter
+from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_columns
+from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.run import NO_SEQUENCE
+from pagefeed.sequences import DocumentIndex, Documents, JoinedIndex, Sequences
+
+__all__ = ["DocumentFeed", "DocumentPlan"]
+
+
+class DocumentPlan(NamedTuple):
+    """What the engine takes: cells of consecutive batches, sorted by batch."""
+
+    batch_offsets: npt.NDArray[np.uint32]
+    page: npt.NDArray[np.uint64]
+    row: npt.NDArray[np.uint32]
+    destination_row: npt.NDArray[np.uint32]
+    column: npt.NDArray[np.uint32]
+
+
+class DocumentFeed:
+    """Feeds batches of documents, with any of their columns.
+
+    Args:
+        datasets: What it reads.
+        cut: Their documents, numbered through.
+        documents: What a batch holds of them.
+        batch_rows: Documents of a batch.
+        num_threads: Threads of the engine.
+        memory: Bytes it may hold.
+        dtype: Type of padded tokens.
+        padding: Token that fills up short documents.
+        fields: What padded documents come with.
+        convert: Makes arrays what is handed out.
+        vocab_size: Ids of padded tokens are below it; None for all not negative.
+
+    Raises:
+        ColumnNotFoundError: If a column does not exist.
+        InvalidArgumentError: If columns cannot be had under one name or be cut.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[ParquetDataset],
+        cut: Sequences,
+        documents: Documents,
+        *,
+        batch_rows: int,
+        num_threads: int,
+        memory: int,
+        dtype: str,
+        padding: int,
+        fields: Fields,
+        convert: Converter,
+        vocab_size: int | None = None,
+    ) -> None:
+        if fields.are_made and documents.max_length is None:
+            raise InvalidArgumentError(
+                f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
+                "a max_length"
+            )
+        self._documents = documents
+        columns = row_columns(datasets, documents)
+        self._names = columns.names
+        self._datasets = datasets
+        parts = cut.parts if isinstance(cut, JoinedIndex) else (cut,)
+        self._parts = cast("tuple[DocumentIndex, ...]", parts)
+        self._first_sequences = np.cumsum(
+            [0, *(part.num_sequences for part in self._parts)]
+        )
+        sources = [
+            [dataset.source_of(name) for name in names]
+            for dataset, names in zip(datasets, columns.of, strict=True)
+        ]
+        self._columns = list(itertools.chain.from_iterable(sources))
+        self._aligned: list[int] = []
+        """Columns that are cut and padded like the tokens."""
+        if documents.max_length is not None:
+            self._aligned = aligned_columns(columns, sources)
+        self._first_pages = _first_pages(self._columns)
+        self._batch_rows = batch_rows
+        self._num_threads = num_threads
+        self._memory = memory
+        self._dtype = dtype
+        self._padding = padding
+        self._fields = fields
+        self._convert = convert
+        self._vocab_size = vocab_size
+        self._started: tuple[int, _core.RowEngine] | None = None
+
+    def engine(self) -> _core.RowEngine:
+        """Return this process's engine: threads do not survive a fork."""
+        if self._started is None or self._started[0] != os.getpid():
+            self._started = os.getpid(), self._start()
+        return self._started[1]
+
+    def plan(self, sequences: Int64Array) -> DocumentPlan:
+        """Plan batches of ``sequences``, in their order; ``NO_SEQUENCE`` leaves a null
+        row.
+        """
+        places = np.flatnonzero(sequences != NO_SEQUENCE)
+        page, row = self._cells(sequences[places])
+        batch, destination = np.divmod(places, self._batch_rows)
+        num_columns = len(self._names)
+        borders = np.arange(len(sequences) // self._batch_rows + 1)
+        offsets = np.searchsorted(batch, borders) * num_columns
+        columns = np.arange(num_columns, dtype=np.uint32)
+        return DocumentPlan(
+            batch_offsets=offsets.astype(np.uint32),
+            page=page.reshape(-1).astype(np.uint64),
+            row=row.reshape(-1).astype(np.uint32),
+            destination_row=np.repeat(destination, num_columns).astype(np.uint32),
+            column=np.tile(columns, len(places)),
+        )
+
+    def batch(self, columns: list[_core.ArrowArray]) -> Batch:
+        """Make a batch of what the engine delivers."""
+        batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
+        most = self._documents.max_length
+        if most is None:
+            return batch
+        whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
+        lengths = np.minimum(whole, most)
+        length = most
+        if self._documents.pad == "longest":
+            length = max(1, int(lengths.max(initial=0)))
+        shape = len(whole), length
+        memory = columns[0].padded(
+            length, self._padding, self._dtype, **self._fields.settings
+        )
+        made: Batch = self._fields.arrays(memory, shape, self._dtype)
+        made |= {"lengths": lengths}
+        # Columns called like what is made are the user's.
+        del batch[self._names[0]]
+        made |= batch
+        for number in self._aligned:
+            name, column = self._names[number], columns[number]
+            found = np.frombuffer(column.list_lengths(), dtype=np.int64)
+            check_aligned(name, whole, found)
+            filling = IGNORED if name == "labels" else 0
+            memory = column.padded(length, filling, "int64", ("input_ids",))
+            made[name] = np.ndarray(shape, np.int64, memoryview(memory))
+        return {
+            name: self._convert(value) if isinstance(value, np.ndarray) else value
+            for name, value in made.items()
+        }
+
+    def _cells(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Page, numbered through all indexes, and row in it: int64 [sequences,
+        columns].
+        """
+        num_columns = len(self._names)
+        page, row = np.empty((2, len(sequences), num_columns), dtype=np.int64)
+        part = np.searchsorted(self._first_sequences, sequences, side="right") - 1
+        for number in distinct(part).tolist():
+            which = np.flatnonzero(part == number)
+            index = self._parts[number].spans.index
+            rows = self._parts[number].rows(
+                sequences[which] - self._first_sequences[number]
+            )
+            for column in range(num_columns):
+                place = number * num_columns + column
+                source = self._columns[place]
+                if isinstance(source, FolderColumn):
+                    local = np.zeros_like(rows)
+                    row[which, column] = source.number_of_file[
+                        index.files_of_rows(rows)
+                    ]
+                else:
+                    local = source.pages_of_rows(rows)
+                    row[which, column] = rows - source.first_rows(local)
+                page[which, column] = local + self._first_pages[place]
+        return page, row
+
+    def _start(self) -> _core.RowEngine:
+        return _core.RowEngine(
+            [
+                (*source.values, None)
+                if isinstance(source, FolderColumn)
+                else source.core
+                for source in self._columns
+            ],
+            names=self._names,
+            num_threads=self._num_threads,
+            memory=self._memory,
+            batch_rows=self._batch_rows,
+            verify_checksums=all(data.verify_checksums for data in self._datasets),
+            has_tokens=self._documents.max_length is not None,
+            vocab_size=self._vocab_size,
+        )
+
+
+def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
+    """Number of the first page of each: folders' values follow all indexes."""
+    sizes = np.array([0 if isinstance(c, FolderColumn) else len(c) for c in columns])
+    first: Int64Array = np.cumsum(sizes) - sizes
+    in_folders = [isinstance(column, FolderColumn) for column in columns]
+    first[in_folders] = sizes.sum() + np.arange(sum(in_folders))
+    return first

@@ -1,0 +1,93 @@
+"""What batches are handed out as: NumPy arrays or torch tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import check_choice, check_flag, check_whole, require
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = [
+    "DTYPES",
+    "Batch",
+    "Converter",
+    "DType",
+    "check_padding",
+    "make_converter",
+    "parse_dtype",
+]
+
+FORMATS = ("numpy", "torch")
+DTYPES = ("int64", "int32", "uint16")
+
+DType: TypeAlias = Any
+"""A name of ``DTYPES``, or that type of NumPy or torch."""
+
+Batch = dict[str, Any]
+"""Arrays or tensors by name; ``input_ids`` is [batch_size, length]."""
+
+Converter = Callable[[npt.NDArray[Any]], Any]
+"""From an array to what is handed out, without a copy unless it is pinned."""
+
+
+def parse_dtype(dtype: object) -> str:
+    """Return the name of a type of tokens: itself, or of a NumPy or torch type.
+
+    Raises:
+        InvalidArgumentError: If tokens do not come in it.
+    """
+    name = dtype
+    if not isinstance(dtype, str):
+        name = str(dtype).removeprefix("torch.")
+        if isinstance(dtype, np.dtype | type):
+            name = getattr(dtype, "name", getattr(dtype, "__name__", name))
+    if name not in DTYPES:
+        raise InvalidArgumentError(
+            f"dtype={dtype!r} is unknown: choose one of {', '.join(DTYPES)}"
+        )
+    return str(name)
+
+
+def check_padding(padding: object, dtype: str) -> int:
+    """Return a padding token that fits the type of tokens.
+
+    Raises:
+        InvalidArgumentError: If it is none.
+    """
+    bounds = np.iinfo(dtype)
+    return check_whole(padding, "padding", least=int(bounds.min), most=int(bounds.max))
+
+
+def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
+    """Return what makes arrays into ``"numpy"`` arrays or ``"torch"`` tensors.
+
+    With ``pin_memory`` tensors are copied to page-locked memory. As in torch's own
+    ``DataLoader``, without CUDA this does nothing but warn.
+
+    Raises:
+        InvalidArgumentError: If the format is unknown, or arrays were to be pinned.
+        MissingDependencyError: If torch is needed and not installed.
+    """
+    pin_memory = check_flag(pin_memory, "pin_memory")
+    if check_choice(format_name, FORMATS, "format") == "numpy":
+        if pin_memory:
+            raise InvalidArgumentError(
+                "pin_memory=True needs format='torch': NumPy arrays cannot be pinned"
+            )
+        return lambda array: array
+    torch = require("torch", extra="torch", purpose="format='torch'")
+    convert = cast("Converter", torch.from_numpy)
+    if not pin_memory:
+        return convert
+    if not torch.cuda.is_available():
+        warnings.warn(
+            "pin_memory=True does nothing here: torch finds no CUDA device",
+            stacklevel=3,
+        )
+        return convert
+    return lambda array: convert(array).pin_memory()

@@ -1,0 +1,218 @@
+"""One run through the epochs: plans ahead, and takes finished batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Generic, NamedTuple
+
+from pagefeed.batches.token_batches import BatchEngine, Out
+from pagefeed.errors import CancelledError
+from pagefeed.run import NO_POSITION, LoaderState, Planner, Route
+
+__all__ = ["Iteration"]
+
+CHUNK_SEQUENCES = 1 << 15
+"""Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""
+
+FIRST_UNITS = 1 << 12
+"""Sequences of the first chunk: fewer, so that the engine begins soon."""
+
+BEGIN_UNITS = 1 << 14
+"""Sequences to plan before the first batch is taken, while the engine makes it: it lets
+go of a page after the last use that it knows of."""
+
+STEP_UNITS = 1 << 10
+"""For every so many sequences of a batch another piece is planned while it is taken."""
+
+STEPS_WITH_PADDING = 2
+"""Steps at the end of an iteration that may be filled up."""
+
+
+class _Place(NamedTuple):
+    """How far it is; one object, so that another thread sees it whole."""
+
+    begin: LoaderState
+    planner: Planner
+    num_taken: int
+
+
+class Iteration(Generic[Out]):
+    """Finished batches, one after the other; the engine works ahead of them.
+
+    A batch is taken, and counted when its consumer has it: whatever comes between, such
+    as Ctrl-C or a page that cannot be read, the next one taken is the same again.
+
+    Args:
+        engine: Takes the plans, returns the batches.
+        begin: The state from which the planner plans.
+        planner: Makes the plans.
+        horizon_sequences: Sequences of this rank to plan ahead, so that the engine
+            knows the last use of every page it holds.
+        plan_bytes: What the plans may take of the engine's memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: BatchEngine[Out],
+        begin: LoaderState,
+        planner: Planner,
+        horizon_sequences: int,
+        plan_bytes: int,
+    ) -> None:
+        self._engine = engine
+        self._chunk_steps = max(1, CHUNK_SEQUENCES // planner.route.batch_size)
+        # Beyond the horizon, so that no call has to make up for many.
+        self._ahead_steps = (
+            self._chunk_steps + horizon_sequences // planner.route.batch_size
+        )
+        self._plan_bytes = plan_bytes
+        self._pieces_at_once = 1 + planner.route.batch_size // STEP_UNITS
+        self._process = os.getpid()
+        self._open = True
+        self.num_padding_rows = 0
+        """Rows of the batches so far that stand for no sequence."""
+        self._begin(begin, planner, is_new=True)
+
+    def _begin(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
+        self._place = _Place(begin, planner, 0)
+        self.is_new = is_new
+        """Whether no step was taken since it began or was sent elsewhere."""
+        self._num_steps = planner.route.num_taken_here
+        self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        """Forget what was planned and not counted."""
+        self._engine.clear()
+        self._num_planned = self._num_taken
+        self._plans = self._all_plans()
+        self._next_epoch: Iterator[None] = iter(())
+        self._is_whole = True
+
+    @property
+    def _num_taken(self) -> int:
+        return self._place.num_taken
+
+    @property
+    def route(self) -> Route:
+        """The way it goes."""
+        return self._place.planner.route
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it began in this process: its threads do not survive a fork."""
+        return self._process == os.getpid()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps were taken."""
+        return self._num_steps is not None and self._num_taken >= self._num_steps
+
+    @property
+    def consumed(self) -> tuple[LoaderState, int, int]:
+        """Its begin, the position and the step that follow what was counted."""
+        begin, planner, num_taken = self._place
+        route = planner.route
+        return begin, route.position_after(num_taken), route.step_after(num_taken)
+
+    @property
+    def step(self) -> int:
+        """Number of the next step of this process."""
+        return self.route.number_here(self._num_taken)
+
+    def follow(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
+        """Go on along another route; what was planned and not taken is forgotten."""
+        self._is_whole = False
+        self._begin(begin, planner, is_new=is_new)
+
+    def close(self) -> None:
+        """Stop; batches that were planned and not taken are forgotten."""
+        if self._open and self.is_here:
+            self._engine.clear()
+        self._open = False
+
+    def take(self) -> Out:
+        """Return the next batch, and top the plan up; :meth:`count` it then.
+
+        Raises:
+            StopIteration: If all were taken.
+            CancelledError: If the iteration was closed before its end, or a fork lies
+                between its start and now.
+        """
+        if not self.is_here:
+            raise CancelledError(
+                "this iteration began in another process, whose threads a fork does "
+                "not take along: call iter(loader) in this one"
+            )
+        if self.is_finished:
+            raise StopIteration
+        if not self._open:
+            raise CancelledError(
+                "this iteration was ended before its last step by a new iter(loader), "
+                "load_state_dict or set_epoch: a loader runs one iteration at a time"
+            )
+        if not self._is_whole:
+            self._plan_anew()
+        self._is_whole = False
+        self._top_up()
+        return self._engine.next_batch()
+
+    def count(self) -> None:
+        """Count the batch that was taken last: its consumer has it."""
+        left = None if self._num_steps is None else self._num_steps - self._num_taken
+        if left is not None and left <= STEPS_WITH_PADDING:
+            positions = self.route.positions(self._num_taken, 1)
+            self.num_padding_rows += int((positions == NO_POSITION).sum())
+        self._place = self._place._replace(num_taken=self._num_taken + 1)
+        self.is_new = False
+        self._is_whole = True
+
+    def _top_up(self) -> None:
+        """Plan the next step, then, in short pieces, up to the horizon."""
+        while self._is_urgent and self._plan_on():
+            pass
+        for _ in range(self._pieces_at_once):
+            if not self._has_room:
+                next(self._next_epoch, None)
+                return
+            self._plan_on()
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether the next step is not planned, or too few are to begin with."""
+        if self._num_planned == self._num_taken:
+            return True
+        sequences = self._num_planned * self.route.batch_size
+        return self._num_taken == 0 and sequences < BEGIN_UNITS and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether more is to be planned, and the plans may take more memory."""
+        is_near = self._num_planned - self._num_taken <= self._ahead_steps
+        return is_near and self._engine.plan_bytes < self._plan_bytes
+
+    def _plan_on(self) -> bool:
+        """Do a few milliseconds of planning at most; False if all is planned."""
+        for piece in self._plans:
+            if piece is not None:
+                num_steps, plan = piece
+                self._engine.submit(*plan)
+                self._num_planned += num_steps
+            return True
+        return False
+
+    def _all_plans(self) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
+        """The pieces of all plans of the route, from what is planned on."""
+        first, planner = self._num_planned, self._place.planner
+        chunk = -(-FIRST_UNITS // planner.route.batch_size)
+        chunk = min(chunk, self._chunk_steps)
+        while self._num_steps is None or first < self._num_steps:
+            steps = chunk
+            chunk = min(2 * chunk, self._chunk_steps)
+            if self._num_steps is not None:
+                steps = min(steps, self._num_steps - first)
+            yield from planner.pieces(first, steps)
+            first += steps
+            # After that of the last step: these steps may have begun several epochs.
+            self._next_epoch = planner.begin_next_epoch(first - 1)

@@ -1,0 +1,141 @@
+"""Columns of documents: which each dataset reads, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
+from pagefeed.sequences import Documents
+
+__all__ = ["RowColumns", "aligned_columns", "check_aligned", "row_columns"]
+
+TOKENS = "input_ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowColumns:
+    """The columns of a batch, in the order in which they are read."""
+
+    names: tuple[str, ...]
+    """What they are called. With a ``max_length`` the tokens come first."""
+    of: tuple[tuple[str, ...], ...]
+    """What they are called in the files of each dataset."""
+
+
+def row_columns(datasets: Sequence[ParquetDataset], documents: Documents) -> RowColumns:
+    """Return the columns that batches of documents hold.
+
+    Args:
+        datasets: Each has a column of its own, and may have metadata.
+        documents: What is asked for.
+
+    Raises:
+        InvalidArgumentError: If datasets differ in a way that one name cannot tell, or
+            a column would be called like the tokens.
+    """
+    if documents.max_length is None:
+        named = [
+            tuple(documents.columns or (data.column, *data.metadata))
+            for data in datasets
+        ]
+        _check_same(datasets, named)
+        return RowColumns(names=named[0], of=tuple(named))
+    named = [tuple(documents.columns or data.metadata) for data in datasets]
+    _check_same(datasets, named)
+    # The tokens come as such, and not under their own name once more.
+    own = {data.column for data in datasets}
+    others = tuple(name for name in named[0] if own != {name})
+    if TOKENS in others:
+        raise InvalidArgumentError(
+            f"columns name {TOKENS!r}, but with max_length the tokens of "
+            f"{', '.join(map(repr, sorted(own)))} are called so: leave it out, or make "
+            f"it the column of the dataset"
+        )
+    of = tuple((data.column, *others) for data in datasets)
+    return RowColumns(names=(TOKENS, *others), of=of)
+
+
+def _check_same(
+    datasets: Sequence[ParquetDataset], named: Sequence[tuple[str, ...]]
+) -> None:
+    for data, names in zip(datasets, named, strict=True):
+        if names != named[0]:
+            raise InvalidArgumentError(
+                f"a batch has columns of one name, but {datasets[0]!r} has "
+                f"{list(named[0])} and {data!r} has {list(names)}: name columns=[...] "
+                "that all have, or give a max_length for the tokens of each alone"
+            )
+
+
+def aligned_columns(
+    columns: RowColumns, sources: Sequence[Sequence[PageIndex | FolderColumn]]
+) -> list[int]:
+    """Return which columns hold a value for every token, and are cut like the tokens.
+
+    That is seen from the values of every file and the rows of the first page.
+
+    Args:
+        columns: The columns, tokens first.
+        sources: Of each dataset where its columns come from.
+
+    Raises:
+        InvalidArgumentError: If such a column cannot be cut, as its values are no
+            integers, or it is such a column in some datasets only.
+    """
+    found = []
+    for number, name in enumerate(columns.names[1:], 1):
+        each = {_is_aligned(own[0], own[number], name) for own in sources}
+        if len(each) > 1:
+            raise InvalidArgumentError(
+                f"column {name!r} has a value for every token in some datasets and not "
+                "in others, so that max_length cannot cut it: leave it out"
+            )
+        if each == {True}:
+            found.append(number)
+    return found
+
+
+def _is_aligned(
+    tokens: PageIndex | FolderColumn, other: PageIndex | FolderColumn, name: str
+) -> bool:
+    if isinstance(tokens, FolderColumn) or isinstance(other, FolderColumn):
+        return False
+    counts = tokens.file_first_value, other.file_first_value
+    if other.value_bytes == 0 or not np.array_equal(*counts):
+        return False
+    # As of a plain number per row; to cut rows of one token is to leave them.
+    is_single = other.num_values == other.num_rows
+    try:
+        lengths = [np.diff(index.row_offsets(0)) for index in (tokens, other)]
+    except UnsupportedError as error:
+        if is_single:
+            return False
+        raise InvalidArgumentError(
+            f"column {name!r} has as many values as there are tokens, but max_length "
+            f"cuts integers only: leave it out, or max_length ({error})"
+        ) from error
+    ours, theirs = (each[: min(map(len, lengths))] for each in lengths)
+    if is_single and (theirs == 1).all():
+        return False
+    return bool(np.array_equal(ours, theirs))
+
+
+def check_aligned(name: str, tokens: Int64Array, found: Int64Array) -> None:
+    """Check that rows of a column are as long as their tokens.
+
+    Raises:
+        DataError: If one is not; the first is shown.
+    """
+    wrong = np.flatnonzero(tokens != found)
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"column {name!r} has {found[row]} values in row {row} of a batch with "
+            f"{tokens[row]} tokens: max_length cuts it like the tokens, so each row "
+            "must have as many; leave it out of columns"
+        )

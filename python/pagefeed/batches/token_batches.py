@@ -1,0 +1,107 @@
+"""Feeds: how the sequences of a step become a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed._base import Int64Array
+from pagefeed.batches.engines import ProcessEngine
+from pagefeed.batches.fields import Fields
+from pagefeed.batches.formats import Batch, Converter
+from pagefeed.run import BatchPlan, plan_batches
+from pagefeed.sequences import Sequences
+
+__all__ = ["BatchEngine", "Feed", "Out", "TokenFeed"]
+
+
+Out = TypeVar("Out")
+Out_co = TypeVar("Out_co", covariant=True)
+
+
+class BatchEngine(Protocol[Out_co]):
+    """What executes plans, in order and ahead of the consumer."""
+
+    @property
+    def submit(self) -> Callable[..., None]:
+        """Append the batches of a plan; returns at once."""
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans that were submitted, while their batches are not taken."""
+
+    def next_batch(self) -> Out_co:
+        """Return the next batch; waits for it, serving Ctrl-C."""
+
+    def clear(self) -> None:
+        """Forget all batches that were submitted and not taken."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return counters since the start."""
+
+
+class Feed(Protocol[Out]):
+    """Plans batches of sequences for an engine, and makes batches of what it delivers."""
+
+    def engine(self) -> BatchEngine[Out]:
+        """Return this process's engine: threads do not survive a fork."""
+
+    def plan(self, sequences: Int64Array) -> tuple[Any, ...]:
+        """Return what the engine takes: whole batches of ``sequences``, in their order.
+
+        Args:
+            sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
+                padding.
+        """
+
+    def batch(self, delivered: Out) -> Batch:
+        """Make a batch of what the engine delivered."""
+
+
+class TokenFeed:
+    """Feeds batches of tokens, all of one length.
+
+    Args:
+        cut: What the sequences are.
+        engine: Takes the plans.
+        batch_size: Rows of a batch.
+        dtype: Type of the tokens.
+        fields: What a batch carries.
+        convert: Makes arrays what is handed out.
+    """
+
+    def __init__(
+        self,
+        cut: Sequences,
+        engine: ProcessEngine,
+        *,
+        batch_size: int,
+        dtype: str,
+        fields: Fields,
+        convert: Converter,
+    ) -> None:
+        self._cut = cut
+        self._engine = engine
+        self._shape = batch_size, cut.length
+        self._dtype = dtype
+        self._fields = fields
+        self._convert = convert
+
+    def engine(self) -> _core.Engine:
+        """Return this process's engine: threads do not survive a fork."""
+        return self._engine.get()
+
+    def plan(self, sequences: Int64Array) -> BatchPlan:
+        """Return the token ranges of whole batches of ``sequences``, in their order."""
+        return plan_batches(self._cut, sequences, self._shape[0])
+
+    def batch(self, delivered: _core.Buffer) -> Batch:
+        """Make a batch of its memory."""
+        made = self._fields.arrays(delivered, self._shape, self._dtype)
+        return {
+            name: self._convert(value) if isinstance(value, np.ndarray) else value
+            for name, value in made.items()
+        }

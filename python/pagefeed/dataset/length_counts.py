@@ -1,0 +1,105 @@
+"""How long the rows of spans are: read once, and kept as counts of each length."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed._base import ArrayWriter, Int64Array, in_order, stored_arrays
+from pagefeed.dataset.spans import Spans
+
+__all__ = ["LengthCounts", "length_counts"]
+
+VERSION = 1
+SPANS_AT_ONCE = 64
+_known: dict[str, LengthCounts] = {}
+"""What this process has counted: some hundred KB each at most."""
+_logger = logging.getLogger("pagefeed")
+
+
+class LengthCounts(NamedTuple):
+    """Rows by their length; int64 [lengths] each."""
+
+    length: Int64Array
+    """Tokens of a row, rising."""
+    num_rows: Int64Array
+    """Rows of this length."""
+
+    def cut_tokens(self, most: int) -> int:
+        """Return the tokens of all rows, each cut to ``most``.
+
+        Example:
+            >>> LengthCounts(np.array([2, 9]), np.array([3, 1])).cut_tokens(4)
+            10
+        """
+        return int((np.minimum(self.length, most) * self.num_rows).sum())
+
+
+def length_counts(spans: Spans) -> LengthCounts:
+    """Count the rows of each length.
+
+    All pages of the rows are read, once in a process: with a cache folder of the index
+    the counts are kept there, for all processes and later runs.
+
+    Args:
+        spans: The rows.
+
+    Raises:
+        UnsupportedError: If the column is not a list of integers.
+    """
+    index = spans.index
+    index.core.check_files()
+    digest = hashlib.blake2b(f"{VERSION} {spans.fingerprint}".encode(), digest_size=16)
+    for file in index.files:
+        state = os.stat(file)
+        digest.update(f" {state.st_size} {state.st_mtime_ns}".encode())
+    key = digest.hexdigest()
+    if key in _known:
+        return _known[key]
+
+    def write(writer: ArrayWriter) -> None:
+        _logger.info("the lengths of %d rows are read, once", spans.num_rows)
+        length, num_rows = _counted(spans)
+        writer.append("length", length)
+        writer.append("num_rows", num_rows)
+
+    stored = stored_arrays(index.cache_dir, f"lengths-{key}", key, write)
+    _known[key] = LengthCounts(stored["length"], stored["num_rows"])
+    return _known[key]
+
+
+def _counted(spans: Spans) -> LengthCounts:
+    """Read the rows, some spans at a time."""
+
+    def count(first: int) -> tuple[Int64Array, Int64Array]:
+        stop = min(first + SPANS_AT_ONCE, len(spans))
+        lengths = np.concatenate([*_lengths(spans, first, stop)])
+        return np.unique(lengths, return_counts=True)
+
+    found = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
+    for length, num_rows in in_order(count, range(0, len(spans), SPANS_AT_ONCE)):
+        both = np.concatenate([found.length, length])
+        distinct, place = np.unique(both, return_inverse=True)
+        totals = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(totals, place, np.concatenate([found.num_rows, num_rows]))
+        found = LengthCounts(distinct, totals)
+    return found
+
+
+def _lengths(spans: Spans, first: int, stop: int) -> Iterator[Int64Array]:
+    """Yield the lengths of the rows of each of some spans; reads a page once."""
+    each = np.arange(first, stop)
+    borders = spans.first_rows(np.arange(first, stop + 1))
+    pages, rows = spans.places(each)
+    last, offsets = -1, np.zeros(1, dtype=np.int64)
+    for page, row, count in zip(
+        pages.tolist(), rows.tolist(), np.diff(borders).tolist(), strict=True
+    ):
+        if page != last:
+            last, offsets = page, spans.index.row_offsets(page)
+        yield np.diff(offsets[row : row + count + 1])

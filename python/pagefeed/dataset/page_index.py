@@ -1,0 +1,395 @@
+"""The page index: where every page of a column lies, in all files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed._base import (
+    Int64Array,
+    check_column,
+    check_flag,
+    check_positive,
+    check_whole,
+    lazy,
+    warn_of_folder,
+)
+from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.errors import (
+    CorruptFileError,
+    FileAccessError,
+    InvalidArgumentError,
+    StaleFileError,
+)
+from pagefeed.storage import PathLike, Paths, expand_paths, plain_path
+
+__all__ = ["BlockKind", "Page", "PageIndex"]
+
+BlockKind = Literal["page", "row_group"]
+
+CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """Where one page lies."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Number of the data page within its column chunk."""
+    first_row: int
+    """First row that begins in the page, counted within the file."""
+    num_rows: int
+    """Rows that begin in the page."""
+    offset: int
+    """Offset of the page header in the file, in bytes."""
+    compressed_size: int
+    """Header and data as stored, in bytes; without the dictionary page."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Recipe:
+    """All it takes to build the same index again."""
+
+    files: tuple[str, ...]
+    column: str
+    cache_dir: str | None
+    page_index: bool
+    verify_checksums: bool
+
+    def cache_file(self) -> Path | None:
+        if self.cache_dir is None:
+            return None
+        parts = [self.column, str(self.page_index), *self.files]
+        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+
+
+class PageIndex:
+    """The pages of one column in a list of files, numbered through.
+
+    Rows belong to the page they begin in. The index holds about 13 bytes a page; with
+    a cache folder it is written there once, and every process of the machine maps the
+    same file.
+
+    Example:
+        >>> index = PageIndex.build("corpus/", column="input_ids")  # doctest: +SKIP
+        >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
+    """
+
+    def __init__(self, core: _core.Index, recipe: _Recipe) -> None:
+        self.core = core
+        """The index as the data plane holds it."""
+        self._recipe = recipe
+
+    @classmethod
+    def build(
+        cls,
+        paths: Paths,
+        column: str,
+        cache_dir: PathLike | None = None,
+        *,
+        page_index: bool = True,
+        verify_checksums: bool = True,
+        num_threads: int | None = None,
+        refresh: bool = False,
+    ) -> PageIndex:
+        """Index a column, or open the index of an earlier build.
+
+        Args:
+            paths: Files, folders and patterns, see ``pagefeed.parquet``.
+            column: A top-level column, or the dotted path of a leaf or inner node.
+            cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
+                set, else the index stays in memory. So it does, with a warning, if
+                the folder cannot be used.
+            page_index: Use the files' own offset indexes where they have them. With
+                False page headers are read instead, and the levels of numbers that may
+                be null, so that nothing but the pages is believed.
+            verify_checksums: Verify checksums of pages where the writer stored them.
+            num_threads: Threads that read footers; by default 4 per CPU, since they
+                mostly wait.
+            refresh: Build anew even if the cache folder has the index.
+
+        Raises:
+            MissingFileError: If there is nothing at a path.
+            ColumnNotFoundError: If a file lacks the column.
+            StaleFileError: If a cached index belongs to other states of the files.
+            CorruptFileError: If a file is not what the format promises.
+            UnsupportedError: If a file is encrypted or not supported otherwise, or two
+                have types of the column with none in common; names both.
+        """
+        check_column(column, "column")
+        if cache_dir is None:
+            cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
+        recipe = _Recipe(
+            files=tuple(expand_paths(paths)),
+            column=column,
+            cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+            page_index=check_flag(page_index, "page_index"),
+            verify_checksums=check_flag(verify_checksums, "verify_checksums"),
+        )
+        refresh = check_flag(refresh, "refresh")
+        if num_threads is None:
+            num_threads = 4 * len(os.sched_getaffinity(0))
+        num_threads = check_positive(num_threads, "num_threads")
+        return cls(_build_or_open(recipe, num_threads, refresh=refresh), recipe)
+
+    def __len__(self) -> int:
+        """Return the number of pages."""
+        return self.core.num_pages
+
+    def __repr__(self) -> str:
+        return (
+            f"PageIndex(column={self.column!r}, files={len(self._recipe.files)}, "
+            f"pages={len(self)}, rows={self.num_rows}, values={self.num_values})"
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
+        """Pickle as the recipe: the other process maps or builds its own index."""
+        return _rebuild, (self._recipe, self.fingerprint)
+
+    @property
+    def column(self) -> str:
+        """The column as it was asked for."""
+        return self._recipe.column
+
+    @property
+    def cache_dir(self) -> str | None:
+        """Folder of the index, and of what is derived from it; None if in memory."""
+        return self._recipe.cache_dir
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all files."""
+        return self.core.num_rows
+
+    @property
+    def num_values(self) -> int:
+        """Number of leaf values that are not null: the tokens of a token column.
+
+        Of texts without lists, as the files' statistics count them.
+        """
+        return self.core.num_values
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of one value in the column's own type; 0 if it is not a number."""
+        return self.core.value_bytes
+
+    @lazy
+    def mean_row_bytes(self) -> int:
+        """Bytes of a row in memory, about: by counts and stored sizes of some pages."""
+        return self.core.mean_row_bytes
+
+    @lazy
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that identify the contents, wherever they lie.
+
+        Digest of every file's footer and size in their order, and of the column; not
+        of names, folders or times.
+        """
+        return self.core.fingerprint
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files, in order."""
+        return list(self._recipe.files)
+
+    @lazy
+    def folder_columns(self) -> dict[str, FolderColumn]:
+        """Columns that lie in the names of folders (``lang=en/``), by their names."""
+        return folder_columns(self._recipe.files)
+
+    @property
+    def page_rows(self) -> Int64Array:
+        """Rows that begin in each page: int64 [pages]."""
+        return np.diff(self.first_rows(np.arange(len(self) + 1)))
+
+    @property
+    def page_values(self) -> Int64Array:
+        """Values of the rows that begin in each page: int64 [pages]."""
+        return np.diff(self.first_values(np.arange(len(self) + 1)))
+
+    @lazy
+    def file_first_page(self) -> Int64Array:
+        """First page of each file, and the number of pages: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_page(), dtype=np.int64)
+
+    @lazy
+    def file_first_row(self) -> Int64Array:
+        """First row of each file, and the number of rows: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_row(), dtype=np.int64)
+
+    @lazy
+    def file_first_value(self) -> Int64Array:
+        """First value of each file, and the number of values: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_value(), dtype=np.int64)
+
+    @property
+    def null_pages(self) -> Int64Array:
+        """Pages of a column of lists in which a list holds a null: int64, rising."""
+        return np.frombuffer(self.core.null_pages(), dtype=np.int64)
+
+    def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
+        return _lookup(self.core.first_rows, pages)
+
+    def first_values(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``pages``, likewise."""
+        return _lookup(self.core.first_values, pages)
+
+    def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins."""
+        return _lookup(self.core.pages_of_rows, rows)
+
+    def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of the file of each of ``rows``."""
+        return np.searchsorted(self.file_first_row, rows, side="right") - 1
+
+    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the page that holds each of ``values``, numbered through."""
+        return _lookup(self.core.pages_of_values, values)
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first page of each run of pages that a shuffle moves as one.
+
+        Args:
+            kind: ``"row_group"``, or ``"page"``: then a run is the shortest for which
+                the dictionary page is at most a quarter of what is read, or one page
+                if all dictionaries together are small (64 MiB).
+
+        Returns:
+            int64 [runs], rising from 0; None if every page is a run.
+        """
+        if kind == "row_group":
+            runs: bytes | None = self.core.row_group_runs()
+        else:
+            runs = self.core.dictionary_runs()
+        return None if runs is None else np.frombuffer(runs, dtype=np.int64)
+
+    def locate(self, page: int) -> Page:
+        """Return where a page lies.
+
+        Raises:
+            InvalidArgumentError: If there is no such page.
+        """
+        file, row_group, number, first_row, num_rows, offset, size = self.core.locate(
+            self._check_page(page)
+        )
+        return Page(
+            file=self._recipe.files[file],
+            row_group=row_group,
+            page=number,
+            first_row=first_row,
+            num_rows=num_rows,
+            offset=offset,
+            compressed_size=size,
+        )
+
+    def read_page(self, page: int) -> _core.ArrowArray:
+        """Read and decode one page.
+
+        Returns:
+            An Arrow array of ``page_rows[page]`` rows, for any library that knows the
+            Arrow PyCapsule interface: ``pyarrow.array(index.read_page(0))``. A path
+            into a nested column gives the top-level column with these leaves only.
+
+        Raises:
+            StaleFileError: If the file changed since it was indexed.
+            CorruptFileError: If the page is not what index and format promise.
+        """
+        return self.core.read_page(
+            self._check_page(page), verify_checksums=self._recipe.verify_checksums
+        )
+
+    def row_offsets(self, page: int) -> Int64Array:
+        """Return where the rows of a page of a token column begin in the page's tokens.
+
+        Returns:
+            int64 [rows + 1]: row r holds the tokens ``[offsets[r], offsets[r + 1])``.
+
+        Raises:
+            UnsupportedError: If the column is not a list of integers.
+        """
+        return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
+
+    def _check_page(self, page: int) -> int:
+        number = check_whole(page, "page")
+        if not 0 <= number < len(self):
+            raise InvalidArgumentError(
+                f"page {page} is out of range: the index has {len(self)} pages"
+            )
+        return number
+
+
+def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
+    cache_file = recipe.cache_file()
+    if cache_file is not None and not refresh:
+        try:
+            core = _core.Index.open(cache_file)
+        except (CorruptFileError, FileAccessError):
+            pass  # Derived data: a damaged or older one is simply built again.
+        else:
+            _check_fresh(core, cache_file)
+            return core
+    core = _core.Index.build(
+        list(recipe.files),
+        recipe.column,
+        page_index=recipe.page_index,
+        verify_checksums=recipe.verify_checksums,
+        num_threads=num_threads,
+    )
+    if cache_file is None:
+        return core
+    try:
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        core.save(cache_file)
+        # From here on the mapped file, which all processes of the machine share.
+        return _core.Index.open(cache_file)
+    except (CorruptFileError, OSError) as problem:
+        warn_of_folder(str(cache_file.parent), problem)
+        return core
+
+
+def _check_fresh(core: _core.Index, cache_file: Path) -> None:
+    try:
+        core.check_files()
+    except StaleFileError as error:
+        error.add_note(
+            f"the index is {cache_file}; to index the files as they are now, pass "
+            "refresh=True (pagefeed index --refresh)"
+        )
+        raise
+
+
+def _rebuild(recipe: _Recipe, fingerprint: str) -> PageIndex:
+    index = PageIndex(
+        _build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
+    )
+    if index.fingerprint != fingerprint:
+        raise StaleFileError(
+            "the files changed while the index travelled to another process: "
+            f"expected fingerprint {fingerprint}, found {index.fingerprint}"
+        )
+    return index
+
+
+def _lookup(
+    find: Callable[[Int64Array, Int64Array], None], keys: npt.ArrayLike
+) -> Int64Array:
+    wanted = np.ascontiguousarray(keys, dtype=np.int64)
+    found = np.empty_like(wanted)
+    if wanted.size:
+        find(wanted.reshape(-1), found.reshape(-1))
+    return found

@@ -1,0 +1,299 @@
+"""What rows there are: Parquet files and the columns wanted of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pagefeed._base import check_column, check_columns, check_flag, lazy
+from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.select import Constant, Expression, Selection
+from pagefeed.dataset.select import selection as divide
+from pagefeed.dataset.spans import PageSpans, Spans
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.storage import PathLike, Paths, expand_paths, plain_path
+
+__all__ = ["ParquetDataset", "parquet"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetDataset:
+    """Parquet files read as one dataset; made by :func:`parquet`."""
+
+    files: tuple[str, ...]
+    """Absolute paths, in the order of the dataset."""
+    column: str
+    """The column that is fed: a list of tokens per row."""
+    metadata: tuple[str, ...] = ()
+    """Further columns of the same rows, for :class:`Documents`."""
+    cache_dir: str | None = None
+    """Folder of the page index."""
+    page_index: bool = True
+    """Use the files' own offset indexes."""
+    verify_checksums: bool = True
+    """Verify checksums where they are present."""
+    selection: Selection | None = None
+    """The rows, if these are not all rows of the files."""
+
+    @lazy
+    def index(self) -> PageIndex:
+        """The page index of the column, built or opened on first use."""
+        if self.selection is not None:
+            return self.selection.spans.index
+        index = self._build_index(self.column)
+        for name in self.metadata:  # Those that do not exist are told here.
+            if name not in index.folder_columns:
+                self.column_index(name)
+        return index
+
+    def _build_index(self, column: str) -> PageIndex:
+        return PageIndex.build(
+            self.files,
+            column,
+            self.cache_dir,
+            page_index=self.page_index,
+            verify_checksums=self.verify_checksums,
+        )
+
+    def column_index(self, column: str) -> PageIndex:
+        """Return the page index of any column of the same rows."""
+        if column == self.column:
+            return self.index
+        if column not in self._column_indexes:
+            self._column_indexes[column] = self._build_index(column)
+        return self._column_indexes[column]
+
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return where any column of the same rows comes from.
+
+        Raises:
+            ColumnNotFoundError: If neither the files nor the names of their folders
+                have it.
+        """
+        try:
+            return self.column_index(column)
+        except ColumnNotFoundError:
+            if column not in self.index.folder_columns:
+                raise
+            return self.index.folder_columns[column]
+
+    @lazy
+    def _column_indexes(self) -> dict[str, PageIndex]:
+        return {}
+
+    @lazy
+    def spans(self) -> Spans:
+        """The rows of the dataset, as sequences are cut from them."""
+        if self.selection is not None:
+            return self.selection.spans
+        return PageSpans(self.index)
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents, see :attr:`PageIndex.fingerprint`.
+
+        Of selected rows it says which they are, not how they were selected.
+        """
+        if self.selection is not None:
+            return self.selection.spans.fingerprint
+        return self.index.fingerprint
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.spans.num_rows
+
+    def __repr__(self) -> str:
+        names = self.selection.names if self.selection is not None else ()
+        chosen = "".join(f", {name!r}" for name in names)
+        return (
+            f"ParquetDataset({len(self.files)} files, column={self.column!r}{chosen})"
+        )
+
+    def where(self, predicate: str | Expression) -> ParquetDataset:
+        """Select the rows for which a predicate over other columns is true.
+
+        Folders such as ``lang=en/`` give columns as well. Only these columns are read,
+        once; with a cache folder the result is kept beside the index. A comparison with
+        null is neither true nor false, as in SQL.
+
+        Args:
+            predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
+                ``pyarrow.compute.Expression``. Columns are named as they are, nested
+                ones by their dotted path, any other by ``column('any name')``.
+
+        Returns:
+            A dataset of these rows. Of two predicates one after the other, both hold.
+
+        Raises:
+            InvalidArgumentError: If it is not a predicate over such columns.
+            ColumnNotFoundError: If there is no such column; lists those there are.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
+            >>> len(good)  # doctest: +SKIP
+        """
+        return self._of(divide.where(self.spans, self.selection, predicate))
+
+    def tiers(
+        self,
+        column: str,
+        *,
+        edges: Sequence[Constant] | None = None,
+        quantiles: int | None = None,
+    ) -> dict[str, ParquetDataset]:
+        """Divide the rows by the value of a column.
+
+        Args:
+            column: A column with one value per row, by its dotted path; or one that
+                folders name (``year=2024/``).
+            edges: Rising values: rows below the first one, from the first one on, ...
+            quantiles: Instead, the number of tiers with equally many rows.
+
+        Returns:
+            Datasets by name, from the lowest values to the highest; each row is in
+            one. Rows without a value (null or NaN) are the last one, ``"quality is
+            null"``, which is left out if there are none.
+
+        Raises:
+            InvalidArgumentError: If edges do not rise, or equal values would have to
+                be divided.
+            ColumnNotFoundError: If there is no such column; lists those there are.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> list(web.tiers("quality", edges=[0.3, 0.8]))  # doctest: +SKIP
+            ['quality < 0.3', '0.3 <= quality < 0.8', 'quality >= 0.8']
+        """
+        return self._parts(
+            divide.by_tiers(self.spans, self.selection, column, edges, quantiles)
+        )
+
+    def by_length(
+        self, edges: Sequence[int], *, column: str | None = None
+    ) -> dict[str, ParquetDataset]:
+        """Divide the rows by their number of tokens.
+
+        Args:
+            edges: Rising numbers of tokens.
+            column: A column that has the number. Without one the pages of all rows
+                are read, once.
+
+        Returns:
+            Datasets by name, from short rows to long ones; each row is in one.
+
+        Raises:
+            InvalidArgumentError: If edges are not rising numbers.
+
+        Example:
+            >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
+            ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
+        """
+        if column is not None:
+            return self.tiers(column, edges=edges)
+        return self._parts(divide.by_length(self.spans, self.selection, edges))
+
+    def split(self, *, seed: int = 0, **weights: float) -> dict[str, ParquetDataset]:
+        """Divide the rows at random, in proportion to weights.
+
+        Where a row goes depends on the seed, the footer of its file and its number in
+        the file alone: it stays there when files are added, removed, renamed or put
+        in another order.
+
+        Args:
+            seed: Another seed divides otherwise.
+            weights: Share of the rows of each part. If they sum to 1, every row is in
+                exactly one part; else the remaining rows are in none.
+
+        Returns:
+            Datasets by the names given.
+
+        Raises:
+            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
+                there are more than 65,535 parts.
+
+        Example:
+            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
+        """
+        return self._parts(divide.by_weights(self.spans, self.selection, weights, seed))
+
+    def check_not_empty(self) -> None:
+        """Raise if rows were selected and there are none.
+
+        Raises:
+            EmptySelectionError: Saying what the columns of the predicate hold.
+        """
+        if self.selection is not None:
+            self.selection.check_not_empty()
+
+    def _of(self, selection: Selection) -> ParquetDataset:
+        return replace(self, selection=selection)
+
+    def _parts(self, selections: dict[str, Selection]) -> dict[str, ParquetDataset]:
+        return {name: self._of(selection) for name, selection in selections.items()}
+
+
+def check_dataset(dataset: object, name: str) -> None:
+    """Refuse what is no dataset, nor a mixture of some.
+
+    Raises:
+        InvalidArgumentError: Saying what to write.
+    """
+    if hasattr(dataset, "spans") or hasattr(dataset, "datasets"):
+        return
+    shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
+    raise InvalidArgumentError(
+        f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
+        "column='input_ids')"
+    )
+
+
+def parquet(
+    paths: Paths,
+    *,
+    column: str,
+    metadata: Iterable[str] = (),
+    cache_dir: PathLike | None = None,
+    page_index: bool = True,
+    verify_checksums: bool = True,
+) -> ParquetDataset:
+    """Name a dataset of Parquet files, as they lie.
+
+    Args:
+        paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
+            patterns; or a list of these, whose order is kept.
+        column: The token column: a list of integers per row.
+        metadata: Further columns of the same rows, which batches of
+            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
+            of these refuses a dataset with metadata.
+        cache_dir: Folder for the page index, which every process of the machine then
+            maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
+        page_index: Use the files' own offset indexes where they have them.
+        verify_checksums: Verify checksums of pages where the writer stored them.
+
+    Returns:
+        The dataset. No data is read before it is used.
+
+    Raises:
+        MissingFileError: If there is nothing at a path.
+        InvalidArgumentError: If metadata is no list of other columns.
+
+    Example:
+        >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
+    """
+    others = check_columns(metadata, "metadata")
+    if column in others or len(set(others)) < len(others):
+        raise InvalidArgumentError(
+            f"metadata={list(others)} must name further columns, beside {column!r}, "
+            "each once"
+        )
+    return ParquetDataset(
+        files=tuple(expand_paths(paths)),
+        column=check_column(column, "column"),
+        metadata=others,
+        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+        page_index=check_flag(page_index, "page_index"),
+        verify_checksums=check_flag(verify_checksums, "verify_checksums"),
+    )

@@ -1,0 +1,11 @@
+"""DocumentParts of a dataset: rows chosen by predicate, tier, length or hash.
+
+A :class:`Criterion` labels rows, a :class:`Division` keeps the labels as runs of rows
+beside the page index, and a :class:`Selection` is one part of a division.
+"""
+
+from pagefeed.dataset.select.predicate import Constant
+from pagefeed.dataset.select.query import Expression
+from pagefeed.dataset.select.selection import Selection
+
+__all__ = ["Constant", "Expression", "Selection"]

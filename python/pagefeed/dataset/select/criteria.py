@@ -1,0 +1,190 @@
+"""Criteria: what divides the rows of a dataset into parts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, UInt64Array
+from pagefeed.dataset.select.pieces import Piece
+from pagefeed.dataset.select.query import Query, field_of
+from pagefeed.dataset.select.scanning import open_piece, scan, schema_of
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+
+__all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan"]
+
+NO_PART = 65_535
+"""Marks rows that are in no part; there are at most so many parts."""
+
+
+class Labels(NamedTuple):
+    """What a criterion says of the rows of a piece."""
+
+    part: npt.NDArray[np.uint16]
+    """Part of each row, or ``NO_PART``; anything for rows that are not looked at."""
+    num_values: Int64Array | None = None
+    """Values of each row, if they were looked at: 0 for rows that are not."""
+
+
+class Criterion(Protocol):
+    """Divides rows into parts, by what each row holds or where it lies."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from all other criteria."""
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+
+
+class Scan:
+    """By the values of other columns: reads these, and nothing else.
+
+    Args:
+        query: Gives the number of the part; or true for the only part.
+        parts: Names of the parts.
+    """
+
+    def __init__(self, query: Query, parts: Sequence[str]) -> None:
+        self.query = query
+        self.parts = tuple(parts)
+
+    @property
+    def key(self) -> str:
+        """What tells it from all other criteria."""
+        return f"scan {len(self.parts)} {self.query.key}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        opened = open_piece(piece)
+        try:
+            expression = self.query.bind(opened.schema)
+        except (ColumnNotFoundError, InvalidArgumentError) as error:
+            error.args = (f"{error}, in {piece.path}{self._elsewhere(piece)}",)
+            error.file = piece.path
+            raise
+        part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
+        if self.query.prunes(opened.schema):
+            held = opened.fragment.subset(filter=expression, schema=opened.schema)
+            opened = opened._replace(fragment=held)
+        for first, values in scan(piece, opened, expression):
+            here = part[first : first + len(values)]
+            if values.dtype == np.bool_:
+                here[values] = 0
+            else:
+                here[:] = values
+        return Labels(part)
+
+    def _elsewhere(self, piece: Piece) -> str:
+        """What the columns are in the first file, to which the question was fit."""
+        schema = schema_of(piece.index, 0)
+        kinds = [
+            f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns
+        ]
+        return f"; in {piece.index.files[0]} {', '.join(kinds)}" if kinds else ""
+
+
+class Lengths:
+    """By the number of tokens, for which the pages of the rows are read.
+
+    Args:
+        edges: Rising numbers of tokens.
+        parts: Names of the parts: below the first edge, from it on, and so on.
+    """
+
+    def __init__(self, edges: Sequence[int], parts: Sequence[str]) -> None:
+        self._edges = np.array(edges, dtype=np.int64)
+        self.parts = tuple(parts)
+
+    @property
+    def key(self) -> str:
+        """What tells it from all other criteria."""
+        return f"lengths {self._edges.tolist()}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        index = piece.index
+        first_row, num_rows = piece.span_rows()
+        num_values = np.zeros(piece.num_rows, dtype=np.int64)
+        pages = np.unique(index.pages_of_rows(piece.begin + first_row[num_rows > 0]))
+        starts = index.first_rows(pages) - piece.begin
+        for page, start in zip(pages.tolist(), starts.tolist(), strict=True):
+            lengths = np.diff(index.row_offsets(page))
+            num_values[start : start + len(lengths)] = lengths
+        part = np.searchsorted(self._edges, num_values, side="right")
+        return Labels(part.astype(np.uint16), num_values)
+
+
+class Hashing:
+    """By a hash of the contents of the file and the number of the row in it.
+
+    Args:
+        seed: Another seed divides otherwise.
+        weights: Share of each part; they sum to 1 at most.
+    """
+
+    def __init__(self, seed: int, weights: Mapping[str, float]) -> None:
+        self._seed = seed
+        self.parts = tuple(weights)
+        ends = np.cumsum(list(weights.values()))
+        if abs(ends[-1] - 1) < 1e-9:
+            ends[-1] = 1  # Every row is in a part.
+        self._ends = np.round(ends * 2.0**_HASH_BITS).astype(np.uint64)
+
+    @property
+    def key(self) -> str:
+        """What tells it from all other criteria."""
+        return f"hashing {self._seed} {self._ends.tolist()}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        first = piece.begin - int(piece.index.file_first_row[piece.file])
+        rows = np.arange(first, first + piece.num_rows, dtype=np.uint64)
+        hashes = _mix(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
+        part = np.searchsorted(self._ends, hashes, side="right")
+        part[part == len(self._ends)] = NO_PART
+        return Labels(part.astype(np.uint16))
+
+    def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
+        """Two numbers that belong to the seed and the footer of the file.
+
+        Neither its name nor its place in the dataset: both may change.
+        """
+        with open(piece.path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 8))
+            length = int.from_bytes(file.read(4), "little")
+            file.seek(max(0, size - 8 - length))
+            footer = file.read(length)
+        digest = hashlib.blake2b(footer, digest_size=16, person=b"pagefeed.split")
+        digest.update(f"{size} {self._seed}".encode())
+        first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)
+        return first, second
+
+
+_HASH_BITS = 53
+_ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def _mix(numbers: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Array:
+    """Hash 64-bit numbers to 64 bits each.
+
+    Multiplications and shifts as in splitmix64 (Steele, Lea and Flood, "Fast
+    splittable pseudorandom number generators", 2014), twice, with a key before each.
+    """
+    mixed = numbers
+    for part in key:
+        mixed = mixed + part
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _ODD[0]
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _ODD[1]
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return mixed

@@ -1,0 +1,105 @@
+"""Pieces: a dataset in whole row groups, a few of one file at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.spans import Spans
+
+__all__ = ["Piece", "pieces_of"]
+
+PIECE_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """Consecutive row groups of one file, and which of their rows are looked at."""
+
+    spans: Spans
+    """The rows that are looked at, among others."""
+    file: int
+    """Number of the file."""
+    row_groups: tuple[int, ...]
+    """Numbers of the row groups in the file."""
+    first_rows: Int64Array
+    """First row of each, numbered through the index, and the end: [row groups + 1]."""
+
+    @property
+    def index(self) -> PageIndex:
+        """The index that numbers the rows."""
+        return self.spans.index
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        return self.index.files[self.file]
+
+    @property
+    def begin(self) -> int:
+        """First row, numbered through the index."""
+        return int(self.first_rows[0])
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the row groups, those that are not looked at included."""
+        return int(self.first_rows[-1]) - self.begin
+
+    def held_groups(self) -> list[int]:
+        """Return the numbers of the row groups with rows that are looked at."""
+        num_spans = np.diff(self.spans.spans_before(self.first_rows))
+        pairs = zip(self.row_groups, num_spans.tolist(), strict=True)
+        return [group for group, count in pairs if count]
+
+    def span_rows(self) -> tuple[Int64Array, Int64Array]:
+        """Return the first row of each span in the piece, and the number of rows.
+
+        Rows are counted from the begin of the piece; int64 [spans] each.
+        """
+        spans = np.arange(*self.spans.spans_before(self.first_rows[[0, -1]]))
+        page, row = self.spans.places(spans)
+        rows = self.spans.first_rows(np.append(spans, spans[-1:] + 1))
+        first = self.index.first_rows(page) + row - self.begin
+        return first, np.diff(rows)
+
+    def wanted(self) -> npt.NDArray[np.bool_]:
+        """Return which rows are looked at: bool [num_rows]."""
+        first, num_rows = self.span_rows()
+        first, num_rows = first[num_rows > 0], num_rows[num_rows > 0]
+        change = np.zeros(self.num_rows + 1, dtype=np.int8)
+        # A span may begin where another ends, but no two begin at one row.
+        change[first] += 1
+        change[first + num_rows] -= 1
+        return np.cumsum(change[:-1], dtype=np.int8).astype(bool)
+
+
+def pieces_of(spans: Spans) -> Iterator[Piece]:
+    """Yield the pieces that hold rows of ``spans``, in order."""
+    index = spans.index
+    if index.num_rows == 0:
+        return
+    pages = index.runs("row_group")
+    pages = np.arange(len(index)) if pages is None else pages
+    rows = np.append(index.first_rows(pages), index.num_rows)
+    files = np.searchsorted(index.file_first_page, pages, side="right") - 1
+    begin = 0
+    while begin < len(pages):
+        last = int(np.searchsorted(files, files[begin], side="right"))
+        large = int(np.searchsorted(rows, rows[begin] + PIECE_ROWS, side="left"))
+        end = min(last, max(begin + 1, large))
+        first, stop = spans.spans_before(rows[[begin, end]]).tolist()
+        if first < stop and rows[begin] < rows[end]:
+            yield Piece(
+                spans=spans,
+                file=int(files[begin]),
+                row_groups=tuple(
+                    index.core.locate(page)[1] for page in pages[begin:end].tolist()
+                ),
+                first_rows=rows[begin : end + 1],
+            )
+        begin = end

@@ -1,0 +1,299 @@
+"""Reading the columns that queries name, in batches, with pyarrow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.select.pieces import Piece, pieces_of
+from pagefeed.dataset.select.query import Expression, Schema, arrow, field_of
+from pagefeed.dataset.spans import Spans
+from pagefeed.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingDependencyError,
+    PagefeedError,
+)
+
+__all__ = [
+    "Opened",
+    "list_size",
+    "open_piece",
+    "quantiles_of",
+    "scan",
+    "schema_of",
+    "summary_of",
+]
+
+Fragment: TypeAlias = Any
+"""A ``pyarrow.dataset.ParquetFileFragment``."""
+
+BATCH_ROWS = 1 << 16
+SUMMARY_ROWS = 1 << 20
+COMMON_VALUES = 5
+
+
+class Opened(NamedTuple):
+    """Row groups of a file."""
+
+    fragment: Fragment
+    schema: Schema
+    """Their columns, those in the names of folders included."""
+
+
+def open_piece(piece: Piece) -> Opened:
+    """Open the row groups of a piece that hold rows which are looked at."""
+    return _with_folders(piece.index, piece.file, piece.held_groups())
+
+
+def schema_of(index: PageIndex, file: int) -> Schema:
+    """Return the columns of a file, those in the names of folders included."""
+    return _with_folders(index, file).schema
+
+
+@lru_cache(maxsize=1024)
+def list_size(path: str, column: str, fingerprint: str) -> int:  # noqa: ARG001
+    """Return the tokens of every row, if the column is of fixed-size lists; else 0.
+
+    Kept for as long as the fingerprint, which covers the type, is the same. Without
+    pyarrow nothing is known, and nothing is lost but time.
+    """
+    try:
+        schema = _open(path).physical_schema
+    except MissingDependencyError:
+        return 0
+    if column not in schema.names:
+        return 0
+    kind = schema.field(column).type
+    fixed = arrow("pyarrow.types").is_fixed_size_list(kind)
+    return int(kind.list_size) if fixed else 0
+
+
+def scan(
+    piece: Piece, opened: Opened, expression: Expression
+) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Evaluate an expression for the rows of a fragment.
+
+    Args:
+        piece: Where the fragment lies.
+        opened: Some of its row groups.
+        expression: Truth values, of which null is false; or numbers.
+
+    Yields:
+        The first row of a batch, counted from the begin of the piece, and its values.
+
+    Raises:
+        CorruptFileError: If pyarrow cannot read it, or finds other rows than the
+            index.
+    """
+    groups = [piece.row_groups.index(group.id) for group in opened.fragment.row_groups]
+    if not groups:
+        return
+    # Batches may not end where row groups do: rows are counted through all of them.
+    firsts = piece.first_rows[groups] - piece.begin
+    counts = np.diff(piece.first_rows)[groups]
+    before = np.cumsum(counts) - counts
+    at = 0
+    for values in _values(piece.path, opened, expression):
+        cuts = before[(before > at) & (before < at + len(values))] - at
+        for part in np.split(values, cuts):
+            group = int(np.searchsorted(before, at, side="right")) - 1
+            first = int(firsts[group] + at - before[group])
+            if at + len(part) > before[group] + counts[group]:
+                break  # More rows than there are.
+            yield first, part
+            at += len(part)
+        else:
+            continue
+        break
+    if at != counts.sum():
+        error = CorruptFileError(
+            f"{piece.path}: pyarrow finds other rows than the {counts.sum()} of the "
+            f"index in the row groups {[piece.row_groups[each] for each in groups]}"
+        )
+        error.file = piece.path
+        raise error
+
+
+def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
+    """Return the values that divide rows into ``count`` parts of equal size.
+
+    Values are kept on disk while they are sorted, 8 bytes a row.
+
+    Raises:
+        ColumnNotFoundError: If there is no such column.
+        InvalidArgumentError: If it holds no numbers, or too few different ones.
+    """
+    with tempfile.TemporaryFile() as file:
+        num_values, is_whole = 0, True
+        for piece in pieces_of(spans):
+            values, whole = _numbers(piece, column)
+            is_whole = is_whole and whole
+            num_values += len(values)
+            values.tofile(file)
+        file.flush()
+        if num_values < count:
+            raise InvalidArgumentError(
+                f"quantiles={count} of {column!r}: only {num_values} rows have a value"
+            )
+        sorted_values = np.memmap(file, dtype=np.float64, shape=(num_values,))
+        places = np.arange(1, count) * num_values // count
+        sorted_values.partition(places)
+        edges = sorted_values[places].tolist()
+        lowest = float(sorted_values[: places[0]].min()) if count > 1 else 0.0
+        del sorted_values
+    if len(set(edges)) < len(edges) or (edges and lowest == edges[0]):
+        raise InvalidArgumentError(
+            f"quantiles={count} of {column!r} would divide rows of equal value: the "
+            f"edges are {edges}, the lowest value is {lowest}; use fewer quantiles, or "
+            "edges=[...]"
+        )
+    return [int(edge) if is_whole else edge for edge in edges]
+
+
+def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
+    """Values of the rows of a piece that have one, and whether they are integers."""
+    types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
+    opened = open_piece(piece)
+    field, kind = field_of(opened.schema, column)
+    if not (types.is_integer(kind) or types.is_floating(kind)):
+        raise InvalidArgumentError(
+            f"column {column!r} has type {kind}: quantiles are of numbers; use edges"
+        )
+    # NaN stands for null, which has no place among the quantiles either.
+    number = pc.if_else(
+        field.is_null(), float("nan"), field.cast("float64", safe=False)
+    )
+    found = np.full(piece.num_rows, np.nan)
+    for first, values in scan(piece, opened, number):
+        found[first : first + len(values)] = values
+    found = found[piece.wanted()]
+    return found[~np.isnan(found)], bool(types.is_integer(kind))
+
+
+def summary_of(spans: Spans, columns: Sequence[str]) -> str:
+    """Say what columns hold, for people whose predicate selects nothing.
+
+    Reads about a million rows at most; says nothing rather than fail.
+    """
+    pa = arrow()
+    tables, num_rows = [], 0
+    try:
+        for piece in pieces_of(spans):
+            fragment, schema = open_piece(piece)
+            fields = {name: field_of(schema, name)[0] for name in columns}
+            scanner = fragment.scanner(schema, columns=fields, use_threads=False)
+            tables.append(scanner.head(SUMMARY_ROWS - num_rows))
+            num_rows += len(tables[-1])
+            if num_rows >= SUMMARY_ROWS:
+                break
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except (PagefeedError, pa.ArrowException, OSError):
+        return ""
+    found = [_describe(name, table[name]) for name in columns]
+    begin = f"in the first {num_rows:,} rows " if num_rows >= SUMMARY_ROWS else ""
+    return begin + "; ".join(found)
+
+
+def _describe(name: str, values: Any) -> str:  # noqa: ANN401
+    """The range of numbers and times, or the most frequent values."""
+    pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
+    missing = f", {values.null_count:,} null" if values.null_count else ""
+    if values.null_count == len(values):
+        return f"{name} is null everywhere"
+    if types.is_string(values.type) or types.is_boolean(values.type):
+        counts = pc.value_counts(values.drop_null()).to_pylist()
+        counts.sort(key=lambda each: -each["counts"])
+        shown = [f"{each['values']!r} ({each['counts']:,})" for each in counts]
+        more = ", ..." if len(shown) > COMMON_VALUES else ""
+        return f"{name} is {', '.join(shown[:COMMON_VALUES])}{more}{missing}"
+    try:
+        ends = pc.min_max(values).as_py()
+    except pa.ArrowException:
+        return f"{name} has type {values.type}{missing}"
+    return f"{name} is from {ends['min']!r} to {ends['max']!r}{missing}"
+
+
+def _with_folders(
+    index: PageIndex, file: int, row_groups: Sequence[int] | None = None
+) -> Opened:
+    """A fragment of a file with the values that its folders name.
+
+    A column that the file itself has is taken from there.
+    """
+    path = index.files[file]
+    fragment = _open(path, row_groups)
+    schema, known = fragment.physical_schema, None
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    for name, column in index.folder_columns.items():
+        if name in fragment.physical_schema.names:
+            continue
+        kind = pa.int64() if column.is_whole else pa.string()
+        schema = schema.append(pa.field(name, kind))
+        value, field = column.value_of_file(file), pc.field(name)
+        fact = field.is_null() if value is None else field == pa.scalar(value, kind)
+        known = fact if known is None else known & fact
+    if known is not None:
+        fragment = _open(path, row_groups, known)
+    return Opened(fragment, schema)
+
+
+def _open(
+    path: str,
+    row_groups: Sequence[int] | None = None,
+    known: Expression | None = None,
+) -> Fragment:
+    """A fragment of a file, and what is known of all of its rows.
+
+    Raises:
+        CorruptFileError: If pyarrow cannot read its footer.
+    """
+    pa = arrow()
+    try:
+        fragment = (
+            arrow("pyarrow.dataset")
+            .ParquetFileFormat()
+            .make_fragment(
+                path,
+                filesystem=arrow("pyarrow.fs").LocalFileSystem(),
+                partition_expression=known,
+                row_groups=None if row_groups is None else list(row_groups),
+            )
+        )
+        fragment.ensure_complete_metadata()
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(path, problem) from None
+    return fragment
+
+
+def _values(
+    path: str, opened: Opened, expression: Expression
+) -> Iterator[npt.NDArray[Any]]:
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    scanner = opened.fragment.scanner(
+        opened.schema,
+        columns={"found": expression},
+        batch_size=BATCH_ROWS,
+        use_threads=False,
+    )
+    try:
+        for batch in scanner.to_batches():
+            column = batch.column(0)
+            if column.null_count:
+                column = pc.fill_null(column, pa.scalar(0).cast(column.type))
+            yield np.asarray(column.to_numpy(zero_copy_only=False))
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(path, problem) from None
+
+
+def _unreadable(path: str, problem: Exception) -> CorruptFileError:
+    line = (str(problem).splitlines() or [type(problem).__name__])[0]
+    error = CorruptFileError(f"{path}: pyarrow cannot read it: {line}")
+    error.file = path
+    return error

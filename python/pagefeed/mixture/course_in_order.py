@@ -1,0 +1,95 @@
+"""The course of a mixture of datasets in file order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.mixture.course import Course
+from pagefeed.mixture.stretches import ENDED, groups
+from pagefeed.mixture.tree import MAX_TURN
+
+__all__ = ["CourseInOrder"]
+
+
+class CourseInOrder(Course):
+    """A course whose local positions of a dataset rise with the position.
+
+    Which dataset comes when is as in any course. Its lanes take turns of a dataset in
+    an order of their own, so that the number of its turns before, in all lanes, is the
+    local position: the cost is that of all lanes instead of one.
+
+    Example:
+        >>> from pagefeed.mixture import Component, Schedule, WeightChange
+        >>> sizes = [Component(name=name, fingerprint="", num_sequences=9, num_tokens=9)
+        ...          for name in ("a", "b")]
+        >>> schedule = Schedule(
+        ...     parts=tuple(sizes), changes=(WeightChange(0, 0, (0.75, 0.25)),),
+        digest="")
+        >>> course = CourseInOrder(schedule, num_lanes=8, seed=0)
+        >>> dataset, local = course.at(np.arange(16))
+        >>> local[dataset == 1].tolist()
+        [0, 1, 2, 3]
+    """
+
+    def at(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return dataset and local position, int64 each, of positions below the end."""
+        dataset, local = super().at(positions)
+        for each in np.flatnonzero(np.bincount(dataset)).tolist():
+            mine = dataset == each
+            local[mine] = self._counts_before(each, positions[mine])
+        return dataset, local
+
+    def positions(self, dataset: int, local: Int64Array) -> Int64Array:
+        """Return the positions of local positions of a dataset: undo :meth:`at`.
+
+        Returns:
+            int64 [local]; -1 for those that are never delivered.
+        """
+        end = self.natural_end
+        last = MAX_TURN * self.num_lanes if end is None else end
+        # The last position before which there are no more than ``local``.
+        found = np.zeros(len(local), dtype=np.int64)
+        beyond = np.full(len(local), last + 1)
+        while (beyond - found > 1).any():
+            middle = (found + beyond) // 2
+            few = self._counts_before(dataset, middle) <= local
+            found = np.where(few, middle, found)
+            beyond = np.where(few, beyond, middle)
+        return np.where(found < last, found, -1)
+
+    def following(self, position: int) -> Int64Array:
+        """Return the next local position of every dataset.
+
+        Returns:
+            int64 [datasets, 1]: all lanes are as one.
+        """
+        return self.counts(position)[:, None]
+
+    def _counts_before(self, dataset: int, positions: Int64Array) -> Int64Array:
+        """Sequences of a dataset before positions: int64 [positions]."""
+        turn, row = self._turns_and_rows(positions)
+        turn = turn - self._rows.start[row]
+        counts = np.tile(self._rows.counts[row, dataset], (len(turn), 1))
+        for tree, which in groups(self._rows.tree[row]):
+            if tree != ENDED and dataset in self._trees[tree].root.members:
+                counts[:, which] += self._trees[tree].count(
+                    dataset, turn[:, which], self._rows.phases, row[which]
+                )
+        total: Int64Array = counts.reshape(-1, self.num_lanes).sum(axis=1)
+        return total
+
+    def _turns_and_rows(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Turns of all lanes before positions, and the rows in which they are.
+
+        Returns:
+            turns: int64 [positions, lanes].
+            rows: int64 [lanes], if all of a lane's turns are in one row; otherwise both
+                are of ``positions * lanes``: int64 [1, ...] and [...].
+        """
+        turn, lane = self._turns_before(positions), np.arange(self.num_lanes)
+        first = self._rows.find(lane, turn.min(axis=0))
+        if (first == self._rows.find(lane, turn.max(axis=0))).all():
+            return turn, first
+        lane = np.broadcast_to(lane, turn.shape).ravel()
+        return turn.reshape(1, -1), self._rows.find(lane, turn.ravel())

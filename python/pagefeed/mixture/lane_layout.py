@@ -1,0 +1,130 @@
+"""Laying out a mixture: the turns of every lane, in rows of constant weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture.phases import Phases
+from pagefeed.mixture.schedule import Schedule
+from pagefeed.mixture.stretches import ENDED, LaneStretches, turns_before
+from pagefeed.mixture.tree import BITS, MAX_TURN, Members, Tree
+
+__all__ = ["LaneLayout"]
+
+
+class LaneLayout:
+    """Rows of all lanes, one after another: stages, pieces of anneals, what is left.
+
+    Args:
+        schedule: Datasets and weights.
+        num_lanes: V.
+        seed: Seed of the run.
+
+    Raises:
+        InvalidArgumentError: If all datasets of a stage run out before the next begins.
+    """
+
+    def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
+        num_parts = len(schedule.parts)
+        self._schedule = schedule
+        self._num_lanes = num_lanes
+        self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
+        self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
+        self._capped = {
+            number
+            for number, part in enumerate(schedule.parts)
+            if part.max_epochs is not None
+        }
+        self._limits = np.stack([self._lane_limits(part) for part in range(num_parts)])
+        self.rows = LaneStretches(num_lanes, num_parts)
+        self.trees: list[Tree] = []
+        """What deals out the turns of a row, by the numbers that rows have."""
+        self.turn = np.zeros(num_lanes, dtype=np.int64)
+        """Turns of each lane."""
+        self.ended = np.zeros(num_lanes, dtype=bool)
+        """Whether a lane has run out after them."""
+        self._counts = np.zeros((num_lanes, num_parts), dtype=np.int64)
+        # What a dataset was given too little, in units of 2**-40.
+        self._lacking = np.zeros_like(self._counts)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        for start, stop, weights in self._schedule.intervals():
+            end = np.full(self._num_lanes, MAX_TURN)
+            if stop is not None:
+                end = turns_before(stop, self._num_lanes)
+            self._lay_interval(weights, end)
+            if self.ended.any() and stop is not None:
+                raise InvalidArgumentError(
+                    f"from position {start} on all datasets with a weight reach their "
+                    f"max_epochs, before the weights change at position {stop}: give "
+                    "another dataset a weight, raise max_epochs, or begin the next "
+                    "stage earlier"
+                )
+        self.rows.seal()
+
+    def _lay_interval(self, weights: tuple[float, ...], end: Int64Array) -> None:
+        """Add the rows up to ``end``; whenever a dataset runs out, another begins."""
+        weighted = np.array(weights) > 0
+        together, is_first = True, not self.turn.any()
+        while (going := (self.turn < end) & ~self.ended).any():
+            active = weighted & (self._counts < self._limits.T)
+            for key in np.unique(active[going], axis=0):
+                alike = (active == key).all(axis=1)
+                lanes = np.flatnonzero(alike & going)
+                members = tuple(np.flatnonzero(key).tolist())
+                if not members:
+                    self.rows.add(lanes, self.turn, end, ENDED, self._counts, None)
+                    self.ended[lanes] = True
+                    continue
+                # A row that follows another lacks least if it has much the same nodes.
+                best = is_first and together
+                number = self._tree_number(weights, members, best=best)
+                # Also those share phases that have no turn in a short interval.
+                sharing = np.flatnonzero(alike & ~self.ended) if together else lanes
+                tree = self.trees[number]
+                phases = self._phases.of(
+                    tree, self._lacking, sharing, together=together
+                )
+                self._lay_row(number, phases[lanes], lanes, end)
+            # Each lane is on its own when a dataset runs out in it: what others do
+            # meanwhile may be later, and weights may change before.
+            together = False
+
+    def _lay_row(
+        self, number: int, phases: Int64Array, lanes: Int64Array, end: Int64Array
+    ) -> None:
+        """Add one row of some lanes, to the end or until a dataset runs out."""
+        tree = self.trees[number]
+        length = end[lanes] - self.turn[lanes]
+        capped = [number for number in tree.root.members if number in self._capped]
+        if capped:
+            left = self._limits.T[lanes] - self._counts[lanes]
+            length = np.minimum(length, tree.first_end(left, capped, phases))
+        stop = self.turn.copy()
+        stop[lanes] += length
+        self.rows.add(lanes, self.turn, stop, number, self._counts, phases)
+        self.turn = stop
+        dealt = tree.counts(length, phases)
+        self._counts[lanes] += dealt
+        # Wraps around 2**64, as it may: what is lacking is small.
+        self._lacking[lanes] += tree.shares * length[:, None] - (dealt << BITS)
+
+    def _tree_number(
+        self, weights: tuple[float, ...], members: Members, *, best: bool
+    ) -> int:
+        key = weights, members, best
+        if key not in self._tree_numbers:
+            self._tree_numbers[key] = len(self.trees)
+            self.trees.append(Tree(weights, members, best=best))
+        return self._tree_numbers[key]
+
+    def _lane_limits(self, part: int) -> Int64Array:
+        """Most turns of each lane that a dataset can be given: int64 [lanes]."""
+        epochs = self._schedule.parts[part].max_epochs
+        if epochs is None:
+            return np.full(self._num_lanes, MAX_TURN)
+        num_sequences = epochs * self._schedule.parts[part].num_sequences
+        return turns_before(num_sequences, self._num_lanes)

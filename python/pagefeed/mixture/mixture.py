@@ -1,0 +1,302 @@
+"""What a mixture is, as it is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pagefeed._base import check_choice, check_positive, check_whole
+from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Mixture", "Stage", "Stop", "check_weights", "mix"]
+
+Stop: TypeAlias = Literal["first_exhausted", "all_exhausted"]
+STOPS = ("first_exhausted", "all_exhausted")
+UNITS = ("tokens", "sequences")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """New weights from a point of the run on.
+
+    Args:
+        weights: Weight of each dataset; those that are not named are left out.
+        start_tokens: Tokens of all ranks together after which it begins.
+        start_step: Or the step at which it begins.
+        anneal: Go over to the weights in a straight line for so long, in tokens or in
+            steps as the start is.
+
+    Raises:
+        InvalidArgumentError: If there is not exactly one start, or the weights cannot
+            be right.
+
+    Example:
+        >>> Stage(start_step=1000, weights={"code": 1}).start_step
+        1000
+    """
+
+    weights: Mapping[str, float]
+    start_tokens: int | None = None
+    start_step: int | None = None
+    anneal: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.start_tokens is None) == (self.start_step is None):
+            raise InvalidArgumentError(
+                f"start_tokens={self.start_tokens!r} and start_step="
+                f"{self.start_step!r}: a stage has exactly one of them"
+            )
+        for name in ("start_tokens", "start_step", "anneal"):
+            value = getattr(self, name)
+            if value is not None or name == "anneal":
+                object.__setattr__(self, name, check_whole(value, name, least=0))
+        weights = check_weights(self.weights, self.weights)
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def start(self) -> int:
+        """Tokens or steps before it."""
+        return self.start_tokens if self.start_tokens is not None else self._start_step
+
+    @property
+    def _start_step(self) -> int:
+        return 0 if self.start_step is None else self.start_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """Datasets and how they are mixed; made by :func:`mix`."""
+
+    datasets: Mapping[str, ParquetDataset]
+    """The datasets by name."""
+    weights: Mapping[str, float] | None
+    """Their weights at the start; None: by temperature."""
+    temperature: float = 1.0
+    """Without weights: size to the power of 1/temperature."""
+    unit: Literal["tokens", "sequences"] = "tokens"
+    """What weights and sizes count."""
+    stages: tuple[Stage, ...] = ()
+    """Later weights."""
+    max_epochs: Mapping[str, int]
+    """How often a dataset is delivered at most, for those that have a limit."""
+    stop: Stop | None = None
+    """When it ends, see :func:`mix`."""
+    max_steps: int | None = None
+    """Steps at most."""
+    max_tokens: int | None = None
+    """Tokens of all ranks at most."""
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits that tell two schedules apart, whatever the data."""
+        parts: list[Any] = [
+            sorted(self.datasets),
+            self.weights and sorted((k, float(v)) for k, v in self.weights.items()),
+            float(self.temperature),
+            self.unit,
+        ]
+        parts += [
+            (
+                stage.start_tokens,
+                stage.start_step,
+                stage.anneal,
+                sorted((k, float(v)) for k, v in stage.weights.items()),
+            )
+            for stage in self.stages
+        ]
+        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+    def __repr__(self) -> str:
+        """Return names and weights."""
+        shown = ", ".join(
+            name if self.weights is None else f"{name}: {self.weights[name]:g}"
+            for name in self.datasets
+        )
+        stages = f", {len(self.stages)} stages" if self.stages else ""
+        return f"Mixture({shown}{stages})"
+
+
+def mix(
+    datasets: Mapping[str, ParquetDataset | tuple[ParquetDataset, float]],
+    *,
+    temperature: float | None = None,
+    unit: Literal["tokens", "sequences"] = "tokens",
+    stages: Sequence[Stage] = (),
+    max_epochs: Mapping[str, int] | None = None,
+    stop: Stop | None = None,
+    max_steps: int | None = None,
+    max_tokens: int | None = None,
+) -> Mixture:
+    """Mix datasets, for a :class:`pagefeed.Loader`.
+
+    Args:
+        datasets: ``{name: (dataset, weight)}``, or ``{name: dataset}`` for weights by
+            size and temperature. The order of a dataset depends on its name and the
+            seed alone. A weight of 0 keeps a dataset for a later stage.
+        temperature: T of the weights ``size ** (1 / T)``: 1 is proportional, a large
+            one uniform. By default 1.
+        unit: Whether weights and sizes are of ``"tokens"``, as they are delivered, or
+            of ``"sequences"``, that is sequences. For tokens of ``Documents`` with a
+            ``max_length`` the lengths of all rows are read, once.
+        stages: Later weights, by rising start.
+        max_epochs: How often each of some datasets is delivered at most; then it is
+            left out and the others' weights grow in proportion.
+        stop: ``"first_exhausted"`` ends when the first dataset was delivered in full
+            (``max_epochs`` times if it has a limit, else once), ``"all_exhausted"``
+            when all were; None never ends, unless every dataset has a limit.
+        max_steps: Steps at most, those before a resume counted. Whoever loads a state
+            of its end goes on with the next epoch of the mixture.
+        max_tokens: Tokens of all ranks at most, by the mean tokens of a sequence.
+
+    Raises:
+        InvalidArgumentError: If a weight is negative, not finite, or all are 0; if
+            weights and temperature are both given; if a name is unknown.
+
+    Example:
+        >>> mix({"web": (web, 0.7), "code": (code, 0.3)})  # doctest: +SKIP
+        Mixture(web: 0.7, code: 0.3)
+    """
+    if not isinstance(datasets, Mapping) or not datasets:
+        raise InvalidArgumentError(
+            "a mixture needs datasets: {'web': (web, 0.7), 'code': (code, 0.3)}, found "
+            f"{datasets!r:.60}"
+        )
+    weighted = {n: part for n, part in datasets.items() if isinstance(part, tuple)}
+    for name, part in weighted.items():
+        if len(part) != 2:
+            raise InvalidArgumentError(
+                f"{name!r} is {part!r:.60}: expected (dataset, weight)"
+            )
+    if weighted and len(weighted) < len(datasets):
+        bare = [name for name in datasets if name not in weighted]
+        raise InvalidArgumentError(
+            f"{', '.join(bare)}: no weight, while others have one; give all datasets "
+            "one, as (dataset, weight), or none of them"
+        )
+    if weighted and temperature is not None:
+        raise InvalidArgumentError(
+            f"temperature={temperature} makes weights of sizes: give datasets without "
+            "weights"
+        )
+    found = {n: p[0] if isinstance(p, tuple) else p for n, p in datasets.items()}
+    _check_datasets(found)
+    weights: dict[str, float] | None = None
+    if weighted:
+        given = {name: part[1] for name, part in weighted.items()}
+        weights = check_weights(given, found)
+    if temperature is not None and not _is_number(temperature, above=0):
+        raise InvalidArgumentError(
+            f"temperature={temperature!r} must be a number above 0: 1 is proportional "
+            "to size, a large one uniform"
+        )
+    for stage in _checked_stages(stages):
+        check_names(stage.weights, found)
+    if stop is not None:
+        check_choice(stop, STOPS, "stop")
+    return Mixture(
+        datasets=found,
+        weights=weights,
+        temperature=1.0 if temperature is None else float(temperature),
+        unit=unit if check_choice(unit, UNITS, "unit") == "tokens" else "sequences",
+        stages=tuple(stages),
+        max_epochs=_checked_epochs({} if max_epochs is None else max_epochs, found),
+        stop=stop,
+        max_steps=None if max_steps is None else check_positive(max_steps, "max_steps"),
+        max_tokens=(
+            None if max_tokens is None else check_positive(max_tokens, "max_tokens")
+        ),
+    )
+
+
+def check_weights(
+    weights: Mapping[str, float], names: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return weights that can be right.
+
+    Raises:
+        InvalidArgumentError: If one is negative or not finite, none is above 0, or a
+            name is not one of ``names``.
+    """
+    if not isinstance(weights, Mapping):
+        raise InvalidArgumentError(
+            f"weights={weights!r:.60} must be a dict of names and numbers, such as "
+            "{'web': 0.7, 'code': 0.3}"
+        )
+    check_names(weights, names)
+    for name, weight in weights.items():
+        if not _is_number(weight) or not math.isfinite(weight) or weight < 0:
+            raise InvalidArgumentError(
+                f"the weight of {name!r} is {weight!r}: it must be a finite number, at "
+                "least 0"
+            )
+    if not any(weights.values()):
+        raise InvalidArgumentError(
+            f"no weight is above 0: {dict(weights)!r}; at least one dataset takes part"
+        )
+    return {
+        name: weight if isinstance(weight, int | float) else float(weight)
+        for name, weight in weights.items()
+    }
+
+
+def check_names(names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse names of datasets that do not exist.
+
+    Raises:
+        InvalidArgumentError: Listing those that exist.
+    """
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidArgumentError(
+            f"{', '.join(map(repr, unknown))}: no such dataset in the mixture; it has "
+            f"{', '.join(map(repr, known))}"
+        )
+
+
+def _is_number(value: Any, above: float = -math.inf) -> bool:  # noqa: ANN401
+    """Whether it is a number of Python or NumPy, and more than a bound."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    return is_number and float(value) > above
+
+
+def _checked_stages(stages: object) -> Sequence[Stage]:
+    if isinstance(stages, Sequence) and all(isinstance(s, Stage) for s in stages):
+        return stages
+    raise InvalidArgumentError(
+        f"stages={stages!r:.60} must be a list, such as [Stage(start_step=1000, "
+        "weights={'code': 1})]"
+    )
+
+
+def _check_datasets(datasets: Mapping[str, Any]) -> None:
+    for name, dataset in datasets.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidArgumentError(
+                f"the name of a dataset is a str, found {name!r}"
+            )
+        if not hasattr(dataset, "spans"):
+            raise InvalidArgumentError(
+                f"{name!r} is {dataset!r:.60}: expected a dataset, such as "
+                "pagefeed.parquet(...), or (dataset, weight)"
+            )
+
+
+def _checked_epochs(
+    max_epochs: Mapping[str, int], datasets: Mapping[str, Any]
+) -> dict[str, int]:
+    if not isinstance(max_epochs, Mapping):
+        raise InvalidArgumentError(
+            f"max_epochs={max_epochs!r} must be a dict, such as {{'code': 2}}"
+        )
+    check_names(max_epochs, datasets)
+    return {
+        name: check_positive(epochs, f"max_epochs[{name!r}]")
+        for name, epochs in max_epochs.items()
+    }

@@ -1,0 +1,89 @@
+"""What a course looks positions up in: rows of constant weights, lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pagefeed._base import Int64Array, distinct
+from pagefeed.mixture.tree import MAX_TURN
+
+__all__ = ["ENDED", "LaneStretches", "groups", "turns_before"]
+
+ENDED = -1
+"""Stands for the tree of a lane that has run out."""
+SPAN = MAX_TURN << 1
+"""Distance of the lanes in the keys of rows."""
+
+
+class LaneStretches:
+    """Rows of constant weights, by lane and first turn."""
+
+    def __init__(self, num_lanes: int, num_parts: int) -> None:
+        self._num_lanes = num_lanes
+        self._num_phases = max(1, num_parts - 1)
+        self._added: list[tuple[Int64Array, ...]] = []
+
+    def add(
+        self,
+        lanes: Int64Array,
+        start: Int64Array,
+        stop: Int64Array,
+        tree: int,
+        counts: Int64Array,
+        phases: Int64Array | None,
+    ) -> None:
+        """Add a row of some lanes; ``start``, ``stop`` and ``counts`` are of all."""
+        if phases is None:
+            phases = np.zeros((len(lanes), self._num_phases), dtype=np.int64)
+        trees = np.full(len(lanes), tree)
+        self._added.append(
+            (lanes, start[lanes], stop[lanes], trees, counts[lanes], phases)
+        )
+
+    def seal(self) -> None:
+        """Sort what was added."""
+        columns = [np.concatenate(column) for column in zip(*self._added, strict=True)]
+        keys = columns[0] * SPAN + columns[1]
+        by_key = np.argsort(keys)
+        self._keys = keys[by_key]
+        lanes, self.start, self.stop, self.tree, self.counts, self.phases = (
+            column[by_key] for column in columns
+        )
+        self._borders = np.searchsorted(lanes, np.arange(self._num_lanes + 1))
+        self._added = []
+
+    def find(self, lane: Int64Array, turn: Int64Array) -> Int64Array:
+        """Return the row of each turn of a lane."""
+        if len(self._keys) == self._num_lanes:
+            return lane
+        return np.searchsorted(self._keys, lane * SPAN + turn, side="right") - 1
+
+    def find_count(
+        self, dataset: int, lane: Int64Array, number: Int64Array
+    ) -> Int64Array:
+        """Return the row in which a lane's ``number``-th turn of a dataset is.
+
+        It is the last that begins with at most as many, or, if no such turn comes, any.
+        """
+        if len(self._keys) == self._num_lanes:
+            return lane
+        lanes = np.repeat(np.arange(self._num_lanes), np.diff(self._borders))
+        keys = lanes * SPAN + self.counts[:, dataset]
+        return np.searchsorted(keys, lane * SPAN + number, side="right") - 1
+
+
+def turns_before(position: int | Int64Array, num_lanes: int) -> Int64Array:
+    """Return the turns of each lane before a position: int64 [..., lanes]."""
+    lane = np.arange(num_lanes)
+    return np.maximum(0, (position - lane + num_lanes - 1) // num_lanes)
+
+
+def groups(trees: Int64Array) -> Iterable[tuple[int, Int64Array | slice]]:
+    """Return each tree and the places where it stands."""
+    if len(trees) == 0:
+        return []
+    if (trees == trees[0]).all():
+        return [(int(trees[0]), slice(None))]
+    return [(tree, np.flatnonzero(trees == tree)) for tree in distinct(trees).tolist()]

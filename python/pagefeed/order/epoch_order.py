@@ -1,0 +1,268 @@
+"""The order of an epoch: position -> unit, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pagefeed._base import Int64Array, finished, sorted_with_places
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.order.keys import KeyPart, derive_key
+from pagefeed.order.lane_reader import MOST_HELD, LaneReader
+from pagefeed.order.lanes import Lanes
+from pagefeed.order.lists import FileList, RowList, make_list
+from pagefeed.order.permutation import checked_indices
+from pagefeed.order.shuffle import MAX_DELAY, Shuffle
+from pagefeed.order.window import DelayWindow
+from pagefeed.sequences import Blocks
+
+SPARSE = 16
+"""Places of a lane for each that is wanted, beyond which it is not read in one go."""
+
+
+class EpochOrder:
+    """The order in which the units of one epoch are delivered, over all ranks.
+
+    It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
+    r + 2N and so on, whatever N is. What it holds does not grow with the dataset, save
+    a sum for every 64 blocks if blocks differ in size. Reading on where a lane was
+    read before is fast; elsewhere costs about ``window`` units of work.
+
+    Args:
+        blocks: The units and the blocks they lie in.
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+        name: Name of the dataset, which sets it apart from others in a mixture.
+        shuffle: The settings; ``shuffle.window`` is not looked at here.
+        num_lanes: V, see :func:`~pagefeed.order.choose_num_lanes`.
+        window: D, the longest delay inside a lane in units, see :meth:`Shuffle.delay`;
+            0 or 1 delays nothing, as do shuffles without a window.
+        fingerprint: Fingerprint of the dataset and of how it is cut into units.
+        cache_dir: Folder shared by the processes of a node, for the sums over blocks;
+            needs ``fingerprint``. None: every process makes its own.
+        is_ahead: Whether it is wanted later, so that the pass over the blocks that
+            the sums take can be left to :meth:`begin`, or else to the first use.
+        most_held: Units that reading ahead may hold, of 8 bytes each.
+
+    Raises:
+        InvalidArgumentError: An argument is out of range.
+
+    Example:
+        >>> from pagefeed.order import EpochOrder, Shuffle, UniformBlocks
+        >>> order = EpochOrder(UniformBlocks(1000, 50), seed=1, epoch=0, name="web",
+        ...               shuffle=Shuffle(), num_lanes=4, window=60)
+        >>> units = order.at(range(1000))
+        >>> sorted(units.tolist()) == list(range(1000))
+        True
+        >>> order.positions(units[[3, 7]]).tolist()
+        [3, 7]
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        *,
+        seed: KeyPart,
+        epoch: int,
+        name: str,
+        shuffle: Shuffle,
+        num_lanes: int,
+        window: int,
+        fingerprint: str = "",
+        cache_dir: str | Path | None = None,
+        is_ahead: bool = False,
+        most_held: int = MOST_HELD,
+    ) -> None:
+        if not 0 <= window <= MAX_DELAY:
+            raise InvalidArgumentError(
+                f"window is the delay in units of a lane, 0 to {MAX_DELAY}, "
+                f"found {window}"
+            )
+        if blocks.num_sequences * shuffle.passes >= 1 << 62:
+            raise InvalidArgumentError(
+                f"{blocks.num_sequences} units in {shuffle.passes} passes are too "
+                "many: their product must be below 2**62"
+            )
+        if cache_dir is not None and not fingerprint:
+            raise InvalidArgumentError(
+                "cache_dir needs the fingerprint of the dataset: without it two "
+                "datasets could take each other's sums"
+            )
+        key = derive_key(seed, epoch, name)
+        self._sequence = sequence = make_list(
+            blocks,
+            shuffle,
+            derive_key(key, "sequence"),
+            fingerprint=fingerprint,
+            folder=None if cache_dir is None else Path(cache_dir),
+        )
+        self.lanes = Lanes(num_units=blocks.num_sequences, num_lanes=num_lanes)
+        delay = max(window, 1) if shuffle.delayed else 1
+        # Without a window or blocks every position is found on its own.
+        self._direct: FileList | RowList | None = None
+        if delay == 1 and isinstance(sequence, FileList | RowList):
+            self._direct = sequence
+        self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
+        self._reader = LaneReader(self._window, self._sequence, most_held)
+        if not is_ahead:
+            for _ in self.begin():
+                pass
+
+    def begin(self) -> Iterator[None]:
+        """Make the sums over blocks that ``is_ahead`` left out, in short steps."""
+        return self._sequence.prepare()
+
+    @property
+    def num_units(self) -> int:
+        """SequenceIndex, and so positions, of the epoch."""
+        return self.lanes.num_units
+
+    def lane_of(self, positions: ArrayLike) -> Int64Array:
+        """Lane of each position, int64."""
+        checked = checked_indices(positions, self.num_units, "position")
+        return checked % self.lanes.num_lanes
+
+    def at(self, positions: ArrayLike) -> Int64Array:
+        """Units delivered at positions of the epoch.
+
+        Fastest for a range, such as a rank's ``range(first, last, world_size)``, or an
+        array of the same numbers.
+
+        Args:
+            positions: Positions in [0, num_units), in any order, repeats allowed.
+
+        Returns:
+            int64 [len(positions)].
+
+        Raises:
+            IndexError: A position is outside [0, num_units).
+        """
+        return finished(self.reading(positions))
+
+    def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the same as :meth:`at`, in steps of a few milliseconds at most.
+
+        Returns:
+            int64 [len(positions)].
+
+        Example:
+            >>> def deliver(order, positions):
+            ...     units = yield from order.reading(positions)
+            ...     yield units
+        """
+        if self._direct is not None:
+            checked = checked_indices(positions, self.num_units, "position").ravel()
+            return self._direct.at(self.lanes.join(checked))
+        span = self._span(positions)
+        if span is not None:
+            return (yield from self._progression(span))
+        return (yield from self._scattered(np.asarray(positions, np.int64).ravel()))
+
+    def lane_units(self, lane: int, start: int, stop: int, step: int = 1) -> Int64Array:
+        """Units at the places ``range(start, stop, step)`` of one lane, int64.
+
+        Place y of lane v is position ``y * num_lanes + v``.
+
+        Raises:
+            IndexError: The lane has no such places.
+        """
+        places = range(start, stop, step)
+        units = np.empty(len(places), dtype=np.int64)
+        if places:
+            checked_indices([lane], self.lanes.num_lanes, "lane")
+            length = self.lanes.length(lane)
+            checked_indices([places[0], places[-1]], length, f"place of lane {lane}")
+            self._reader.read(lane, places, units)
+        return units
+
+    def positions(self, units: ArrayLike) -> Int64Array:
+        """Positions at which units are delivered: the inverse of :meth:`at`.
+
+        Returns:
+            int64 [len(units)].
+
+        Raises:
+            IndexError: A unit is outside [0, num_units).
+        """
+        checked = checked_indices(units, self.num_units, "unit").ravel()
+        lane, place = self.lanes.split(self._sequence.indices(checked))
+        order = np.argsort(lane, kind="stable")
+        borders = np.flatnonzero(np.diff(lane[order])) + 1
+        for group in np.split(order, borders):
+            if len(group):
+                place[group] = self._window.places(int(lane[group[0]]), place[group])
+        return place * self.lanes.num_lanes + lane
+
+    def _span(self, positions: ArrayLike) -> range | None:
+        """The rising range that positions are, if they are one, all of them checked."""
+        if isinstance(positions, range):
+            if positions:
+                ends = [positions[0], positions[-1]]
+                checked_indices(ends, self.num_units, "position")
+            return positions if positions.step > 0 else None
+        return _as_range(checked_indices(positions, self.num_units, "position").ravel())
+
+    def _turns(self, positions: range) -> list[tuple[int, range]]:
+        """The lanes that positions at one distance visit in turn, and where."""
+        num_lanes = self.lanes.num_lanes
+        num_turns = num_lanes // math.gcd(positions.step, num_lanes)
+        stride = num_turns * positions.step // num_lanes
+        rounds, rest = divmod(len(positions), num_turns)
+        turns = []
+        for turn, position in enumerate(positions[:num_turns]):
+            place, lane = divmod(position, num_lanes)
+            end = place + (rounds + (turn < rest)) * stride
+            turns.append((lane, range(place, end, stride)))
+        return turns
+
+    def _progression(self, positions: range) -> Generator[None, None, Int64Array]:
+        """Read positions at one distance, as far at a time as lanes are read ahead."""
+        units = np.empty(len(positions), dtype=np.int64)
+        at_once = max(1, self._reader.read_ahead * self.lanes.num_lanes)
+        at_once = max(1, at_once // positions.step)
+        for begin in range(0, len(positions), at_once):
+            part = units[begin : begin + at_once]
+            turns = self._turns(positions[begin : begin + at_once])
+            yield from self._reader.prepare(turns)
+            for turn, (lane, places) in enumerate(turns):
+                self._reader.read(lane, places, part[turn :: len(turns)])
+        return units
+
+    def _scattered(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Read any positions, lane by lane and from front to back in each."""
+        index, where = sorted_with_places(self.lanes.join(positions))
+        lane, places = self.lanes.split(index)
+        begins = np.flatnonzero(np.diff(lane, prepend=-1))
+        ends = np.append(begins[1:], len(lane))[: len(begins)]
+        lanes, first = lane[begins].tolist(), places[begins]
+        last = places[ends - 1]
+        # Where few places of many are wanted, most of a stretch would be in vain.
+        last = np.where(last - first < SPARSE * (ends - begins), last, first)
+        turns = map(range, first.tolist(), (last + 1).tolist())
+        yield from self._reader.prepare(zip(lanes, turns, strict=True))
+        found = [
+            self._reader.at(number, places[begin:end])
+            for number, begin, end in zip(
+                lanes, begins.tolist(), ends.tolist(), strict=True
+            )
+        ]
+        units = np.empty(len(positions), dtype=np.int64)
+        if found:
+            units[where] = np.concatenate(found)
+        return units
+
+
+def _as_range(positions: Int64Array) -> range | None:
+    """The range that holds just these positions, if there is one."""
+    if len(positions) < 2:
+        return (
+            range(int(positions[0]), int(positions[0]) + 1) if len(positions) else None
+        )
+    step = int(positions[1]) - int(positions[0])
+    if step < 1 or np.any(np.diff(positions) != step):
+        return None
+    return range(int(positions[0]), int(positions[-1]) + 1, step)

@@ -1,0 +1,232 @@
+"""Reading lanes: window and sequence resolved some way ahead, many lanes at a time.
+
+NumPy's calls cost more than what they do for one lane, so lanes that are read side by
+side are resolved side by side, as the rows of one array.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.order.lists import UnitList
+from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
+
+MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
+READ_AHEAD = 1 << 12  # units of one lane
+LONG_DELAY = 1 << 12  # units of one lane
+AT_ONCE = 1 << 12  # units resolved in a step, if one lane's are not more
+LOOKED_AT = 1 << 14  # of a long delay, whose units mostly leave at another time
+MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
+
+
+class Held(NamedTuple):
+    """Units of a lane, in the order they are delivered."""
+
+    first_place: int
+    """Place in the lane of the first of them."""
+    units: Int64Array
+    end_time: int
+    """Time at which the window goes on."""
+
+    @property
+    def end_place(self) -> int:
+        """One past the place of the last of them."""
+        return self.first_place + len(self.units)
+
+
+class _Missing(NamedTuple):
+    """The stretch of time to be resolved of a lane, and units to be kept before."""
+
+    lane: int
+    place: int
+    """The first that is wanted."""
+    begin: int
+    end: int
+    kept: Int64Array
+
+
+class LaneReader:
+    """Reads any places of any lane; fastest where it goes on.
+
+    What it holds is a memory, never a state: it decides how long reading takes.
+
+    Args:
+        window: Delays units inside their lanes.
+        sequence: The units before lanes and window.
+        most_held: Units of all lanes to hold at most; but at least an eighth of what
+            the delays span.
+    """
+
+    def __init__(
+        self, window: DelayWindow, sequence: UnitList, most_held: int = MOST_HELD
+    ) -> None:
+        self._window = window
+        self._sequence = sequence
+        num_lanes = window.lanes.num_lanes
+        most = min(MAX_STRETCH, most_held // 2) // num_lanes
+        least = max(min(window.delay, MIN_STRETCH), window.delay // MOST_REPEATED)
+        self.read_ahead = max(min(max(window.delay, READ_AHEAD), most), least, 1)
+        """Units of a lane that are resolved at once when it is read on."""
+        self._is_long = window.delay > LONG_DELAY
+        # Less would forget lanes before they are read again.
+        self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
+        self._held: OrderedDict[int, Held] = OrderedDict()
+        self._num_held = 0
+
+    def read(self, lane: int, places: range, into: Int64Array) -> None:
+        """Read places of one lane, in steps of at least 1."""
+        done = 0
+        while done < len(places):
+            held = self._holding(lane, places[done])
+            taken = held.units[places[done] - held.first_place :: places.step]
+            taken = taken[: len(places) - done]
+            into[done : done + len(taken)] = taken
+            done += len(taken)
+
+    def at(self, lane: int, places: Int64Array) -> Int64Array:
+        """Return the units at rising places of one lane: int64 [places]."""
+        found = []
+        while len(places):
+            held = self._holding(lane, int(places[0]))
+            count = len(places)
+            if places[-1] >= held.end_place:
+                count = int(np.searchsorted(places, held.end_place))
+            found.append(held.units[places[:count] - held.first_place])
+            places = places[count:]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _holding(self, lane: int, place: int) -> Held:
+        """Units of the lane that hold a place."""
+        held = self._held.get(lane)
+        while held is None or not held.first_place <= place < held.end_place:
+            for _ in self.prepare([(lane, range(place, place + 1))]):
+                pass
+            held = self._held[lane]
+        return held
+
+    def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
+        """Resolve what reading these places of these lanes will take, in steps.
+
+        What was held of a lane before the first place is forgotten. Where the delay is
+        long, now and then some of it is left to the reading.
+        """
+        group: list[_Missing] = []
+        num_units = 0
+        for lane, places in wanted:
+            missing = self._missing(lane, places)
+            if missing is None:
+                continue
+            if self._is_long:
+                yield from self._resolve_long(missing)
+                continue
+            # Units are looked at from the delay before up to the lane's end.
+            end = min(missing.end, self._window.lanes.length(lane))
+            size = end - max(0, missing.begin - self._window.delay)
+            if group and num_units + size > AT_ONCE:
+                self._resolve(group)
+                yield
+                group, num_units = [], 0
+            group.append(missing)
+            num_units += size
+        if group:
+            self._resolve(group)
+            yield
+
+    def _missing(self, lane: int, places: range) -> _Missing | None:
+        """What must be resolved to read places of a lane, if anything.
+
+        A lane read on continues where it ended, twice as far each time; a place met
+        out of the blue costs as little as it can. A stretch of more than the delay
+        reaches beyond the place at which it begins.
+        """
+        held = self._held.get(lane)
+        first, last = places[0], places[-1]
+        if held is not None and held.first_place <= first and last < held.end_place:
+            return None
+        delay, last = self._window.delay, min(last, first + self.read_ahead)
+        latest = last + delay + 1
+        if self._is_long:
+            latest = self._window.expected_time(last) + self._window.spread
+        if held is None or not held.first_place <= first <= held.end_place:
+            begin = first
+            ahead = min(MIN_STRETCH, self.read_ahead)
+            end = max(latest, first + ahead + delay)
+            if self._is_long:
+                expected = self._window.expected_time(first) - self._window.spread
+                begin, end = max(0, expected), latest
+            kept = np.empty(0, dtype=np.int64)
+        else:
+            begin = held.end_time
+            ahead = min(2 * len(held.units), self.read_ahead)
+            end = max(begin + max(ahead, 1), latest)
+            kept = held.units[first - held.first_place :]
+        # A rest of the lane that is no longer than the delay costs less now: later the
+        # units before it would have to be looked at again.
+        lane_end = self._window.lanes.length(lane) + delay
+        if end < lane_end <= end + max(min(delay, self.read_ahead), MIN_STRETCH):
+            end = lane_end
+        return _Missing(lane, first, begin, end, kept)
+
+    def _resolve_long(self, missing: _Missing) -> Iterator[None]:
+        """Put the units of a lane in the order they leave, looking at few at a time.
+
+        Most of those looked at leave before or after: only the others are held.
+        """
+        lane, window = missing.lane, self._window
+        low = max(0, missing.begin - window.delay)
+        high = max(low, min(missing.end, window.lanes.length(lane)))
+        start, num_left = window.lanes.start(lane) + low, 0
+        times, units = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for first in range(low, high, LOOKED_AT):
+            part = range(first, min(first + LOOKED_AT, high))
+            left, packed = window.part(lane, low, part, missing.begin, missing.end)
+            num_left += left
+            if len(packed):
+                run = range(part.start + start - low, part.stop + start - low)
+                places = window.places_of(packed) + start
+                times.append(packed)
+                units.append(self._sequence.some(run, places))
+            yield
+        first_place = low + num_left
+        if first_place > missing.place and not len(missing.kept):
+            begin, end = missing.place, missing.place + window.delay + 1
+            yield from self._resolve_long(missing._replace(begin=begin, end=end))
+            return
+        found = np.concatenate(units)[window.by_time(np.concatenate(times))]
+        held = np.concatenate([missing.kept, found])
+        self._keep(lane, Held(first_place - len(missing.kept), held, missing.end))
+        yield
+
+    def _resolve(self, group: list[_Missing]) -> None:
+        """Put the units of a few lanes in the order they leave."""
+        lanes = np.array([missing.lane for missing in group])
+        begins = np.array([missing.begin for missing in group])
+        ends = np.array([missing.end for missing in group])
+        window = self._window.stretches(lanes, begins, ends)
+        starts = self._window.lanes.starts(lanes)
+        units = self._sequence.runs(starts + window.low, starts + window.high)
+        sizes = window.high - window.low
+        origins = np.cumsum(sizes) - sizes - window.low
+        for row, missing in enumerate(group):
+            stretch = window.stretch(row)
+            found = units[stretch.places + origins[row]]
+            held = Held(
+                stretch.first_place - len(missing.kept),
+                np.concatenate([missing.kept, found]),
+                missing.end,
+            )
+            self._keep(missing.lane, held)
+
+    def _keep(self, lane: int, held: Held) -> None:
+        """Remember a lane's units, and forget those of lanes read longest ago."""
+        before = self._held.pop(lane, None)
+        self._num_held += len(held.units) - (len(before.units) if before else 0)
+        self._held[lane] = held
+        while self._num_held > self._most_held and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._num_held -= len(oldest.units)

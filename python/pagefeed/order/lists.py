@@ -1,0 +1,215 @@
+"""The permuted units of an epoch as one row, before lanes and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pagefeed._base import Int64Array, UInt64Array, joined_ranges
+from pagefeed.order.items import ItemOrder, Items
+from pagefeed.order.keys import derive_key, expand_key, mix
+from pagefeed.order.permutation import Permutation, PermutationFamily
+from pagefeed.order.shuffle import Shuffle
+from pagefeed.order.starts import ComputedStarts, SampledStarts, Starts, shared_sums
+from pagefeed.sequences import Blocks
+
+
+class UnitList(Protocol):
+    """A permutation of the units, read in runs."""
+
+    def prepare(self) -> Iterator[None]:
+        """Do what must be done before the first use, in steps of a millisecond."""
+
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
+        run.
+        """
+
+    def some(self, run: range, indices: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at rising indices inside a run."""
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+
+
+class FileList:
+    """File order: every unit at its own number."""
+
+    def prepare(self) -> Iterator[None]:
+        """There is nothing to be done."""
+        yield from ()
+
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
+        run.
+        """
+        return joined_ranges(starts, stops)
+
+    def at(self, indices: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at any indices."""
+        return indices
+
+    def some(
+        self,
+        run: range,  # noqa: ARG002 - all are as near
+        indices: Int64Array,
+    ) -> Int64Array:
+        """SequenceIndex, int64, at rising indices inside a run."""
+        return indices
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        return units
+
+
+class RowList:
+    """Every unit on its own, anywhere."""
+
+    def __init__(self, num_units: int, key: bytes) -> None:
+        self._permutation = Permutation(num_units, key)
+
+    def prepare(self) -> Iterator[None]:
+        """There is nothing to be done."""
+        yield from ()
+
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
+        run.
+        """
+        return self._permutation[joined_ranges(starts, stops)]
+
+    def at(self, indices: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at any indices."""
+        return self._permutation[indices]
+
+    def some(
+        self,
+        run: range,  # noqa: ARG002 - all are as near
+        indices: Int64Array,
+    ) -> Int64Array:
+        """SequenceIndex, int64, at rising indices inside a run."""
+        return self._permutation[indices]
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        return self._permutation.inverse(units)
+
+
+class BlockList:
+    """Blocks in permuted order, or, in several passes, shares of them.
+
+    Args:
+        blocks: The blocks.
+        passes: How many shares a block gives its units in.
+        key: Key of this epoch's order.
+        fingerprint: What the blocks are, where sums over them are shared.
+        folder: Where sums over blocks are shared with other processes, or None.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        passes: int,
+        key: bytes,
+        *,
+        fingerprint: str = "",
+        folder: Path | None = None,
+    ) -> None:
+        self._blocks = blocks
+        self._passes = passes
+        self._order = ItemOrder(blocks, passes, key)
+        self._starts: Starts
+        if blocks.uniform is not None:
+            self._starts = ComputedStarts(self._order, blocks.uniform)
+        else:
+            sums = partial(
+                shared_sums,
+                self._order,
+                key=key,
+                fingerprint=fingerprint,
+                folder=folder,
+            )
+            self._starts = SampledStarts(self._order, sums)
+        self._inside = PermutationFamily(derive_key(key, "inside"))
+        inside_key = expand_key(derive_key(key, "inside blocks"), 2)
+        self._inside_key = (inside_key[0], inside_key[1])
+
+    def prepare(self) -> Iterator[None]:
+        """Make the sums over blocks, if they are of unequal size, in steps."""
+        return self._starts.prepare()
+
+    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
+        run.
+        """
+        items, begins, counts = self._starts.cover(starts, stops)
+        if self._passes == 1:
+            units = np.repeat(items.first_unit - begins, counts)
+            units += joined_ranges(starts, stops)
+            return units
+        ranks = np.repeat(items.skipped(self._passes) - begins, counts)
+        ranks += joined_ranges(starts, stops)
+        return np.repeat(items.first_unit, counts) + self._inside.forward(
+            ranks, *self._domains(items.block, items.block_units, counts)
+        )
+
+    def some(self, run: range, indices: Int64Array) -> Int64Array:
+        """SequenceIndex, int64, at rising indices inside a run."""
+        ends = np.array([run.start]), np.array([run.stop])
+        items, begins, _ = self._starts.cover(*ends)
+        # Of items that begin at one index, all but the last are empty.
+        item = np.searchsorted(begins, indices, side="right") - 1
+        rank = indices - begins[item]
+        if self._passes == 1:
+            rank += items.first_unit[item]
+            return rank
+        rank += items.skipped(self._passes)[item]
+        block = items.block[item]
+        tweaks = mix(block, self._inside_key)
+        rank = self._inside.forward(rank, items.block_units[item], tweaks)
+        return items.first_unit[item] + rank
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        block = self._blocks.block_of(units)
+        first = self._blocks.first_sequence(block)
+        block_units = self._blocks.first_sequence(block + 1) - first
+        rank = units - first
+        share = np.zeros_like(rank)
+        if self._passes > 1:
+            rank = self._inside.inverse(rank, block_units, mix(block, self._inside_key))
+            share = ((rank + 1) * self._passes - 1) // block_units
+        item = Items(block, share, first, block_units)
+        numbers = self._order.numbers(block, share)
+        return self._starts.of(numbers) + rank - item.skipped(self._passes)
+
+    def _domains(
+        self, block: Int64Array, block_units: Int64Array, counts: Int64Array
+    ) -> tuple[int | Int64Array, UInt64Array]:
+        """Size and tweak of the permutation inside the block, for every unit."""
+        tweaks = np.repeat(mix(block, self._inside_key), counts)
+        if block_units.min() == block_units.max():
+            return int(block_units[0]), tweaks
+        return np.repeat(block_units, counts), tweaks
+
+
+def make_list(
+    blocks: Blocks,
+    shuffle: Shuffle,
+    key: bytes,
+    *,
+    fingerprint: str,
+    folder: Path | None,
+) -> UnitList:
+    """Build the sequence a shuffle asks for."""
+    if not shuffle.permuted or blocks.num_sequences == 0:
+        return FileList()
+    if not shuffle.in_blocks:
+        return RowList(blocks.num_sequences, key)
+    return BlockList(
+        blocks, shuffle.passes, key, fingerprint=fingerprint, folder=folder
+    )

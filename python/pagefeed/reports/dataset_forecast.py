@@ -1,0 +1,207 @@
+"""What a run will do, before it runs: steps, memory, reads, and how well it shuffles.
+
+Computed from the index and the order alone, but for the splits of packed documents,
+which need the lengths of rows: those of some blocks are read. Only
+stretches of the epoch are looked at where looking at all of it would take long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+from pagefeed.reports.reuse import needed_bytes, simulate_loads
+from pagefeed.run import EpochSupply, Planner
+from pagefeed.sequences import Blocks, PackedIndex, SequenceIndex
+
+__all__ = ["Forecast", "forecast"]
+
+SAMPLED_STEPS = 256
+SAMPLED_SEQUENCES = 1 << 16
+COUNTED_BLOCKS = 1 << 20
+SAMPLED_BLOCKS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What the first epoch of a run comes to."""
+
+    files: int
+    pages: int
+    rows: int
+    tokens: int
+    sequences: int
+    """Sequences of an epoch, over all ranks."""
+    length: int
+    """Tokens of a sequence, padding included."""
+    padding_tokens: int
+    """Padding in them."""
+    dropped_tokens: int
+    """Tokens that no sequence holds."""
+    splits: int
+    """Places at which a packed document goes on in another sequence although it would
+    have fitted into one; estimated from some blocks if there are many."""
+    steps: int
+    """Steps of the epoch, the same on every rank."""
+    remainder: int
+    """SequenceSetting left for the last, incomplete step."""
+    num_lanes: int
+    """Lanes that are read side by side."""
+    window_sequences: int
+    """Sequences that are mixed, over all lanes together."""
+    memory_bytes: int
+    """What the loader of one rank may hold."""
+    needed_bytes: int
+    """What pages take, at most, so that none is read twice."""
+    loads_per_page: float
+    """How often a page is read in the epoch, over all ranks."""
+    same_page_pairs: float
+    """Mean pairs of sequences of one page in a batch of one rank."""
+    same_page_pairs_random: float
+    """The same if batches were drawn at random."""
+    same_file_pairs: float
+    """Mean pairs of sequences of one file in a batch of one rank."""
+    same_file_pairs_random: float
+    """The same if batches were drawn at random."""
+
+
+def forecast(loader: Loader) -> Forecast:
+    """Return what the epoch that ``loader`` stands at comes to.
+
+    Raises:
+        InvalidArgumentError: If it is a mixture.
+
+    Example:
+        >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
+        True
+    """
+    run, begin = loader.run, loader.run.beginning(loader.epoch)
+    supply = _one_dataset(loader)
+    spans, sequences = supply.dataset.spans, supply.cut
+    whole = run.route(begin)
+    route = replace(whole, end=whole.start + sequences.num_sequences)
+    planner = run.planner(begin, route)
+    steps, remainder = divmod(sequences.num_sequences, route.step_sequences)
+    needed, loads = _memory_and_loads(loader, planner)
+    pages = sequences.blocks("page")
+    samples = _sampled_batches(planner)
+    files = sequences.file_first_sequence
+    return Forecast(
+        files=len(spans.index.files),
+        pages=spans.num_pages,
+        rows=spans.num_rows,
+        tokens=spans.num_values,
+        sequences=sequences.num_sequences,
+        length=sequences.length,
+        padding_tokens=sequences.num_padding_tokens,
+        dropped_tokens=sequences.num_dropped_tokens,
+        splits=_splits(sequences),
+        steps=steps + (remainder > 0 and not route.drop_last),
+        remainder=remainder,
+        num_lanes=begin.num_lanes,
+        window_sequences=supply.orders.window(begin.num_lanes) * begin.num_lanes,
+        memory_bytes=loader.memory,
+        needed_bytes=needed,
+        loads_per_page=loads,
+        same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
+        same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
+        same_file_pairs=_mean_pairs(
+            [np.searchsorted(files, batch, side="right") for batch in samples]
+        ),
+        same_file_pairs_random=_random_pairs([np.diff(files)], route.batch_size),
+    )
+
+
+def _one_dataset(loader: Loader) -> EpochSupply:
+    supply = loader.run.supply
+    if not isinstance(supply, EpochSupply):
+        raise InvalidArgumentError(
+            "this is the forecast of one dataset: see forecast_mixture for a mixture"
+        )
+    return supply
+
+
+def _sampled_batches(planner: Planner) -> list[Int64Array]:
+    """Whole batches of this rank, spread over the epoch."""
+    num_steps = planner.route.num_steps or 0
+    count = min(SAMPLED_STEPS, num_steps)
+    steps = np.linspace(0, num_steps - 1, count).astype(np.int64).tolist()
+    batches = [planner.sequences(step, 1) for step in steps]
+    return [batch[batch >= 0] for batch in batches]
+
+
+def _mean_pairs(groups: list[Int64Array]) -> float:
+    """Mean number of pairs of equal numbers."""
+    if not groups:
+        return 0.0
+    pairs = [np.unique(group, return_counts=True)[1] for group in groups]
+    return float(np.mean([(n * (n - 1) // 2).sum() for n in pairs]))
+
+
+def _random_pairs(
+    sizes: list[Int64Array] | Iterator[Int64Array], batch_size: int
+) -> float:
+    """Expected pairs from one group in a random batch, by the groups' sizes."""
+    total, pairs = 0, 0.0
+    for part in sizes:
+        total += int(part.sum())
+        pairs += float((part.astype(np.float64) * (part - 1)).sum()) / 2
+    possible = total * (total - 1) / 2
+    return pairs / possible * batch_size * (batch_size - 1) / 2 if possible else 0.0
+
+
+def _block_sizes(blocks: Blocks) -> Iterator[Int64Array]:
+    """Sequences of every block, some at a time."""
+    for first in range(0, len(blocks), COUNTED_BLOCKS):
+        stop = min(first + COUNTED_BLOCKS, len(blocks))
+        yield np.diff(blocks.first_sequence(np.arange(first, stop + 1)))
+
+
+def _splits(sequences: SequenceIndex) -> int:
+    """Splits of an epoch, from the lengths of the rows of some blocks."""
+    if not isinstance(sequences, PackedIndex):
+        return 0
+    count = min(SAMPLED_BLOCKS, len(sequences))
+    found = 0
+    for block in np.linspace(0, len(sequences) - 1, count).astype(np.int64).tolist():
+        packing = sequences.packing(block)
+        lengths = np.bincount(packing.row, weights=packing.num_tokens)
+        fits = lengths[packing.row] <= sequences.length
+        found += int((fits & (packing.first_token > 0)).sum())
+    return round(found * len(sequences) / max(1, count))
+
+
+def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
+    """Bytes needed at most, and reads per page, from a stretch of this rank's epoch.
+
+    Of a part of the epoch the first half only brings the pages into memory; reads are
+    counted in the second.
+    """
+    route, spans = planner.route, _one_dataset(loader).dataset.spans
+    num_steps = route.num_steps or 0
+    begin = loader.run.beginning(loader.epoch)
+    horizon = loader.run.horizon_sequences(begin, loader.memory)
+    wanted = max(SAMPLED_SEQUENCES, 2 * horizon) // route.batch_size + 1
+    # A stretch that is most of the epoch would count what the other half brought.
+    count = num_steps if 2 * wanted >= num_steps else wanted
+    if count == 0:
+        return 0, 0.0
+    first = (num_steps - count) // 2
+    sequences = planner.sequences(first, count)
+    cut = _one_dataset(loader).cut
+    segments = cut.segments(sequences[sequences >= 0])
+    sizes = cut.loaded_bytes(segments.page)
+    loads = simulate_loads(segments.page, sizes, loader.memory)
+    counted = slice(0 if count == num_steps else len(loads) // 2, None)
+    loads_per_sequence = loads[counted].sum() / len(
+        np.unique(segments.sequence[counted])
+    )
+    is_packed = cut.layout.packing is not None
+    num_pages = len(cut.blocks("page")) if is_packed else spans.num_pages
+    per_page = loads_per_sequence * loader.num_sequences / max(1, num_pages)
+    return needed_bytes(segments.page, sizes), float(per_page)

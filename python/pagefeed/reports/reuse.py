@@ -1,0 +1,68 @@
+"""How often pages are read when only so much of them can be held."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+
+__all__ = ["needed_bytes", "simulate_loads"]
+
+
+def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:
+    """Return what must be held so that no page is read twice.
+
+    Args:
+        uses: Page of each use, in order: int64 [uses].
+        sizes: Bytes of that page: int64 [uses].
+    """
+    _, first, inverse = np.unique(uses, return_index=True, return_inverse=True)
+    last = np.zeros(len(first), dtype=np.int64)
+    np.maximum.at(last, inverse, np.arange(len(uses)))
+    change = np.zeros(len(uses) + 1, dtype=np.int64)
+    np.add.at(change, first, sizes[first])
+    np.add.at(change, last + 1, -sizes[first])
+    return int(np.cumsum(change).max(initial=0))
+
+
+def simulate_loads(
+    uses: Int64Array, sizes: Int64Array, capacity: int
+) -> npt.NDArray[np.bool_]:
+    """Return which uses have to read their page: bool [uses].
+
+    When room is needed the page whose next use is farthest goes first, which is the
+    best there is (Belady, "A study of replacement algorithms", 1966), and what the
+    engine does, since it knows the plan.
+    """
+    end = len(uses)
+    order = np.argsort(uses, kind="stable")
+    following = np.full(end, end)
+    same = uses[order[1:]] == uses[order[:-1]]
+    following[order[:-1][same]] = order[1:][same]
+
+    loads = np.zeros(end, dtype=bool)
+    held: dict[int, int] = {}  # Page -> its next use.
+    by_next_use: list[tuple[int, int]] = []
+    free = capacity
+    size_of = dict(zip(uses.tolist(), sizes.tolist(), strict=True))
+    for use, (page, after) in enumerate(
+        zip(uses.tolist(), following.tolist(), strict=True)
+    ):
+        if page not in held:
+            loads[use] = True
+            free -= size_of[page]
+        held[page] = after
+        heapq.heappush(by_next_use, (-after, page))
+        while free < 0 and by_next_use:
+            negated, victim = heapq.heappop(by_next_use)
+            # An entry that is older than the page's last use says nothing.
+            if held.get(victim) == -negated:
+                del held[victim]
+                free += size_of[victim]
+        if after == end and held.get(page) == end:
+            del held[page]
+            free += size_of[page]
+    return loads

@@ -1,0 +1,194 @@
+"""Proof, from the index alone, that an epoch delivers every sequence exactly once.
+
+Nothing is read but the index: what ranks deliver is arithmetic, so a run of any number
+of ranks, with stops and resumes, can be followed to the end in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureSupply, Route
+
+__all__ = ["Leg", "Verification", "verify"]
+
+CHUNK_SEQUENCES = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """A part of a run between two resumes."""
+
+    world_size: int
+    """Number of ranks."""
+    batch_size: int
+    """Sequences per step on one rank."""
+    steps: int | None = None
+    """Steps until the run is stopped; None: to the end of the epoch."""
+
+
+@dataclass(kw_only=True)
+class Verification:
+    """What a verified epoch came to."""
+
+    epoch: int
+    """The epoch followed."""
+    num_sequences: int
+    """Sequences of the epoch, repeated ones of a mixture counted."""
+    num_steps: int
+    """Steps, all legs together."""
+    num_delivered: int
+    """Sequences delivered."""
+    num_dropped: int
+    """SequenceSetting left out by the last, incomplete step."""
+    problems: list[str] = field(default_factory=list)
+    """What is wrong; empty if all is well."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every sequence is delivered exactly as often as it should be."""
+        return not self.problems
+
+
+def verify(
+    loader: Loader, legs: Sequence[Leg] | None = None, *, epoch: int = 0
+) -> Verification:
+    """Follow an epoch through stops and resumes on changing numbers of ranks.
+
+    Args:
+        loader: The run; its own rank does not matter.
+        legs: What happens, in order; the last leg runs to the end. By default the
+            loader's own world size and batch size, without a stop.
+        epoch: Epoch to follow.
+
+    Returns:
+        The result; look at ``ok`` and ``problems``.
+
+    Raises:
+        InvalidArgumentError: If a leg other than the last has no number of steps, or
+            there is no end.
+
+    Example:
+        >>> verify(loader, [  # doctest: +SKIP
+        ...     Leg(world_size=8, batch_size=4, steps=1000),
+        ...     Leg(world_size=6, batch_size=4),
+        ... ]).ok
+        True
+    """
+    if not legs:
+        legs = [Leg(world_size=loader.world_size, batch_size=loader.batch_size)]
+    if any(leg.steps is None for leg in legs[:-1]):
+        raise InvalidArgumentError(
+            "only the last leg may run to the end: give the others their steps"
+        )
+    begin = replace(loader.beginning(), epoch=epoch, first_epoch=epoch)
+    end = loader.run.supply.end(begin, 1, loader.run.step_sequences)
+    if end is None:
+        raise InvalidArgumentError(
+            "this mixture never ends: give it stop, max_steps or max_tokens to follow"
+        )
+    seen = np.zeros(loader.num_sequences, dtype=np.int64)
+    result = Verification(
+        epoch=epoch,
+        num_sequences=end - loader.run.supply.start(begin),
+        num_steps=0,
+        num_delivered=0,
+        num_dropped=0,
+    )
+    position = loader.run.supply.start(begin)
+    for leg in legs:
+        position = _follow(loader, leg, begin, position, end, seen, result)
+    result.num_delivered = int(seen.sum())
+    result.num_dropped = end - position
+    if isinstance(loader.run.supply, MixtureSupply):
+        _judge_mixture(loader.run.supply, begin, position, seen, result)
+    else:
+        _judge(seen, result, finished=legs[-1].steps is None)
+    return result
+
+
+def _follow(
+    loader: Loader,
+    leg: Leg,
+    begin: LoaderState,
+    position: int,
+    end: int,
+    seen: np.ndarray,
+    result: Verification,
+) -> int:
+    """Mark what a leg delivers and return the position after it."""
+    taken = []
+    for rank in range(leg.world_size):
+        route = Route(
+            start=position,
+            end=end,
+            batch_size=leg.batch_size,
+            rank=rank,
+            world_size=leg.world_size,
+            drop_last=loader.drop_last,
+        )
+        steps = route.num_steps or 0
+        steps = steps if leg.steps is None else min(steps, leg.steps)
+        planner = loader.run.planner(begin, route)
+        chunk = max(1, CHUNK_SEQUENCES // leg.batch_size)
+        for first in range(0, steps, chunk):
+            sequences = planner.sequences(first, min(chunk, steps - first))
+            unique, counts = np.unique(
+                sequences[sequences != NO_SEQUENCE], return_counts=True
+            )
+            seen[unique] += counts
+        taken.append((steps, route.position_after(steps)))
+    if len(set(taken)) != 1:
+        result.problems.append(f"ranks disagree on steps and position: {taken}")
+    result.num_steps += taken[0][0]
+    return taken[0][1]
+
+
+def _judge_mixture(
+    supply: MixtureSupply,
+    begin: LoaderState,
+    position: int,
+    seen: np.ndarray,
+    result: Verification,
+) -> None:
+    """Hold what was seen of each dataset against the first sequences of its lanes."""
+    following = supply.course(begin).following(position)
+    num_lanes = following.shape[1]
+    for number, part in enumerate(supply.course(begin).schedule.parts):
+        if part.name not in supply.names:
+            continue
+        ours = supply.names.index(part.name)
+        first, stop = supply.cut.first_sequence[ours : ours + 2].tolist()
+        # Up to the lane that is least far all epochs are whole.
+        after = following[number]
+        whole = int(after.min()) // part.num_sequences
+        local = np.arange(whole * part.num_sequences, int(after.max()))
+        local = local[local < after[local % num_lanes]]
+        wanted = np.full(part.num_sequences, whole)
+        np.add.at(wanted, supply.local_sequences(begin, ours, local), 1)
+        wrong = np.flatnonzero(seen[first:stop] != wanted)
+        if len(wrong):
+            result.problems.append(
+                f"{len(wrong)} sequences of {part.name!r} are delivered more or less "
+                f"often than they should be, such as {wrong[:5].tolist()}"
+            )
+
+
+def _judge(seen: np.ndarray, result: Verification, *, finished: bool) -> None:
+    repeated = np.flatnonzero(seen > 1)
+    if len(repeated):
+        result.problems.append(
+            f"{len(repeated)} sequences are delivered more than once, such as "
+            f"{repeated[:5].tolist()}"
+        )
+    missing = int(np.count_nonzero(seen == 0))
+    if finished and missing != result.num_dropped:
+        result.problems.append(
+            f"{missing} sequences are never delivered, {result.num_dropped} were "
+            "to be dropped"
+        )

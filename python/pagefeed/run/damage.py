@@ -1,0 +1,128 @@
+"""Which sequences a page that cannot be read takes with it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.dataset import PageIndex, ParquetDataset
+from pagefeed.errors import PagefeedError
+from pagefeed.run.route import Ranges, merge_ranges
+from pagefeed.sequences import FIRST_BUNDLE, DocumentIndex, SequenceIndex
+
+__all__ = ["joined_ranges_of", "sequences_of_damage"]
+
+MOST_UNITS = 1 << 18
+"""More are not looked for: whoever loses so many sequences skips no steps."""
+
+
+def sequences_of_damage(
+    dataset: ParquetDataset, sequences: SequenceIndex, error: PagefeedError
+) -> Int64Array:
+    """Return the sequences with tokens of what an error about data names.
+
+    Args:
+        dataset: The dataset.
+        sequences: The dataset, cut.
+        error: With its file and row group; without a page it is all of the group.
+
+    Returns:
+        int64, rising; empty if that is not a part of the dataset, or too large.
+    """
+    rows = _rows(dataset, sequences, error)
+    if rows is None:
+        return np.empty(0, dtype=np.int64)
+    begin, end = rows
+    spread = _Spread(dataset.index, sequences)
+    first = _first(
+        sequences.num_sequences, lambda sequence: spread.last_row(sequence) >= begin
+    )
+    stop = _first(
+        sequences.num_sequences, lambda sequence: spread.first_row(sequence) >= end
+    )
+    if stop - first > MOST_UNITS:
+        return np.empty(0, dtype=np.int64)
+    return np.arange(first, stop)
+
+
+def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
+    """Return ranges with all of some numbers, and as few others as ``most`` allow.
+
+    Example:
+        >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
+        ((1, 12), (40, 41))
+    """
+    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
+    gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
+    num_closed = max(0, len(ranges) - most)
+    closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])
+    filled = [(ranges[gap][1], ranges[gap + 1][0]) for gap in closed]
+    return merge_ranges([*ranges, *filled])
+
+
+class _Spread:
+    """The rows of the index, numbered through, that a sequence reaches over."""
+
+    def __init__(self, index: PageIndex, sequences: SequenceIndex) -> None:
+        self._index = index
+        self._sequences = sequences
+
+    def first_row(self, sequence: int) -> int:
+        page, row = self._places(sequence)
+        return int(self._index.first_rows(page[:1])[0] + row[0])
+
+    def last_row(self, sequence: int) -> int:
+        """The last row of its last page: how far it goes there is not known."""
+        if isinstance(self._sequences, DocumentIndex):
+            return self.first_row(sequence)
+        page, _ = self._places(sequence)
+        return int(self._index.first_rows(page[-1:] + 1)[0]) - 1
+
+    def _places(self, sequence: int) -> tuple[Int64Array, Int64Array]:
+        segments = self._sequences.segments(np.array([sequence]))
+        if segments.page[0] < FIRST_BUNDLE:
+            return segments.page, segments.row
+        bundle = self._sequences.bundles(segments.page)
+        return bundle.part_page, bundle.part_row
+
+
+def _rows(
+    dataset: ParquetDataset, sequences: SequenceIndex, error: PagefeedError
+) -> tuple[int, int] | None:
+    """The rows of the damaged pages, numbered through; None if none are known."""
+    if error.file not in dataset.files or error.row_group is None:
+        return None
+    index = dataset.column_index(_column(dataset, sequences, error.column or ""))
+    number = index.files.index(error.file)
+    pages = range(*index.file_first_page[number : number + 2].tolist())
+    group, page = error.row_group, error.page
+
+    def place(number: int) -> tuple[int, int]:
+        found = index.locate(number)
+        return found.row_group, found.page
+
+    last = (group + 1, 0) if page is None else (group, page + 1)
+    begin = pages.start + bisect_left(pages, (group, page or 0), key=place)
+    end = pages.start + bisect_left(pages, last, key=place)
+    if begin == end:
+        return None
+    first_row, end_row = index.first_rows(np.array([begin, end])).tolist()
+    return first_row, end_row
+
+
+def _column(dataset: ParquetDataset, sequences: SequenceIndex, leaf: str) -> str:
+    """The column of the dataset, or of its documents, that has this leaf."""
+    names: Iterable[str] = ()
+    if isinstance(sequences, DocumentIndex):
+        names = sequences.documents.columns or dataset.metadata
+    found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
+    return found[0] if found else dataset.column
+
+
+def _first(stop: int, is_so: Callable[[int], bool]) -> int:
+    """The first number below ``stop`` from which on it is so; or ``stop``."""
+    return bisect_left(range(stop), 1, key=lambda number: int(is_so(number)))

@@ -1,0 +1,95 @@
+"""Where tokens came from: file, row group, page, row, token range."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from pagefeed.dataset import PageIndex, Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences import DocumentIndex, SequenceIndex
+
+__all__ = ["Origin", "number_of_row", "origins_of_sequence"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """A run of tokens of one row, and its place in a sequence."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Data page within its column chunk."""
+    row: int
+    """Row, counted within the file."""
+    first_token: int
+    """First token, counted within the row."""
+    num_tokens: int
+    """Number of tokens."""
+    offset: int
+    """Place of the first token in the sequence."""
+    dataset: str | None = None
+    """Name of the dataset in a mixture."""
+
+
+def origins_of_sequence(
+    index: PageIndex, sequences: SequenceIndex, sequence: int
+) -> list[Origin]:
+    """Return the sources of a sequence, in the order of its tokens.
+
+    Separators have none. Reads the sequence's pages, to learn how long their rows are.
+    A document of a column without tokens has none, and a source all the same.
+    """
+    has_bos = int(sequences.layout.bos is not None)
+    sources = []
+    for page, row, first, count, offset in zip(*sequences.parts(sequence), strict=True):
+        first_own, end_own = max(int(first), has_bos), int(first + count)
+        if sequences.layout.eos is not None:  # Which may be the last of these.
+            starts = index.row_offsets(int(page))
+            end_own = min(end_own, int(starts[row + 1] - starts[row]) + has_bos)
+        if first_own >= end_own and not isinstance(sequences, DocumentIndex):
+            continue
+        where = index.locate(int(page))
+        source = Origin(
+            file=where.file,
+            row_group=where.row_group,
+            page=where.page,
+            row=where.first_row + int(row),
+            first_token=first_own - has_bos,
+            num_tokens=end_own - first_own,
+            offset=int(offset) + first_own - int(first),
+        )
+        sources.append(source)
+    return sources
+
+
+def number_of_row(spans: Spans, file: str, row: int) -> int | None:
+    """Return the number of a row of a file among those of the spans.
+
+    Returns:
+        The number; None if the row is not among them.
+
+    Raises:
+        InvalidArgumentError: If there is no such file or row.
+    """
+    path, index = os.path.abspath(file), spans.index
+    if path not in index.files:
+        raise InvalidArgumentError(
+            f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
+            f"such as {index.files[0]!r}"
+        )
+    number = index.files.index(path)
+    first, end = index.file_first_row[number : number + 2].tolist()
+    if not 0 <= row < end - first:
+        raise InvalidArgumentError(
+            f"row {row} is out of range: {file} has {end - first} rows"
+        )
+    page = index.pages_of_rows([first + row])
+    place = first + row - index.first_rows(page)
+    span = spans.spans_at(page, place)
+    if span[0] < 0:
+        return None
+    _, begin = spans.places(span)
+    return int((spans.first_rows(span) + place - begin)[0])

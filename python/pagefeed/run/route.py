@@ -1,0 +1,279 @@
+"""The way of a rank through an iteration: its steps, and what they skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, lazy
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["NO_POSITION", "Ranges", "Route", "Slot", "merge_ranges"]
+
+NO_POSITION = -1
+"""Stands for a row of padding."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""Ranges of positions, each from its first to one past its last."""
+
+
+NEVER = 1 << 62
+"""A position that is never reached."""
+
+
+class Slot(NamedTuple):
+    """A row of a batch, among all that an iteration delivers."""
+
+    step: int
+    """Step of the iteration."""
+    rank: int
+    """Rank that is given the batch."""
+    row: int
+    """Row of the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """The way of one rank through the epochs of one iteration.
+
+    Sequences are counted through all epochs: position p is place ``p % num_sequences``
+    of epoch ``p // num_sequences``. Without skips, step s is the positions ``start + (s
+    * batch_size + j) * world_size + rank``, j below ``batch_size``. Of ``num_workers``
+    processes that share a rank's steps, each takes every ``num_workers``-th; the k-th
+    of this one is step ``k * num_workers + worker``.
+
+    Skipped positions are passed over, and the steps follow each other as if those did
+    not exist. Each step keeps its number: the number of the first position's step if
+    nothing were skipped. A step that is skipped leaves its number unused.
+
+    If the last step has fewer sequences than ranks, some rank would have none. Then it
+    takes the last row of each rank's batch before, if that has others.
+    """
+
+    start: int
+    """First position, if it is not skipped."""
+    end: int | None
+    """One past the last position of the iteration; None: without end."""
+    batch_size: int
+    """Sequences of a step on one rank."""
+    rank: int
+    """This rank."""
+    world_size: int
+    """Number of ranks."""
+    drop_last: bool
+    """Leave the last, incomplete step out."""
+    first_step: int = 0
+    """Number of the step at ``start``."""
+    skipped: Ranges = ()
+    """Positions passed over: ranges in order, apart from each other."""
+    worker: int = 0
+    """This process among those that share the rank's steps."""
+    num_workers: int = 1
+    """How many share them."""
+
+    @property
+    def step_sequences(self) -> int:
+        """Sequences of a step on all ranks."""
+        return self.batch_size * self.world_size
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps to the end, equal on all ranks."""
+        if self.end is None:
+            return None
+        num_sequences = self._places(self.end) - self.start
+        steps, rest = divmod(max(0, int(num_sequences)), self.step_sequences)
+        return steps + (rest > 0 and not self.drop_last)
+
+    @property
+    def num_taken_here(self) -> int | None:
+        """Those of them that this process takes."""
+        steps = self.num_steps
+        if steps is None:
+            return None
+        return len(range(self.worker, steps, self.num_workers))
+
+    @lazy
+    def _borrowed(self) -> int:
+        """Sequences that the last step takes from the one before."""
+        return 0 if self.end is None else self._lent(int(self._places(self.end)))
+
+    def _lent(self, end: int) -> int:
+        steps, rest = divmod(max(0, end - self.start), self.step_sequences)
+        is_short = 0 < rest < self.world_size and steps > 0 and self.batch_size > 1
+        return self.world_size if is_short and not self.drop_last else 0
+
+    def positions(self, first: int, count: int) -> Int64Array:
+        """Return the positions of this process's steps ``first .. first + count``.
+
+        Returns:
+            int64 [count * batch_size], rising but for the ``NO_POSITION`` of padding.
+        """
+        step = np.arange(first, first + count) * self.num_workers + self.worker
+        place = np.arange(self.batch_size) * self.world_size + self.rank
+        places = self.start + step[:, None] * self.step_sequences + place
+        last = self.num_steps
+        if self._borrowed and last is not None:
+            places[step == last - 1] -= self._borrowed
+        positions = self._positions(places.reshape(-1))
+        if last is None or self.end is None:
+            return positions
+        if self._borrowed:
+            positions.reshape(places.shape)[step == last - 2, -1] = NO_POSITION
+        return np.where(positions < self.end, positions, NO_POSITION)
+
+    def position_after(self, num_taken: int) -> int:
+        """Return where a process that took so many steps continues."""
+        consumed = self._first_position(num_taken * self.num_workers)
+        return consumed if self.end is None else min(consumed, self.end)
+
+    def step_after(self, num_taken: int) -> int:
+        """Return the number of the step there."""
+        return self.number_of(num_taken * self.num_workers)
+
+    def number_of(self, index: int) -> int:
+        """Return the number of the ``index``-th step from the start."""
+        place = self.start + index * self.step_sequences
+        position = int(self._positions(np.array([place]))[0])
+        number = (position - self.start) // self.step_sequences
+        last, begin = self._last_unskipped
+        if position >= begin:
+            beyond = index - (self.num_steps or 0) + 1
+            number = max(number, last + max(0, beyond))
+        return self.first_step + number
+
+    @lazy
+    def _last_unskipped(self) -> tuple[int, int]:
+        """Index and position of a last step that borrows, if nothing were skipped."""
+        lent = 0 if self.end is None else self._lent(self.end)
+        if not lent or self.end is None:
+            return 0, NEVER
+        index = (self.end - self.start) // self.step_sequences
+        return index, self.start + index * self.step_sequences - lent
+
+    def number_here(self, num_taken: int) -> int:
+        """Return the number of the next step of a process that took so many."""
+        return self.number_of(num_taken * self.num_workers + self.worker)
+
+    def index_of(self, number: int) -> int:
+        """Return which step from the start has this number, or is the next to have one.
+
+        The end's number leads to ``num_steps``.
+        """
+        position = self.start + (number - self.first_step) * self.step_sequences
+        last, begin = self._last_unskipped
+        beyond = number - self.first_step - last
+        if beyond == 0:
+            position = min(position, begin)
+        elif beyond > 0 and begin < NEVER and self.end is not None:
+            position = self.end + (beyond - 1) * self.step_sequences
+        distance = int(self._places(position)) - self.start
+        return -(-distance // self.step_sequences)
+
+    def checked_index(self, number: int, *, past_end: bool = False) -> int:
+        """Return :meth:`index_of` a step that exists, or is the end if that may be.
+
+        Raises:
+            InvalidArgumentError: If there is no such step.
+        """
+        last, index = self.num_steps, self.index_of(number)
+        if number < self.first_step or (last is not None and index >= last + past_end):
+            end = "" if last is None else f" and below {self.number_of(last)}"
+            raise InvalidArgumentError(
+                f"step={number} is not in this iteration, or not known to it: steps "
+                f"are at least {self.first_step}{end}"
+            )
+        return index
+
+    def slots(self, positions: Int64Array) -> list[Slot]:
+        """Return where positions are delivered: none for those that never are.
+
+        Raises:
+            InvalidArgumentError: If one lies before the start, and other steps do too.
+        """
+        if np.any(positions < self.start) and self.first_step > 0:
+            raise InvalidArgumentError(
+                f"some of it was seen before step {self.first_step}, where this run "
+                "resumed with other sizes"
+            )
+        kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]
+        places, last = self._places(kept) - self.start, self.num_steps
+        index, place = np.divmod(places, self.step_sequences)
+        if self._borrowed and last is not None:
+            begin = (last - 1) * self.step_sequences - self._borrowed
+            index = np.where(places < begin, index, last - 1)
+            place = np.where(places < begin, place, places - begin)
+        row, rank = np.divmod(place, self.world_size)
+        return sorted(
+            Slot(self.number_of(step), rank, row)
+            for step, rank, row in zip(
+                index.tolist(), rank.tolist(), row.tolist(), strict=True
+            )
+            if last is None or step < last
+        )
+
+    def span(self, first: int, stop: int) -> tuple[int, int]:
+        """Return the range of positions from step index ``first`` up to ``stop``."""
+        last_place = self._first_place(stop) - 1
+        begin = self._first_position(first)
+        end = int(self._positions(np.array([last_place]))[0]) + 1
+        return begin, end if self.end is None else min(end, self.end)
+
+    def _first_position(self, index: int) -> int:
+        return int(self._positions(np.array([self._first_place(index)]))[0])
+
+    def _first_place(self, index: int) -> int:
+        place = self.start + index * self.step_sequences
+        is_last = self._borrowed > 0 and index + 1 == self.num_steps
+        return place - self._borrowed if is_last else place
+
+    # A place is a position less the skipped ones between the start and it.
+
+    @lazy
+    def _gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Begin and end of the skipped ranges ahead; how many they skip up to each."""
+        ahead = [(max(a, self.start), b) for a, b in self.skipped if b > self.start]
+        begin, end = np.array(ahead, dtype=np.int64).reshape(-1, 2).T
+        return begin, end, np.concatenate([[0], np.cumsum(end - begin)])
+
+    def _positions(self, places: Int64Array) -> Int64Array:
+        begin, _, num_skipped = self._gaps
+        if not len(begin):
+            return places
+        gap = np.searchsorted(begin - num_skipped[:-1], places, side="right")
+        shifted: Int64Array = places + num_skipped[gap]
+        return shifted
+
+    def _places(self, positions: npt.ArrayLike) -> Int64Array:
+        """Place of each position; of a skipped one, that of the next one kept."""
+        begin, end, num_skipped = self._gaps
+        position = np.asarray(positions, dtype=np.int64)
+        gap = np.searchsorted(begin, position, side="right")
+        overshoot = np.where(gap > 0, np.append(end, 0)[gap - 1] - position, 0)
+        places: Int64Array = position - num_skipped[gap] + np.maximum(overshoot, 0)
+        return places
+
+    def _is_skipped(self, positions: Int64Array) -> npt.NDArray[np.bool_]:
+        begin, end, _ = self._gaps
+        gap = np.searchsorted(begin, positions, side="right")
+        return (gap > 0) & (positions < np.append(end, 0)[gap - 1])
+
+
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Return ranges in order, those that touch made one.
+
+    Example:
+        >>> merge_ranges([(5, 7), (0, 2), (2, 3)])
+        ((0, 3), (5, 7))
+    """
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        elif begin < end:
+            merged.append((begin, end))
+    return tuple(merged)

@@ -1,0 +1,160 @@
+"""A run: what does not change while it iterates, and the states and routes it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagefeed._base import Int64Array
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.run.epochs import Supply
+from pagefeed.run.planner import Planner
+from pagefeed.run.route import Route
+from pagefeed.run.state import LoaderState
+from pagefeed.sequences import Sequences
+
+__all__ = ["Run"]
+
+
+@dataclass(frozen=True)
+class _Delivery:
+    """What a supply delivers to an iteration that began at a state."""
+
+    supply: Supply
+    begin: LoaderState
+
+    def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
+        """Yield the sequences at rising positions, in parts, and None after other work."""
+        return self.supply.deliver(self.begin, positions)
+
+    def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+        return self.supply.begin_next_epoch(self.begin, position, end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The sizes of a run on this rank, and what it delivers.
+
+    Where a run stands is told by the state from which it iterates: its ``begin``.
+    """
+
+    supply: Supply
+    """What is delivered at which position."""
+    batch_size: int
+    """Sequences of a step on one rank."""
+    rank: int
+    """This rank."""
+    world_size: int
+    """Number of ranks."""
+    epochs: int | None
+    """Epochs of an iteration; None never ends."""
+    drop_last: bool
+    """Leave the last, incomplete step of an iteration out."""
+    plan_sequences: Callable[[Int64Array], tuple[Any, ...]]
+    """Plans whole batches of sequences."""
+
+    @property
+    def cut(self) -> Sequences:
+        """What the sequences are."""
+        return self.supply.cut
+
+    def beginning(self, epoch: int) -> LoaderState:
+        """Return the state in which an iteration from this epoch on begins."""
+        return replace(self.supply.plan, epoch=epoch, first_epoch=epoch)
+
+    def after(self, begin: LoaderState) -> LoaderState:
+        """Return the state in which the iteration after this one begins."""
+        return self.beginning(begin.first_epoch + (self.epochs or 0))
+
+    def state_at(self, begin: LoaderState, position: int, step: int) -> LoaderState:
+        """Return the state at a position of the supply."""
+        sizes = self._sizes if self.has_one_size(begin) else None
+        return self.supply.state_at(replace(begin, step=step, sizes=sizes), position)
+
+    def route(self, begin: LoaderState, worker: int = 0, num_workers: int = 1) -> Route:
+        """Return the way from a state to the end of its iteration, of one process."""
+        start = self.supply.start(begin)
+        end = self.supply.end(begin, self.epochs, self.step_sequences)
+        return Route(
+            start=start,
+            end=end if end is None else max(start, end),
+            batch_size=self.batch_size,
+            rank=self.rank,
+            world_size=self.world_size,
+            drop_last=self.drop_last,
+            first_step=begin.step,
+            skipped=begin.skipped,
+            worker=worker,
+            num_workers=num_workers,
+        )
+
+    def accept(self, state: LoaderState, begin: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it, see :class:`Supply`.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or lies beyond the end.
+        """
+        accepted = self.supply.accept(state, begin, self.step_sequences)
+        start = self.supply.start(accepted)
+        end = self.supply.end(accepted, self.epochs, self.step_sequences)
+        if end is not None and end < start:
+            raise StateMismatchError(
+                f"the state is after {start} sequences (epoch {state.epoch}, step "
+                f"{state.step}), and this loader ends after {end}: give it at least "
+                "the epochs, and a mixture the max_steps, max_tokens and max_epochs, "
+                "of the run that saved it"
+            )
+        return accepted
+
+    def going_on(self, begin: LoaderState) -> LoaderState:
+        """Return a state with steps ahead: this one, or of the next iteration."""
+        return begin if self.route(begin).num_steps != 0 else self.after(begin)
+
+    def check_steps(self, begin: LoaderState) -> None:
+        """Refuse to iterate over nothing.
+
+        Raises:
+            InvalidArgumentError: If no step lies ahead.
+        """
+        route = self.route(begin)
+        if route.num_steps == 0:
+            raise InvalidArgumentError(
+                f"no step is complete: one takes batch_size={self.batch_size} x "
+                f"world_size={self.world_size} = {self.step_sequences} sequences, and "
+                f"{(route.end or 0) - route.start} are there; give a smaller "
+                "batch_size, more epochs, or drop_last=False"
+            )
+
+    def known_route(self, begin: LoaderState) -> Route:
+        """Return the way from the first step that is known to have had these sizes."""
+        if not self.has_one_size(begin):
+            return self.route(begin)
+        return self.route(replace(begin, epoch=begin.first_epoch, position=0, step=0))
+
+    def has_one_size(self, begin: LoaderState) -> bool:
+        """Whether all steps of this iteration had this run's sizes."""
+        return begin.step == 0 or begin.sizes == self._sizes
+
+    def planner(self, begin: LoaderState, route: Route) -> Planner:
+        """Return what plans the batches of a route."""
+        return Planner(_Delivery(self.supply, begin), route, self.plan_sequences)
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page's sequences are anywhere, so that it is read for each of them."""
+        return self.supply.is_scattered
+
+    def horizon_sequences(self, begin: LoaderState, memory: int) -> int:
+        """Return how many sequences of this rank to plan ahead, to use each page well."""
+        return self.supply.horizon_sequences(begin, memory, self.world_size)
+
+    @property
+    def step_sequences(self) -> int:
+        """Sequences of a step on all ranks."""
+        return self.batch_size * self.world_size
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.batch_size, self.world_size

@@ -1,0 +1,212 @@
+"""What a loader saves: a few integers, and what they are valid for."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from pagefeed._base import MOST, check_positive, check_whole
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture import Schedule
+from pagefeed.order import ORDER_VERSION
+from pagefeed.run.route import Ranges, Route, merge_ranges
+
+__all__ = ["LoaderState"]
+
+VERSION = 1
+MAX_SKIPPED = 16
+"""Skipped ranges in a state: with more it could exceed 1 KB."""
+MOST_USUAL_LANES = 48
+"""More, if there are as many blocks, and so as many pages."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoaderState:
+    """The consumed position of a run, the same on every rank, and its plan.
+
+    Rank, threads and memory are not in it; world size and batch size only to tell
+    whether they changed: all of them may.
+    """
+
+    epoch: int = 0
+    """Epoch of the next sequence."""
+    position: int = 0
+    """Sequences of that epoch consumed by all ranks together."""
+    step: int = 0
+    """Number of the next step of this iteration, skipped ones counted."""
+    first_epoch: int = 0
+    """Epoch in which the iteration began."""
+    sizes: tuple[int, int] | None = None
+    """Batch size and world size of all its steps so far; None if they changed."""
+    skipped: Ranges = ()
+    """Positions, counted through all epochs, that the iteration passes over."""
+    num_lanes: int
+    """Lanes of the epoch's order."""
+    seed: int
+    """Seed of the run."""
+    dataset: str
+    """Fingerprint of the dataset."""
+    sequences: str
+    """How sequences are cut."""
+    shuffle: str
+    """How they are shuffled."""
+    mixture: Schedule | None = None
+    """Datasets and weights of a mixture, by position."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        values = asdict(replace(self, mixture=None))
+        values["sizes"] = self.sizes and list(self.sizes)
+        values["skipped"] = [list(span) for span in self.skipped]
+        del values["mixture"]
+        if self.mixture is not None:
+            values["mixture"] = self.mixture.to_dict()
+        return {"version": VERSION, "order_version": ORDER_VERSION, **values}
+
+    def skipping(self, route: Route, steps: Iterable[int]) -> LoaderState:
+        """Return this state with further steps skipped.
+
+        Args:
+            route: The way on from here.
+            steps: Numbers of steps on it.
+
+        Raises:
+            InvalidArgumentError: If a step is not on it, or the ranges are too many.
+        """
+        skipped = list(self.skipped)
+        for first, stop in _runs(steps):
+            last = route.num_steps
+            indices = route.index_of(first), route.index_of(stop)
+            if first < self.step or (last is not None and indices[1] > last):
+                raise InvalidArgumentError(
+                    f"steps {first} to {stop - 1} cannot be skipped: the next step is "
+                    f"{self.step}"
+                    + ("" if last is None else f", the end {route.number_of(last)}")
+                    + "; to leave out what was taken, load a state from before it"
+                )
+            if indices[0] < indices[1]:
+                skipped.append(route.span(*indices))
+        merged = merge_ranges(skipped)
+        if len(merged) <= MAX_SKIPPED:
+            return replace(self, skipped=merged)
+        # What lies behind is needed to look back only, which `sizes` now forbids.
+        ahead = tuple(span for span in merged if span[1] > route.start)
+        if len(ahead) > MAX_SKIPPED:
+            raise InvalidArgumentError(
+                f"{len(ahead)} separate ranges of steps are to be skipped, a state "
+                f"holds {MAX_SKIPPED}: join some of them"
+            )
+        return replace(self, skipped=ahead, sizes=None)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            StateMismatchError: If it is not such a dict, or of another version.
+        """
+        names = [field.name for field in fields(cls) if field.name != "mixture"]
+        _check_names(state, names)
+        for name, ours in (("version", VERSION), ("order_version", ORDER_VERSION)):
+            if state.get(name) != ours:
+                raise StateMismatchError(
+                    f"the state has {name} {state.get(name)!r}, this release of "
+                    f"pagefeed reads {ours}: continue the run with the release that "
+                    "began it"
+                )
+        try:
+            values = _checked(state)
+        except (InvalidArgumentError, TypeError, ValueError) as error:
+            raise StateMismatchError(
+                f"this is not what state_dict() returned: {error}"
+            ) from error
+        mixture = state.get("mixture")
+        return cls(
+            **values, mixture=None if mixture is None else Schedule.from_dict(mixture)
+        )
+
+    def check_lanes(self, num_pages: int) -> None:
+        """Refuse more lanes than any run of a dataset of so many pages has.
+
+        Raises:
+            StateMismatchError: Then.
+        """
+        most = max(MOST_USUAL_LANES, num_pages)
+        if self.num_lanes > most:
+            raise StateMismatchError(
+                f"the state has num_lanes={self.num_lanes}, runs of this dataset have "
+                f"at most {most}"
+            )
+
+    def check_plan(self, loader: LoaderState) -> None:
+        """Refuse a state of another dataset or plan than the ``loader``'s.
+
+        Raises:
+            StateMismatchError: Naming everything that differs, both sides.
+        """
+        differing = [
+            f"  {name}: the state has {theirs!r}, this loader {ours!r}"
+            for name in ("dataset", "sequences", "shuffle", "seed")
+            if (theirs := getattr(self, name)) != (ours := getattr(loader, name))
+        ]
+        if differing:
+            raise StateMismatchError(
+                "the state belongs to another run:\n" + "\n".join(differing) + "\n"
+                "give the loader the same dataset (its contents, not its place), "
+                "sequences, shuffle and seed; world size, batch size, memory and "
+                "threads may change"
+            )
+
+
+def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
+    if not isinstance(state, Mapping):
+        raise StateMismatchError(
+            f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
+        )
+    missing = [name for name in names if name not in state]
+    known = {*names, "mixture", "version", "order_version"}
+    foreign = [str(name) for name in state if name not in known]
+    if missing or foreign:
+        what = f"lacks {', '.join(missing)}" if missing else ""
+        also = f"has {', '.join(foreign)} too" if foreign else ""
+        raise StateMismatchError(
+            "this is not a state of a pagefeed loader: it "
+            f"{' and '.join(filter(None, (what, also)))}; expected what state_dict() "
+            "returned"
+        )
+
+
+def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state but its mixture, each of its type and within bounds."""
+    values: dict[str, Any] = {}
+    for name in ("epoch", "position", "step", "first_epoch", "num_lanes"):
+        least = int(name == "num_lanes")
+        values[name] = check_whole(state[name], name, least=least, most=MOST)
+    check_whole(state["first_epoch"], "first_epoch", most=values["epoch"])
+    values["seed"] = check_whole(state["seed"], "seed")
+    for name in ("dataset", "sequences", "shuffle"):
+        if not isinstance(state[name], str):
+            raise InvalidArgumentError(f"{name}={state[name]!r:.60} must be text")
+        values[name] = state[name]
+    sizes, spans = state["sizes"], [*state["skipped"]]
+    if sizes is not None:
+        batch_size, world_size = sizes
+        sizes = check_positive(batch_size, "sizes"), check_positive(world_size, "sizes")
+    skipped = [
+        (check_whole(begin, "skipped", least=0), check_whole(end, "skipped", most=MOST))
+        for begin, end in spans
+    ]
+    if merge_ranges(skipped) != tuple(skipped) or len(skipped) > MAX_SKIPPED:
+        raise InvalidArgumentError(
+            f"skipped={spans!r:.60} must be ranges that rise, {MAX_SKIPPED} at most"
+        )
+    return values | {"sizes": sizes, "skipped": tuple(skipped)}
+
+
+def _runs(steps: Iterable[int]) -> Ranges:
+    """Return the runs of consecutive numbers: the first and one past the last."""
+    if isinstance(steps, range) and steps.step == 1:
+        return ((steps.start, steps.stop),) if steps else ()
+    return merge_ranges((number, number + 1) for number in map(operator.index, steps))

@@ -1,0 +1,40 @@
+"""How rows become sequences: joined and cut, packed, or one by one.
+
+A setting (:class:`Windows`, :class:`Packed`, :class:`Documents`) is bound to the rows
+of a dataset and becomes a :class:`SequenceIndex`: sequences numbered in file order,
+grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
+"""
+
+from pagefeed.sequences.blocks import Blocks, ExplicitBlocks, UniformBlocks
+from pagefeed.sequences.documents import DocumentIndex, Documents
+from pagefeed.sequences.joined import JoinedIndex
+from pagefeed.sequences.packed import Packed, PackedIndex
+from pagefeed.sequences.sequence_index import (
+    FIRST_BUNDLE,
+    Segments,
+    SequenceIndex,
+    SequenceLayout,
+    Sequences,
+    SequenceSetting,
+    check_sequences,
+)
+from pagefeed.sequences.windows import Windows
+
+__all__ = [
+    "FIRST_BUNDLE",
+    "Blocks",
+    "DocumentIndex",
+    "Documents",
+    "ExplicitBlocks",
+    "JoinedIndex",
+    "Packed",
+    "PackedIndex",
+    "Segments",
+    "SequenceIndex",
+    "SequenceLayout",
+    "SequenceSetting",
+    "Sequences",
+    "UniformBlocks",
+    "Windows",
+    "check_sequences",
+]

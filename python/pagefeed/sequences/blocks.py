@@ -1,0 +1,198 @@
+"""Blocks: the runs of sequences, in file order, that a shuffle moves as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pagefeed._base import Int64Array
+from pagefeed.errors import InvalidArgumentError
+
+
+class Blocks(Protocol):
+    """SequenceIndex 0 to num_sequences - 1 in file order, cut into consecutive blocks.
+
+    A block may have no sequence (a page in which none starts).
+    """
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences of all blocks together."""
+
+    @property
+    def uniform(self) -> int | None:
+        """Sequences of every block but the last, which has at most as many; else None."""
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+
+    def first_sequence(self, blocks: Int64Array) -> Int64Array:
+        """First sequence of each block, int64; ``num_sequences`` for block
+        ``len(self)``.
+
+        Args:
+            blocks: int64, values in 0 to ``len(self)`` inclusive.
+        """
+
+    def block_of(self, sequences: Int64Array) -> Int64Array:
+        """Block of each sequence, int64.
+
+        Args:
+            sequences: int64, values in [0, num_sequences).
+        """
+
+
+class UniformBlocks:
+    """Blocks of equal size; only the last may be shorter.
+
+    Args:
+        num_sequences: Sequences of all blocks together.
+        sequences_per_block: Sequences of every block but the last.
+
+    Raises:
+        InvalidArgumentError: A size is out of range.
+
+    Example:
+        >>> blocks = UniformBlocks(10, sequences_per_block=4)
+        >>> len(blocks), blocks.first_sequence(np.arange(4)).tolist()
+        (3, [0, 4, 8, 10])
+    """
+
+    def __init__(self, num_sequences: int, sequences_per_block: int) -> None:
+        if num_sequences < 0 or sequences_per_block < 1:
+            raise InvalidArgumentError(
+                "uniform blocks need num_sequences >= 0 and sequences_per_block >= 1, "
+                f"found num_sequences={num_sequences}, "
+                f"sequences_per_block={sequences_per_block}"
+            )
+        self.num_sequences = num_sequences
+        self.uniform: int | None = sequences_per_block
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return (self.num_sequences + self._size - 1) // self._size
+
+    @property
+    def _size(self) -> int:
+        return self.uniform or 1
+
+    def first_sequence(self, blocks: Int64Array) -> Int64Array:
+        """First sequence of each block, int64."""
+        return np.minimum(blocks * self._size, self.num_sequences)
+
+    def block_of(self, sequences: Int64Array) -> Int64Array:
+        """Block of each sequence, int64."""
+        return sequences // self._size
+
+
+class ExplicitBlocks:
+    """Blocks given by their first sequences.
+
+    Args:
+        first_sequence: int64 [blocks + 1], from 0, never falling; the last is the
+            number of sequences. It is kept as it is and may be mapped from disk.
+
+    Raises:
+        InvalidArgumentError: The numbers do not start at 0 or fall somewhere.
+
+    Example:
+        >>> blocks = ExplicitBlocks([0, 3, 3, 8])
+        >>> blocks.block_of(np.array([2, 3])).tolist()
+        [0, 2]
+    """
+
+    uniform: int | None = None
+
+    def __init__(self, first_sequence: ArrayLike) -> None:
+        array = np.asarray(first_sequence, dtype=np.int64)
+        if array.ndim != 1 or len(array) == 0 or array[0] != 0:
+            raise InvalidArgumentError(
+                "first_sequence is one dimension that starts at 0 and ends with the "
+                f"number of sequences, found shape {array.shape}: {array!r:.60}"
+            )
+        # In pieces: the array may be mapped, and its differences must not be held.
+        for begin in range(0, len(array) - 1, _PIECE):
+            piece = array[begin : begin + _PIECE + 1]
+            falls = np.flatnonzero(piece[1:] < piece[:-1])
+            if len(falls):
+                block = begin + int(falls[0])
+                raise InvalidArgumentError(
+                    f"first_sequence never falls, found {array[block]} for block "
+                    f"{block} and {array[block + 1]} for the next"
+                )
+        self._first_sequence = array
+        self.num_sequences = int(array[-1])
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self._first_sequence) - 1
+
+    def first_sequence(self, blocks: Int64Array) -> Int64Array:
+        """First sequence of each block, int64."""
+        return self._first_sequence[blocks]
+
+    def block_of(self, sequences: Int64Array) -> Int64Array:
+        """Block of each sequence, int64; a block without sequences is nobody's."""
+        return np.searchsorted(self._first_sequence, sequences, side="right") - 1
+
+
+class RunBlocks:
+    """The sequences that start in one run of spans.
+
+    Args:
+        runs: First span of each run, int64; None if every span is a run.
+        num_sequences: Sequences of all spans together.
+        num_spans: Number of spans.
+        first_sequence: Gives the sequences before each span, ``num_spans`` included.
+        span_of: Gives the span in which each sequence starts.
+
+    Example:
+        >>> blocks = RunBlocks(
+        ...     np.array([0, 3]), num_sequences=8, num_spans=4,
+        ...     first_sequence=lambda spans: 2 * spans, span_of=lambda sequences:
+        sequences // 2)
+        >>> blocks.first_sequence(np.arange(3)).tolist()
+        [0, 6, 8]
+    """
+
+    uniform: int | None = None
+
+    def __init__(
+        self,
+        runs: Int64Array | None,
+        *,
+        num_sequences: int,
+        num_spans: int,
+        first_sequence: Callable[[Int64Array], Int64Array],
+        span_of: Callable[[Int64Array], Int64Array],
+    ) -> None:
+        self.num_sequences = num_sequences
+        self._runs = runs
+        self._num_spans = num_spans
+        self._first_sequence = first_sequence
+        self._span_of = span_of
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return self._num_spans if self._runs is None else len(self._runs)
+
+    def first_sequence(self, blocks: Int64Array) -> Int64Array:
+        """First sequence of each block, int64."""
+        if self._runs is None:
+            return self._first_sequence(blocks)
+        inside = np.minimum(blocks, len(self) - 1)
+        spans = np.where(blocks < len(self), self._runs[inside], self._num_spans)
+        return self._first_sequence(spans)
+
+    def block_of(self, sequences: Int64Array) -> Int64Array:
+        """Block of each sequence, int64."""
+        spans = self._span_of(sequences)
+        if self._runs is None:
+            return spans
+        return np.searchsorted(self._runs, spans, side="right") - 1
+
+
+_PIECE = 1 << 18

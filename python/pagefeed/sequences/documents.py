@@ -1,0 +1,195 @@
+"""Documents: every row is a sequence, with any of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pagefeed._base import Int64Array, check_choice, check_columns, check_whole, lazy
+from pagefeed.dataset import BlockKind, Spans, length_counts, refuse_null_tokens
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.sequences.blocks import Blocks, RunBlocks
+from pagefeed.sequences.sequence_index import (
+    Bundles,
+    DocumentParts,
+    Segments,
+    SequenceLayout,
+    bytes_of_pages,
+)
+
+__all__ = ["DocumentIndex", "Documents"]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """One row, one sequence: documents as they are, with any columns.
+
+    A batch holds an Arrow array per column, for any library that knows the Arrow
+    PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
+    columns alike. With ``max_length`` the dataset's token column comes as
+    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]; a null row
+    is empty, and a null token inside a row refused when the loader is made. Other
+    columns of integers with a value for every token, such as labels, are cut and
+    padded alike (int64 [batch_size, length], ``labels`` with -100, others with 0);
+    all else comes whole. A column called like a field that is made is the user's.
+
+    In a mixture each dataset gives its own token column; other columns are those of
+    the same name in all.
+
+    Args:
+        columns: Columns of a batch, also those that folders name (``lang=en/``); by
+            default the dataset's column and its metadata. A path such as
+            ``"meta.url"`` gives the top-level column with this leaf only.
+        max_length: Tokens of a document at most: the rest of it is left out.
+        pad: Fill documents up to the ``"longest"`` of their batch, or always to
+            ``"max_length"``.
+
+    Example:
+        >>> Documents(columns=["text", "url"])
+        Documents(columns=('text', 'url'), max_length=None, pad='longest')
+    """
+
+    columns: Iterable[str] | None = None
+    max_length: int | None = None
+    pad: Literal["longest", "max_length"] = "longest"
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            names = check_columns(self.columns, "columns")
+            if not names and self.max_length is None:
+                raise InvalidArgumentError(
+                    "columns=[] leaves nothing of a document: name some, or give a "
+                    "max_length for its tokens"
+                )
+            if len(set(names)) < len(names):
+                raise InvalidArgumentError(f"columns={list(names)} names one twice")
+            object.__setattr__(self, "columns", names)
+        if self.max_length is not None:
+            length = check_whole(self.max_length, "max_length", least=1)
+            object.__setattr__(self, "max_length", length)
+        check_choice(self.pad, ("longest", "max_length"), "pad")
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others: rows are rows, whatever is made of them."""
+        return "Documents()"
+
+    def bind(self, spans: Spans) -> DocumentIndex:
+        """Take the rows of ``spans``."""
+        return DocumentIndex(spans, self)
+
+
+class DocumentIndex:
+    """The documents of a dataset, numbered as its rows."""
+
+    layout = SequenceLayout()
+    num_dropped_tokens = 0
+    num_padding_tokens = 0
+
+    def __init__(self, spans: Spans, documents: Documents) -> None:
+        if documents.max_length is not None:
+            refuse_null_tokens(spans)
+        self.spans = spans
+        self.documents = documents
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of documents."""
+        return self.spans.num_rows
+
+    @property
+    def length(self) -> int:
+        """Tokens of a document at most; 0 if there is no such bound."""
+        return self.documents.max_length or 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows; rows, where the column has no tokens."""
+        if self.spans.index.value_bytes == 0:
+            return self.spans.num_rows
+        return self.spans.num_values
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the column has tokens that can be counted."""
+        return self.spans.index.value_bytes > 0
+
+    @property
+    def reads_lengths(self) -> bool:
+        """Whether counting the tokens that are delivered takes reading all rows."""
+        return self.has_tokens and self.documents.max_length is not None
+
+    @lazy
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all rows, cut to ``max_length``; 0 where the column has none."""
+        most = self.documents.max_length
+        if most is None or not self.has_tokens:
+            return self.spans.num_values if self.has_tokens else 0
+        return length_counts(self.spans).cut_tokens(most)
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Documents before each file, and in all: int64 [files + 1]."""
+        return self.spans.file_first_row
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: the documents of one run of spans."""
+        return RunBlocks(
+            self.spans.runs(kind),
+            num_sequences=self.num_sequences,
+            num_spans=len(self.spans),
+            first_sequence=self.spans.first_rows,
+            span_of=self.spans.spans_of_rows,
+        )
+
+    def rows(self, sequences: Int64Array) -> Int64Array:
+        """Return the row of each document among all rows of the files: int64."""
+        page, row = self.places(sequences)
+        return self.spans.index.first_rows(page) + row
+
+    def places(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the page of each document, and its row there: int64 each."""
+        span = self.spans.spans_of_rows(sequences)
+        page, first_row = self.spans.places(span)
+        return page, first_row + sequences - self.spans.first_rows(span)
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return a segment for each document; how long it is only its page tells."""
+        page, row = self.places(sequences)
+        nothing = np.zeros_like(page)
+        return Segments(
+            sequence=np.arange(len(sequences)),
+            page=page,
+            row=row,
+            first_token=nothing,
+            num_tokens=nothing,
+            offset=nothing,
+        )
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return nothing: documents are read page by page."""
+        return Bundles(*(np.zeros_like(keys[:0]) for _ in Bundles._fields))
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page."""
+        return bytes_of_pages(self.spans, pages)
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the document; its tokens are counted if the column has some."""
+        page, row = self.places(np.array([sequence]))
+        zero = np.zeros(1, dtype=np.int64)
+        try:
+            starts = self.spans.index.row_offsets(int(page[0]))
+            tokens = starts[row + 1] - starts[row]
+        except UnsupportedError:  # Text, or numbers that are no tokens.
+            tokens = zero
+        return DocumentParts(
+            page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
+        )
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the document that is a row of the spans."""
+        return np.array([row])

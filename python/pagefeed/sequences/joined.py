@@ -1,0 +1,123 @@
+"""Several datasets, cut alike, with their sequences numbered through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.sequences.sequence_index import (
+    FIRST_BUNDLE,
+    Bundles,
+    Segments,
+    SequenceIndex,
+    SequenceLayout,
+)
+
+__all__ = ["JoinedIndex"]
+
+
+class JoinedIndex:
+    """The sequences of several datasets in turn; pages are numbered through alike.
+
+    Args:
+        parts: The datasets, cut to one length.
+        num_pages: Pages of each dataset's index.
+
+    Example:
+        >>> JoinedIndex([], []).num_sequences
+        0
+    """
+
+    def __init__(
+        self, parts: Sequence[SequenceIndex], num_pages: Sequence[int]
+    ) -> None:
+        self.parts = tuple(parts)
+        """The datasets, cut."""
+        sequences = [part.num_sequences for part in parts]
+        self.first_sequence = np.concatenate(
+            [[0], np.cumsum(sequences, dtype=np.int64)]
+        )
+        """Sequences before each dataset, and of all: int64 [datasets + 1]."""
+        self.first_page = np.concatenate([[0], np.cumsum(num_pages, dtype=np.int64)])
+        """Pages before each dataset, and of all: int64 [datasets + 1]."""
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences of all datasets together."""
+        return int(self.first_sequence[-1])
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence, padding included."""
+        return self.parts[0].length
+
+    @property
+    def layout(self) -> SequenceLayout:
+        """How the data plane writes them."""
+        return self.parts[0].layout
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all sequences together."""
+        return sum(part.num_padding_tokens for part in self.parts)
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no sequence."""
+        return sum(part.num_dropped_tokens for part in self.parts)
+
+    def dataset_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the dataset of each sequence: int64."""
+        return np.searchsorted(self.first_sequence, sequences, side="right") - 1
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these rising keys."""
+        borders = np.searchsorted(keys, FIRST_BUNDLE + self.first_page)
+        found = []
+        for number in np.flatnonzero(np.diff(borders)).tolist():
+            first_page = self.first_page[number]
+            mine = keys[borders[number] : borders[number + 1]]
+            bundles = self.parts[number].bundles(mine - first_page)
+            page = bundles.part_page + first_page
+            found.append(bundles._replace(key=mine, part_page=page))
+        if not found:
+            return self.parts[0].bundles(keys)
+        columns = Bundles(*(np.concatenate(c) for c in zip(*found, strict=True)))
+        num_parts = np.concatenate([np.diff(each.part_offsets) for each in found])
+        part_offsets = np.concatenate([[0], np.cumsum(num_parts)])
+        return columns._replace(part_offsets=part_offsets)
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return the token ranges of ``sequences``, in their order."""
+        dataset = self.dataset_of(sequences)
+        found = []
+        for number in np.flatnonzero(np.bincount(dataset)).tolist():
+            which = np.flatnonzero(dataset == number)
+            local = self.parts[number].segments(
+                sequences[which] - self.first_sequence[number]
+            )
+            page = local.page + self.first_page[number]
+            found.append(local._replace(sequence=which[local.sequence], page=page))
+        if len(found) == 1:
+            only: Segments = found[0]
+            return only
+        if not found:
+            return self.parts[0].segments(sequences)
+        columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
+        joined = Segments(*columns)
+        in_order = np.argsort(joined.sequence, kind="stable")
+        return Segments(*(column[in_order] for column in joined))
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in its column's own type."""
+        sizes = np.zeros(len(pages), dtype=np.int64)
+        number = pages % FIRST_BUNDLE
+        dataset = np.searchsorted(self.first_page, number, side="right") - 1
+        for part in np.flatnonzero(np.bincount(dataset)).tolist():
+            here = dataset == part
+            local = pages[here] - self.first_page[part]
+            sizes[here] = self.parts[part].loaded_bytes(local)
+        return sizes

@@ -1,0 +1,366 @@
+"""Packed: whole documents packed into sequences, a fixed number for every block."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed._base import Int64Array, check_choice, check_token
+from pagefeed.dataset import BlockKind, Spans
+from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
+from pagefeed.sequences.lines import Lines
+from pagefeed.sequences.packed_counts import stored_counts
+from pagefeed.sequences.sequence_index import (
+    FIRST_BUNDLE,
+    JOINS,
+    Bundles,
+    DocumentParts,
+    Join,
+    Segments,
+    SequenceLayout,
+    bytes_of_pages,
+    check_length,
+    identity_of,
+    short_repr,
+)
+
+__all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
+
+BLOCK_SEQUENCES = 200
+"""SequenceSetting' worth of tokens that a block holds at least, unless there are no
+more.
+
+Of a block less than one sequence is padding: so never more than 0.5 %.
+"""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Whole documents packed into sequences of ``length`` tokens.
+
+    Packed are the documents of a block: a run of consecutive pages with at least 200
+    sequences' worth of tokens, over several files where these are smaller. A block of
+    T tokens gives exactly ``ceil(T / length)`` sequences, so that their number follows
+    from the index: what would need more is split, the rest is padding, at most 0.5 %
+    or one sequence. Every row gets its ``bos`` and ``eos``, also an empty or null one;
+    a null token inside a row is refused when the loader is made. No token is dropped.
+
+    Args:
+        length: Tokens of a sequence.
+        eos: Token written behind every row.
+        bos: Token written before every row.
+        split: ``"long"`` splits documents longer than ``length``, and where the number
+            of sequences would be exceeded another, usually at most one a block.
+            ``"never"`` splits no others; then the number of sequences depends on the
+            lengths, which are read once, when a loader is made; with a cache folder
+            once for all processes of the machine.
+        method: ``"best_fit"`` packs the longest documents first, each where it fits
+            best; ``"first_fit"`` in file order where there is room first; ``"greedy"``
+            into the last sequence or a new one.
+        join: ``"dataset"`` lets blocks run over small files; with ``"file"`` every
+            block, and so every sequence, is of one file.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    Example:
+        >>> Packed(4096, eos=2)
+        Packed(length=4096, eos=2)
+    """
+
+    length: int
+    eos: int | None = field(default=None, kw_only=True)
+    bos: int | None = field(default=None, kw_only=True)
+    split: Literal["long", "never"] = field(default="long", kw_only=True)
+    method: Literal["best_fit", "first_fit", "greedy"] = field(
+        default="best_fit", kw_only=True
+    )
+    join: Join = field(default="dataset", kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length", check_length(self.length))
+        for name in ("bos", "eos"):
+            object.__setattr__(self, name, check_token(getattr(self, name), name))
+        check_choice(self.split, ("long", "never"), "split")
+        check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
+        check_choice(self.join, JOINS, "join")
+
+    def __repr__(self) -> str:
+        return short_repr(self, always=("length",))
+
+    @property
+    def layout(self) -> SequenceLayout:
+        """How the data plane writes it."""
+        return SequenceLayout(
+            bos=self.bos,
+            eos=self.eos,
+            packing=self.method,
+            never_split=self.split == "never",
+        )
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return identity_of(self)
+
+    def bind(self, spans: Spans) -> PackedIndex:
+        """Sequences the rows of ``spans``."""
+        return PackedIndex(spans, self)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Rows, packed: one element for each piece of a row, by its place; int64 each."""
+
+    sequence: Int64Array
+    """Sequence."""
+    row: Int64Array
+    """Number of the row."""
+    first_token: Int64Array
+    """First token of the row."""
+    num_tokens: Int64Array
+    """Number of tokens."""
+    offset: Int64Array
+    """Place of the first token in the sequence."""
+
+
+def pack_lengths(
+    lengths: npt.ArrayLike, length: int, layout: SequenceLayout
+) -> PackedRows:
+    """Pack rows of so many tokens, as the data plane does.
+
+    Args:
+        lengths: Tokens of each row, separators included: int64 [rows].
+        length: Tokens of a sequence.
+        layout: With the method.
+
+    Example:
+        >>> pack_lengths([5, 3], 8, SequenceLayout(packing="best_fit")).row
+        array([0, 1])
+    """
+    packed = _core.pack(
+        np.ascontiguousarray(lengths, dtype=np.int64),
+        length,
+        method=layout.packing or "best_fit",
+        never_split=layout.never_split,
+    )
+    return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
+
+
+class PackedIndex:
+    """The packed sequences of a dataset, numbered by block.
+
+    Of a block are kept its first span and its first sequence: 16 bytes for every 200
+    sequences or more.
+    """
+
+    def __init__(self, spans: Spans, packed: Packed) -> None:
+        self.spans = spans
+        self.layout = packed.layout
+        self.length = packed.length
+        self.lines = Lines(spans, self.layout.per_row)
+        self.num_tokens = self.num_delivered_tokens = self.lines.num_tokens
+        least = BLOCK_SEQUENCES * packed.length
+        files = _lines_of_files(self.lines.file_first, least, packed.join)
+        self.first_span = _block_starts(self.lines, files, least)
+        self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
+        counts = -(-self._block_tokens() // packed.length)
+        self._first_sequence = np.zeros(len(self.first_span), dtype=np.int64)
+        if self.layout.never_split:
+            counts = stored_counts(spans, repr(packed), self.first_span, self._count)
+        self._first_sequence = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._blocks = ExplicitBlocks(self._first_sequence)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self.first_span) - 1
+
+    def _block_tokens(self) -> Int64Array:
+        return np.diff(self.lines.first(self.first_span))
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences."""
+        return int(self._first_sequence[-1])
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no sequence: none."""
+        return 0
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all sequences together."""
+        return self.num_sequences * self.length - self.num_tokens
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Sequences of blocks that start before each file: int64 [files + 1]."""
+        block = np.searchsorted(self.first_span, self.spans.file_first_span)
+        return self._first_sequence[block]
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: row groups share none, pages are packed."""
+        runs = self.spans.runs("row_group") if kind == "row_group" else None
+        if runs is None:
+            return self._blocks
+        group = np.searchsorted(runs, self.first_span[:-1], side="right")
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        return ExplicitBlocks(self._first_sequence[np.append(first, len(self))])
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return one segment for each of ``sequences``: all of a sequence of a bundle."""
+        block = self._blocks.block_of(sequences)
+        zeros = np.zeros(len(sequences), dtype=np.int64)
+        return Segments(
+            sequence=np.arange(len(sequences)),
+            page=FIRST_BUNDLE + block,
+            row=sequences - self._first_sequence[block],
+            first_token=zeros,
+            num_tokens=np.full(len(sequences), self.length),
+            offset=zeros,
+        )
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the blocks of these keys as bundles of pages."""
+        block = keys - FIRST_BUNDLE
+        first, end = self.first_span[block], self.first_span[block + 1]
+        part_offsets = np.concatenate([[0], np.cumsum(end - first)])
+        shift = np.repeat(first - part_offsets[:-1], end - first)
+        span = np.arange(part_offsets[-1]) + shift
+        page, row = self.spans.places(span)
+        return Bundles(
+            key=keys,
+            num_sequences=self._first_sequence[block + 1] - self._first_sequence[block],
+            part_offsets=part_offsets,
+            part_page=page,
+            part_row=row,
+            part_rows=self.spans.first_rows(span + 1) - self.spans.first_rows(span),
+        )
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of all pages of each bundle."""
+        keys, inverse = np.unique(pages, return_inverse=True)
+        bundles = self.bundles(keys)
+        sizes = bytes_of_pages(self.spans, bundles.part_page)
+        before = np.concatenate([[0], np.cumsum(sizes)])
+        of_bundle: Int64Array = np.diff(before[bundles.part_offsets])
+        found: Int64Array = of_bundle[inverse]
+        return found
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the parts of documents in a sequence; reads its block's pages."""
+        block = int(self._blocks.block_of(np.array([sequence]))[0])
+        packing = self._packing(block)
+        here = packing.sequence == sequence - self._first_sequence[block]
+        row = packing.row[here]
+        row = row + self.spans.first_rows(self.first_span[block : block + 1])
+        span = self.spans.spans_of_rows(row)
+        page, page_row = self.spans.places(span)
+        return DocumentParts(
+            page=page,
+            row=page_row + row - self.spans.first_rows(span),
+            first_token=packing.first_token[here],
+            num_tokens=packing.num_tokens[here],
+            offset=packing.offset[here],
+        )
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the sequences with tokens of a row; reads its block's pages."""
+        span = int(self.spans.spans_of_rows([row])[0])
+        block = int(np.searchsorted(self.first_span, span, side="right")) - 1
+        packing = self._packing(block)
+        number = row - self.spans.first_rows(self.first_span[block : block + 1])
+        sequences: Int64Array = packing.sequence[packing.row == number].copy()
+        sequences += self._first_sequence[block]
+        return sequences
+
+    def lengths(self, block: int) -> Int64Array:
+        """Return the tokens of the rows of a block, separators included: int64 [rows].
+
+        Reads its pages.
+        """
+        bundle = self.bundles(np.array([FIRST_BUNDLE + block]))
+        rows = [
+            np.diff(self.spans.index.row_offsets(page)[row : row + count + 1])
+            for page, row, count in zip(
+                *(part.tolist() for part in bundle[3:]), strict=True
+            )
+        ]
+        found: Int64Array = np.concatenate(rows) + self.layout.per_row
+        return found
+
+    def packing(self, block: int) -> PackedRows:
+        """Return the rows of a block, packed; reads its pages."""
+        return self._packing(block)
+
+    def _count(self, block: int) -> int:
+        """Sequences of a block, by the lengths of its rows."""
+        sequences = self._pack(block).sequence
+        return int(sequences[-1]) + 1 if len(sequences) else 0
+
+    def _pack(self, block: int) -> PackedRows:
+        return pack_lengths(self.lengths(block), self.length, self.layout)
+
+
+def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:
+    """Return the first file of each line of files, and the number of files.
+
+    A line takes files until it has ``least`` tokens; what is left at the end and has
+    less joins the last line. Most files are lines of their own.
+
+    Args:
+        file_first: Tokens before each file, and of all: int64 [files + 1].
+        least: Tokens of a line.
+        join: ``"file"`` makes every file a line.
+    """
+    if join == "file":
+        return np.arange(len(file_first))
+    before: list[int] = file_first.tolist()
+    starts, following = [0], 0
+    last = bisect_right(before, before[-1] - least) - 1  # Where a line may begin yet.
+    while True:
+        following = bisect_left(before, before[following] + least)
+        if following > last:
+            return np.array([*starts, len(before) - 1], dtype=np.int64)
+        starts.append(following)
+
+
+def _block_starts(lines: Lines, files: Int64Array, least: int) -> Int64Array:
+    """Return the first span of each block, and the number of spans.
+
+    A block takes runs of spans until it has ``least`` tokens; the last of a line takes
+    what is left, when that is less. All lines advance together.
+
+    Args:
+        lines: The tokens of all rows.
+        files: First file of each line, and the number of files: int64 [lines + 1].
+        least: Tokens of a block.
+    """
+    spans = lines.spans
+    runs = spans.runs("page")
+    borders = spans.file_first_span[files]
+    line = np.flatnonzero(np.diff(borders))
+    starts = [borders[line]]
+    begin = lines.file_first[files[line]]
+    end = lines.file_first[files[line + 1]]
+    while len(line):
+        # A block that begins `least` later must have as many itself.
+        going = begin + 2 * least <= end
+        line, begin, end = line[going], begin[going], end[going]
+        span = lines.spans_of(begin + least - 1) + 1
+        if runs is not None:
+            run = np.searchsorted(runs, span)
+            span = np.append(runs, len(spans))[run]
+        begin = lines.first(span)
+        going = begin + least <= end
+        line, begin, end = line[going], begin[going], end[going]
+        starts.append(span[going])
+    return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)

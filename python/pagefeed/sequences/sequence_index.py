@@ -1,0 +1,242 @@
+"""SequenceIndex: what the loader counts and shuffles, cut from a dataset by its index
+alone.
+
+A sequence setting such as :class:`Windows` is bound to a dataset's index and becomes
+:class:`SequenceIndex`: numbered in file order, grouped in blocks, each a few token
+ranges. No seed, no epoch and no data enter here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from pagefeed._base import Int64Array, check_token, check_whole
+from pagefeed.dataset import BlockKind, Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.blocks import Blocks
+
+__all__ = [
+    "DocumentParts",
+    "Join",
+    "Segments",
+    "SequenceIndex",
+    "SequenceLayout",
+    "SequenceSetting",
+    "Sequences",
+]
+
+Join: TypeAlias = Literal["dataset", "file"]
+"""Whether sequences go on from file to file, or end with each."""
+JOINS = ("dataset", "file")
+
+FIRST_BUNDLE = 1 << 62
+"""Pages of segments from here on stand for bundles of pages, see :class:`Bundles`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceLayout:
+    """How the data plane writes the rows of pages into sequences."""
+
+    bos: int | None = None
+    """Token before every row, also an empty or null one."""
+    eos: int | None = None
+    """Token behind every row, likewise."""
+    packing: str | None = None
+    """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
+    never_split: bool = False
+    """Whether only documents longer than a sequence are split."""
+
+    def __post_init__(self) -> None:
+        for name, token in (("bos", self.bos), ("eos", self.eos)):
+            object.__setattr__(self, name, check_token(token, name))
+
+    @property
+    def per_row(self) -> int:
+        """Separators of a row."""
+        return (self.bos is not None) + (self.eos is not None)
+
+
+class Segments(NamedTuple):
+    """Token ranges of some sequences, in the order of the sequences; int64 [segments]
+    each.
+
+    Tokens are counted with the separators of their rows.
+    """
+
+    sequence: Int64Array
+    """Which of the sequences asked for: an index into that array."""
+    page: Int64Array
+    """Page of the dataset's index, or a bundle."""
+    row: Int64Array
+    """Row of the page; of a packed bundle, the sequence within it."""
+    first_token: Int64Array
+    """First token, counted from the start of that row; later rows follow on."""
+    num_tokens: Int64Array
+    """Number of tokens."""
+    offset: Int64Array
+    """Place of the first token in the sequence."""
+
+
+class Bundles(NamedTuple):
+    """Rows of several pages each, which are loaded and packed as one; int64 each."""
+
+    key: Int64Array
+    """What stands for it in ``Segments.page``: [bundles]."""
+    num_sequences: Int64Array
+    """Sequences its rows pack into: [bundles]."""
+    part_offsets: Int64Array
+    """Its first part, and the number of parts: [bundles + 1]."""
+    part_page: Int64Array
+    """Page of each part: [parts]."""
+    part_row: Int64Array
+    """First row of that page: [parts]."""
+    part_rows: Int64Array
+    """Number of rows: [parts]."""
+
+
+class DocumentParts(NamedTuple):
+    """DocumentParts of documents in a sequence, in its order; int64 [parts] each."""
+
+    page: Int64Array
+    """Page of the dataset's index."""
+    row: Int64Array
+    """Row of the page."""
+    first_token: Int64Array
+    """First token of the row, its separators counted."""
+    num_tokens: Int64Array
+    """Number of tokens, likewise."""
+    offset: Int64Array
+    """Place of the first token in the sequence."""
+
+
+class Sequences(Protocol):
+    """Sequences of one dataset or of several, as a planner needs them."""
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence, padding included."""
+
+    @property
+    def layout(self) -> SequenceLayout:
+        """How the data plane writes them."""
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no sequence."""
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all sequences together."""
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these keys."""
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return the token ranges of ``sequences``."""
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in the column's own type."""
+
+
+class SequenceIndex(Sequences, Protocol):
+    """A dataset, cut."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+
+    @property
+    def num_delivered_tokens(self) -> int:
+        """Tokens in all sequences together, separators included, padding not."""
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Sequences before each file, and in all: int64 [files + 1]."""
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``."""
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the parts of documents in a sequence; reads its pages."""
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the sequences with tokens of a row of the spans; reads its page."""
+
+
+class SequenceSetting(Protocol):
+    """How to cut a dataset into sequences."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+
+    def bind(self, spans: Spans) -> SequenceIndex:
+        """Sequences the rows of ``spans``."""
+
+
+def check_length(length: object) -> int:
+    """Return a length of a sequence.
+
+    Raises:
+        InvalidArgumentError: If it is none.
+    """
+    return check_whole(length, "length", least=1, most=(1 << 31) - 1)
+
+
+def check_sequences(sequences: object) -> None:
+    """Refuse what does not cut a dataset.
+
+    Raises:
+        InvalidArgumentError: Saying what does.
+    """
+    if hasattr(sequences, "bind") and not isinstance(sequences, type):
+        return
+    is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
+    length = sequences if is_number else 2048
+    raise InvalidArgumentError(
+        f"sequences={sequences!r} must say how to cut: Windows({length}), "
+        f"Packed({length}) or Documents()"
+    )
+
+
+def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass
+    """Return what tells how a dataclass of settings cuts or orders from others.
+
+    Of settings only those that are not at their default: a new one, at its default,
+    invalidates no state that was saved before it existed. So defaults never change.
+    """
+    chosen = {
+        each.name: getattr(settings, each.name)
+        for each in fields(settings)
+        if each.default is MISSING or getattr(settings, each.name) != each.default
+    }
+    shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
+    return f"{type(settings).__name__}({shown})"
+
+
+def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN401
+    """Return the repr of a dataclass without the fields left at their default."""
+    shown = [
+        f"{each.name}={getattr(settings, each.name)!r}"
+        for each in fields(settings)
+        if each.name in always or getattr(settings, each.name) != each.default
+    ]
+    return f"{type(settings).__name__}({', '.join(shown)})"
+
+
+def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
+    """Return the decoded size of pages of the index, of text and the like about: int64.
+
+    Bytes are in the column's own type.
+    """
+    index, borders = spans.index, np.stack([pages, pages + 1], axis=-1)
+    if index.value_bytes == 0:
+        return np.diff(index.first_rows(borders))[..., 0] * index.mean_row_bytes
+    return np.diff(index.first_values(borders))[..., 0] * index.value_bytes

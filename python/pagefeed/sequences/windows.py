@@ -1,0 +1,308 @@
+"""Windows: the tokens of a dataset joined end to end, cut every so many."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from pagefeed._base import (
+    Int64Array,
+    check_choice,
+    check_token,
+    check_whole,
+    joined_ranges,
+)
+from pagefeed.dataset import BlockKind, Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.blocks import Blocks, RunBlocks
+from pagefeed.sequences.lines import Lines
+from pagefeed.sequences.sequence_index import (
+    JOINS,
+    Bundles,
+    DocumentParts,
+    Join,
+    Segments,
+    SequenceLayout,
+    bytes_of_pages,
+    check_length,
+    identity_of,
+    short_repr,
+)
+from pagefeed.sequences.window_starts import WindowStarts
+
+__all__ = ["WindowIndex", "Windows"]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A dataset's tokens joined end to end and cut every ``length`` tokens.
+
+    The line goes on from file to file, so that only its last window may be shorter.
+    Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
+    windows follows from the rows and values of the index and is exact. A null token
+    inside a row is refused when the loader is made.
+
+    Args:
+        length: Tokens of a window.
+        tail: What becomes of the last, shorter piece of a line: ``"pad"`` fills it up
+            with the loader's padding token, ``"drop"`` leaves it out.
+        eos: Token written behind every row.
+        bos: Token written before every row.
+        overlap: Tokens that a window repeats from the end of the one before.
+        join: ``"dataset"`` makes one line of all files; ``"file"`` a line of each, so
+            that no window has tokens of two files.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    Example:
+        >>> Windows(2048)
+        Windows(length=2048, tail='pad')
+        >>> Windows(2048, eos=2, overlap=256)
+        Windows(length=2048, tail='pad', eos=2, overlap=256)
+    """
+
+    length: int
+    tail: Literal["pad", "drop"] = "pad"
+    eos: int | None = field(default=None, kw_only=True)
+    bos: int | None = field(default=None, kw_only=True)
+    overlap: int = field(default=0, kw_only=True)
+    join: Join = field(default="dataset", kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length", check_length(self.length))
+        check_choice(self.tail, ("pad", "drop"), "tail")
+        overlap = check_whole(self.overlap, "overlap", least=0)
+        if overlap >= self.length:
+            raise InvalidArgumentError(
+                f"overlap={overlap} must be less than length={self.length}"
+            )
+        check_choice(self.join, JOINS, "join")
+        object.__setattr__(self, "overlap", overlap)
+        for name in ("bos", "eos"):
+            object.__setattr__(self, name, check_token(getattr(self, name), name))
+
+    def __repr__(self) -> str:
+        # What is not asked for stays out: states of earlier releases name the rest.
+        return short_repr(self, always=("length", "tail"))
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return identity_of(self)
+
+    def bind(self, spans: Spans) -> WindowIndex:
+        """Sequences the rows of ``spans``."""
+        return WindowIndex(spans, self)
+
+
+class WindowIndex:
+    """The windows of a dataset. Window i of a line is its tokens [i*S, i*S + L).
+
+    S, the stride, is the length L but for the overlap.
+    """
+
+    def __init__(self, spans: Spans, windows: Windows) -> None:
+        self.spans = spans
+        self.windows = windows
+        self.layout = SequenceLayout(bos=windows.bos, eos=windows.eos)
+        self.lines = Lines(spans, self.layout.per_row)
+        self.num_tokens = self.lines.num_tokens
+        self.stride = stride = windows.length - windows.overlap
+        ends = slice(None) if windows.join == "file" else [0, -1]
+        self.line_first: Int64Array = self.lines.file_first[ends]
+        """Tokens before each line, and of all: int64 [lines + 1]."""
+        self._line_first_span: Int64Array = spans.file_first_span[ends]
+        line_tokens = np.diff(self.line_first)
+        beyond = line_tokens - windows.length
+        if windows.tail == "pad":
+            sequences = np.where(
+                line_tokens > 0, 1 + -(-np.maximum(beyond, 0) // stride), 0
+            )
+        else:
+            sequences = np.where(beyond >= 0, 1 + beyond // stride, 0)
+        covered = np.where(sequences > 0, (sequences - 1) * stride + windows.length, 0)
+        self.num_dropped_tokens = int(np.maximum(line_tokens - covered, 0).sum())
+        self.num_padding_tokens = int(np.maximum(covered - line_tokens, 0).sum())
+        self.line_first_sequence = np.concatenate([[0], np.cumsum(sequences)])
+        """Windows before each line, and of all: int64 [lines + 1]."""
+        self.starts = WindowStarts(
+            self.lines, stride, self.line_first, self.line_first_sequence
+        )
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of windows."""
+        return int(self.line_first_sequence[-1])
+
+    @property
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all windows: those that windows share count in each."""
+        return self.num_sequences * self.length - self.num_padding_tokens
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Windows that start before each file, and in all: int64 [files + 1]."""
+        return self._first_sequence(self.spans.file_first_span)
+
+    @property
+    def length(self) -> int:
+        """Tokens of a window."""
+        return self.windows.length
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: the windows that start in one run of spans."""
+        return RunBlocks(
+            self.spans.runs(kind),
+            num_sequences=self.num_sequences,
+            num_spans=len(self.spans),
+            first_sequence=self._first_sequence,
+            span_of=self._span_of,
+        )
+
+    def _first_sequence(self, spans: Int64Array) -> Int64Array:
+        """Return the windows that start before each of ``spans``."""
+        # The end of the last span belongs to the last line.
+        line = np.searchsorted(self._line_first_span, spans, side="right") - 1
+        line = np.minimum(line, len(self._line_first_span) - 2)
+        return self.starts.first_window(self.lines.first(spans), line)
+
+    def _span_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the span in which each window starts."""
+        return self.lines.spans_of(self.token_ranges(sequences)[0])
+
+    def token_ranges(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return where each window begins and ends among all tokens: int64 each."""
+        line = self.starts.line_of(sequences)
+        start = self.starts.shift[line] + sequences * self.stride
+        return start, np.minimum(start + self.length, self.line_first[line + 1])
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the windows with tokens of a row of the spans; reads its page."""
+        first, last = self.lines.row_range(row)
+        if first >= last:
+            return np.empty(0, dtype=np.int64)
+        line = int(np.searchsorted(self.line_first, first, side="right")) - 1
+        before = int(self.line_first[line])
+        begin, end = self.line_first_sequence[line : line + 2].tolist()
+        # The first window that ends behind `first`, and the last that begins by `last`.
+        early = -(-(first - before + 1 - self.length) // self.stride)
+        late = (last - 1 - before) // self.stride
+        return np.arange(begin + max(early, 0), min(begin + late + 1, end))
+
+    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
+        """Return no bundles: windows need none."""
+        none = np.empty(0, dtype=np.int64)
+        return Bundles(none, none, np.zeros(1, dtype=np.int64), none, none, none)
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page."""
+        return bytes_of_pages(self.spans, pages)
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the parts of documents in a window; reads its pages."""
+        found: list[tuple[int, int, int, int, int]] = []
+        segments = self.segments(np.array([sequence]))
+        for _, page, row, first, count, offset in zip(*segments, strict=True):
+            starts = self.spans.index.row_offsets(int(page))
+            starts = starts + self.layout.per_row * np.arange(len(starts))
+            begin = int(starts[row] + first)
+            borders = np.unique(np.clip(starts, begin, begin + int(count))).tolist()
+            for start, stop in itertools.pairwise(borders):
+                place = int(np.searchsorted(starts, start, side="right")) - 1
+                where = int(offset) + start - begin
+                within = start - int(starts[place])
+                found.append((int(page), place, within, stop - start, where))
+        return DocumentParts(*np.array(found, dtype=np.int64).reshape(-1, 5).T)
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return the token ranges of ``sequences``: one for each span a window touches."""
+        if not len(sequences):
+            return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
+        which, spans = self.starts.spans(sequences)
+        page, row = self.spans.places(spans.span)
+        line_end = self.line_first[spans.line + 1]
+        first_token = sequences * self.stride
+        first_token += (self.starts.shift[spans.line] - spans.begin)[which]
+        num_tokens = (line_end - spans.begin)[which]
+        num_tokens -= first_token
+        np.minimum(num_tokens, self.length, out=num_tokens)
+        segments = Segments(
+            sequence=np.arange(len(sequences)),
+            page=page[which],
+            row=row[which],
+            first_token=first_token,
+            num_tokens=num_tokens,
+            offset=np.zeros(len(sequences), dtype=np.int64),
+        )
+        inside = (spans.end - spans.begin)[which]
+        inside -= first_token
+        crossing = np.flatnonzero(num_tokens > inside)
+        if not len(crossing):
+            return segments
+        which = which[crossing]
+        start = spans.begin[which] + first_token[crossing]
+        stop = start + num_tokens[crossing]
+        num_tokens[crossing] = inside[crossing]
+        further = self._further_segments(crossing, spans.span[which], start, stop)
+        return _merged(segments, further)
+
+    def _further_segments(
+        self,
+        sequence: Int64Array,
+        first_span: Int64Array,
+        start: Int64Array,
+        stop: Int64Array,
+    ) -> Segments:
+        """Return the segments of windows behind their first.
+
+        Args:
+            sequence: The windows, each an index into those asked for.
+            first_span: The span in which each begins.
+            start: Where each begins among all tokens.
+            stop: Where each ends, beyond that span.
+        """
+        last_span = first_span + 1  # Of nearly all.
+        far = np.flatnonzero(stop > self.lines.first(last_span + 1))
+        last_span[far] = self.lines.spans_of(stop[far] - 1)
+        span = joined_ranges(first_span + 1, last_span + 1)
+        which = np.repeat(np.arange(len(sequence)), last_span - first_span)
+        page, row = self.spans.places(span)
+        begin = self.lines.first(span)
+        end = np.minimum(self.lines.first(span + 1), stop[which])
+        segments = Segments(
+            sequence=sequence[which],
+            page=page,
+            row=row,
+            first_token=np.zeros(len(span), dtype=np.int64),
+            num_tokens=end - begin,
+            offset=begin - start[which],
+        )
+        return _without_empty(segments)
+
+
+def _merged(first: Segments, further: Segments) -> Segments:
+    """Put segments behind the first segments of their sequences, which are all there."""
+    counts = np.bincount(further.sequence, minlength=len(first.sequence))
+    at = np.cumsum(counts) - counts + first.sequence
+    is_further = np.ones(len(first.sequence) + len(further.sequence), dtype=bool)
+    is_further[at] = False
+    further_at = np.flatnonzero(is_further)
+    merged = []
+    for column, further_column in zip(first, further, strict=True):
+        joined = np.empty(len(is_further), dtype=np.int64)
+        joined[at] = column
+        joined[further_at] = further_column
+        merged.append(joined)
+    return Segments(*merged)
+
+
+def _without_empty(segments: Segments) -> Segments:
+    """Leave out the spans without tokens that lie between spans with tokens."""
+    filled = segments.num_tokens > 0
+    if filled.all():
+        return segments
+    return Segments(*(part[filled] for part in segments))
