@@ -51,8 +51,7 @@ class NoEngine:
 
 
 def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[float]]:
-    """Microseconds of a sequence in each of some rounds; milliseconds of each step's
-    plan.
+    """Microseconds of a sequence in each round; milliseconds of each step's plan.
 
     The first step is not counted.
     """

@@ -122,7 +122,8 @@ def test_violations_are_found(tmp_path, module, source, found):
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("from pagefeed.errors import PagefeedError")
-    (package / "dataset" / "__init__.py").write_text("from pagefeed.dataset import rows")
+    face = package / "dataset" / "__init__.py"
+    face.write_text("from pagefeed.dataset import rows")
     assert violations(read_imports(package)) == []
     (package / f"{module}.py").write_text(source)
     [line] = violations(read_imports(package))

@@ -31,7 +31,12 @@ def read_pages(job: dict[str, Any]) -> None:
 
 def read_batches(job: dict[str, Any]) -> None:
     """The same through the engine: as windows, as packed rows or as columns."""
-    options = {"memory": "16MiB", "num_threads": 2, "rank": 0, "world_size": 1}
+    options: dict[str, Any] = {
+        "memory": "16MiB",
+        "num_threads": 2,
+        "rank": 0,
+        "world_size": 1,
+    }
     sequences: Any = {
         "windows": pf.Windows(8),
         "packed": pf.Packed(8, eos=1),

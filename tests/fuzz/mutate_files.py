@@ -61,7 +61,7 @@ def change_field(struct: Struct, draw: random.Random) -> None:
     elif kind == thrift.BINARY:
         holder[number] = Field(kind, some_bytes(value, draw) if value else b"\xff")
     elif kind == thrift.LIST:
-        holder[number] = Field(kind, (value[0], changed_list(*value, draw)))
+        holder[number] = Field(kind, (value[0], changed_list(value[0], value[1], draw)))
     elif kind in (thrift.TRUE, thrift.FALSE):
         holder[number] = thrift.boolean(not value)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import pagefeed as pf
+from pagefeed.dataset.page_index import _Recipe
 from pagefeed.errors import (
     CacheWarning,
     ColumnNotFoundError,
@@ -142,7 +143,7 @@ def is_a_file(path):
 
 
 def is_a_folder_where_the_index_goes(path):
-    recipe = pf.index._Recipe(
+    recipe = _Recipe(
         files=(str(path.parent / "a.parquet"),),
         column="input_ids",
         cache_dir=str(path),
@@ -165,7 +166,7 @@ def is_no_place_for_files(_):
 def test_a_cache_folder_that_cannot_be_used_is_told(
     tmp_path, write_tokens, place, monkeypatch
 ):
-    monkeypatch.setattr(pf.stored, "_told", set())
+    monkeypatch.setattr("pagefeed._base.stored._told", set())
     path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
     cache_dir = str(place(tmp_path / "cache"))
     dataset = pf.parquet(path, column="input_ids", cache_dir=cache_dir)

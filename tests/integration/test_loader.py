@@ -361,16 +361,21 @@ def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
     monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_UNITS", 20)
     loader = make_loader(token_files, batch_size=2)
     engine = CountingEngine()
+    begin = loader.run.beginning(0)
     iteration: Iteration[None] = Iteration(
         engine=engine,
-        planner=loader.planner(loader.run.route(loader.run.beginning(0))),
+        begin=begin,
+        planner=loader.planner(loader.run.route(begin)),
         horizon_sequences=1 << 20,
         plan_bytes=plan_bytes,
     )
-    next(iteration)
-    begun = engine.num_pending
-    steps = 1 + sum(1 for _ in iteration)
-    assert steps == len(loader)
+    begun = None
+    for _ in range(len(loader)):
+        iteration.take()
+        iteration.count()
+        begun = engine.num_pending if begun is None else begun
+    with pytest.raises(StopIteration):
+        iteration.take()
     assert begun == {0: 1, 1000: 9, 1 << 40: 11}[plan_bytes]
     limit = plan_bytes + 2 * engine.bytes_of_batch
     assert engine.most_bytes <= max(limit, 0)

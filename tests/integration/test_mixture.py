@@ -373,7 +373,7 @@ def test_wrong_runs_are_refused(datasets, tmp_path):
 
 
 def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
-    monkeypatch.setattr(pagefeed.mixed, "MAX_STATE_BYTES", 1000)
+    monkeypatch.setattr("pagefeed.run.mixed.MAX_STATE_BYTES", 1000)
     loader = make(mixture(datasets))
     states = []
 

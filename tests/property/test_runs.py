@@ -79,7 +79,7 @@ class EpochMachine(RunMachine):
         return epoch_tokens(epoch)[place]
 
     def token_at(self, source: Any) -> int:
-        return rows_of_file(source.file)[source.row][source.first_token]
+        return int(rows_of_file(source.file)[source.row][source.first_token])
 
     def check_place(self, state: dict[str, Any]) -> None:
         super().check_place(state)
@@ -204,7 +204,7 @@ class MixtureMachine(RunMachine):
         return self.timeline.token(position)
 
     def token_at(self, source: Any) -> int:
-        return rows_of_file(source.file)[source.row][source.first_token]
+        return int(rows_of_file(source.file)[source.row][source.first_token])
 
     def snapshot(self) -> Any:
         return super().snapshot(), self.timeline, self.timeline_epoch

@@ -110,9 +110,7 @@ class DocumentFeed:
         return self._started[1]
 
     def plan(self, sequences: Int64Array) -> DocumentPlan:
-        """Plan batches of ``sequences``, in their order; ``NO_SEQUENCE`` leaves a null
-        row.
-        """
+        """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)
         page, row = self._cells(sequences[places])
         batch, destination = np.divmod(places, self._batch_rows)
@@ -161,9 +159,7 @@ class DocumentFeed:
         }
 
     def _cells(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Page, numbered through all indexes, and row in it: int64 [sequences,
-        columns].
-        """
+        """Page, numbered through, and row in it: int64 [sequences, columns] each."""
         num_columns = len(self._names)
         page, row = np.empty((2, len(sequences), num_columns), dtype=np.int64)
         part = np.searchsorted(self._first_sequences, sequences, side="right") - 1

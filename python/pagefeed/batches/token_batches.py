@@ -44,7 +44,7 @@ class BatchEngine(Protocol[Out_co]):
 
 
 class Feed(Protocol[Out]):
-    """Plans batches of sequences for an engine, and makes batches of what it delivers."""
+    """Plans batches for an engine, and makes batches of what it delivers."""
 
     def engine(self) -> BatchEngine[Out]:
         """Return this process's engine: threads do not survive a fork."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pagefeed._base import check_column, check_columns, check_flag, lazy
+from pagefeed.dataset import select
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.select import selection as divide
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import PathLike, Paths, expand_paths, plain_path
@@ -135,7 +135,7 @@ class ParquetDataset:
             >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
             >>> len(good)  # doctest: +SKIP
         """
-        return self._of(divide.where(self.spans, self.selection, predicate))
+        return self._of(select.where(self.spans, self.selection, predicate))
 
     def tiers(
         self,
@@ -168,7 +168,7 @@ class ParquetDataset:
             ['quality < 0.3', '0.3 <= quality < 0.8', 'quality >= 0.8']
         """
         return self._parts(
-            divide.by_tiers(self.spans, self.selection, column, edges, quantiles)
+            select.by_tiers(self.spans, self.selection, column, edges, quantiles)
         )
 
     def by_length(
@@ -193,7 +193,7 @@ class ParquetDataset:
         """
         if column is not None:
             return self.tiers(column, edges=edges)
-        return self._parts(divide.by_length(self.spans, self.selection, edges))
+        return self._parts(select.by_length(self.spans, self.selection, edges))
 
     def split(self, *, seed: int = 0, **weights: float) -> dict[str, ParquetDataset]:
         """Divide the rows at random, in proportion to weights.
@@ -217,7 +217,7 @@ class ParquetDataset:
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
         """
-        return self._parts(divide.by_weights(self.spans, self.selection, weights, seed))
+        return self._parts(select.by_weights(self.spans, self.selection, weights, seed))
 
     def check_not_empty(self) -> None:
         """Raise if rows were selected and there are none.

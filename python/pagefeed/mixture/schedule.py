@@ -60,7 +60,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """Datasets, and their weights by position; positions count sequences of all ranks."""
+    """Datasets and their weights by position, counted in sequences of all ranks."""
 
     parts: tuple[Component, ...]
     """The datasets, in the order of the weights."""

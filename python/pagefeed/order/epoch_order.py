@@ -118,7 +118,7 @@ class EpochOrder:
 
     @property
     def num_units(self) -> int:
-        """SequenceIndex, and so positions, of the epoch."""
+        """Units, and so positions, of the epoch."""
         return self.lanes.num_units
 
     def lane_of(self, positions: ArrayLike) -> Int64Array:

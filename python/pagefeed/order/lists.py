@@ -25,12 +25,10 @@ class UnitList(Protocol):
         """Do what must be done before the first use, in steps of a millisecond."""
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
-        run.
-        """
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
 
     def some(self, run: range, indices: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at rising indices inside a run."""
+        """Units, int64, at rising indices inside a run."""
 
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""
@@ -44,13 +42,11 @@ class FileList:
         yield from ()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
-        run.
-        """
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
         return joined_ranges(starts, stops)
 
     def at(self, indices: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at any indices."""
+        """Units, int64, at any indices."""
         return indices
 
     def some(
@@ -58,7 +54,7 @@ class FileList:
         run: range,  # noqa: ARG002 - all are as near
         indices: Int64Array,
     ) -> Int64Array:
-        """SequenceIndex, int64, at rising indices inside a run."""
+        """Units, int64, at rising indices inside a run."""
         return indices
 
     def indices(self, units: Int64Array) -> Int64Array:
@@ -77,13 +73,11 @@ class RowList:
         yield from ()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
-        run.
-        """
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
         return self._permutation[joined_ranges(starts, stops)]
 
     def at(self, indices: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at any indices."""
+        """Units, int64, at any indices."""
         return self._permutation[indices]
 
     def some(
@@ -91,7 +85,7 @@ class RowList:
         run: range,  # noqa: ARG002 - all are as near
         indices: Int64Array,
     ) -> Int64Array:
-        """SequenceIndex, int64, at rising indices inside a run."""
+        """Units, int64, at rising indices inside a run."""
         return self._permutation[indices]
 
     def indices(self, units: Int64Array) -> Int64Array:
@@ -143,9 +137,7 @@ class BlockList:
         return self._starts.prepare()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at the indices [start, stop), none empty, run after
-        run.
-        """
+        """Units, int64, at the indices [start, stop), none empty, run after run."""
         items, begins, counts = self._starts.cover(starts, stops)
         if self._passes == 1:
             units = np.repeat(items.first_unit - begins, counts)
@@ -158,7 +150,7 @@ class BlockList:
         )
 
     def some(self, run: range, indices: Int64Array) -> Int64Array:
-        """SequenceIndex, int64, at rising indices inside a run."""
+        """Units, int64, at rising indices inside a run."""
         ends = np.array([run.start]), np.array([run.stop])
         items, begins, _ = self._starts.cover(*ends)
         # Of items that begin at one index, all but the last are empty.

@@ -90,7 +90,7 @@ class SmallOrder:
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the same, in a single step."""
         yield from ()
-        return self.units(positions)
+        return self.at(positions)
 
     def positions(self, units: ArrayLike) -> Int64Array:
         """Positions at which units are delivered: the inverse of :meth:`at`."""

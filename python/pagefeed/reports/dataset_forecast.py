@@ -49,7 +49,7 @@ class Forecast:
     steps: int
     """Steps of the epoch, the same on every rank."""
     remainder: int
-    """SequenceSetting left for the last, incomplete step."""
+    """Sequences left for the last, incomplete step."""
     num_lanes: int
     """Lanes that are read side by side."""
     window_sequences: int

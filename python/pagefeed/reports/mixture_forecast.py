@@ -38,7 +38,7 @@ class DatasetForecast:
     sequences: int
     """Sequences of an epoch."""
     delivered_sequences: int
-    """SequenceSetting the run delivers."""
+    """Sequences the run delivers."""
     delivered_tokens: int
     """Tokens in them, by mean tokens of a sequence; 0 if they are not counted."""
     epochs: float
@@ -73,7 +73,7 @@ class MixtureForecast:
     stages: list[StageForecast]
     """The stages in order."""
     sequences: int
-    """SequenceSetting until the end."""
+    """Sequences until the end."""
     tokens: int
     """Tokens in them."""
     steps: int | None

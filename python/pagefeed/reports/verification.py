@@ -45,7 +45,7 @@ class Verification:
     num_delivered: int
     """Sequences delivered."""
     num_dropped: int
-    """SequenceSetting left out by the last, incomplete step."""
+    """Sequences left out by the last, incomplete step."""
     problems: list[str] = field(default_factory=list)
     """What is wrong; empty if all is well."""
 

@@ -72,7 +72,7 @@ class Supply(Protocol):
 
     @property
     def is_scattered(self) -> bool:
-        """Whether a page's sequences are anywhere, so that it is read for each of them."""
+        """Whether a page's sequences are anywhere: it is read for each of them."""
 
     def document_sequences(self, file: str, row: int) -> Held:
         """Return the sequences with tokens of a document."""
@@ -107,8 +107,7 @@ class Supply(Protocol):
 
 
 class EpochSupply:
-    """One dataset: position p is place ``p % num_sequences`` of epoch ``p //
-    num_sequences``.
+    """One dataset: position p is place ``p % n`` of epoch ``p // n``, n sequences each.
 
     Args:
         dataset: The dataset.
@@ -193,7 +192,7 @@ class EpochSupply:
     def deliver(
         self, begin: LoaderState, positions: Int64Array
     ) -> Iterator[Int64Array | None]:
-        """Yield the sequences at rising positions, in parts, and None after other work."""
+        """Yield the sequences at rising positions, in parts; None after other work."""
         # Epoch after epoch: of short ones only two orders are kept.
         for order, places in self._by_epoch(begin, positions):
             sequences = yield from order.reading(places)
@@ -209,7 +208,7 @@ class EpochSupply:
 
     @property
     def is_scattered(self) -> bool:
-        """Whether a page's sequences are anywhere, so that it is read for each of them."""
+        """Whether a page's sequences are anywhere: it is read for each of them."""
         return self.orders.is_scattered
 
     def _by_epoch(

@@ -226,11 +226,11 @@ class MixtureSupply:
 
     @property
     def is_scattered(self) -> bool:
-        """Whether a page's sequences are anywhere, so that it is read for each of them."""
+        """Whether a page's sequences are anywhere: it is read for each of them."""
         return any(orders.is_scattered for orders in self.orders(0))
 
     def document_sequences(self, file: str, row: int) -> Held:
-        """Return the sequences with tokens of a document, of each dataset that has it."""
+        """Return the sequences with tokens of a document, in each dataset."""
         holding = [n for n, data in enumerate(self.datasets) if _holds(data, file)]
         if not holding:
             number_of_row(self.datasets[0].spans, file, row)  # Says what there is.

@@ -25,7 +25,7 @@ class _Delivery:
     begin: LoaderState
 
     def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
-        """Yield the sequences at rising positions, in parts, and None after other work."""
+        """Yield the sequences at rising positions, in parts; None after other work."""
         return self.supply.deliver(self.begin, positions)
 
     def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
@@ -143,11 +143,11 @@ class Run:
 
     @property
     def is_scattered(self) -> bool:
-        """Whether a page's sequences are anywhere, so that it is read for each of them."""
+        """Whether a page's sequences are anywhere: it is read for each of them."""
         return self.supply.is_scattered
 
     def horizon_sequences(self, begin: LoaderState, memory: int) -> int:
-        """Return how many sequences of this rank to plan ahead, to use each page well."""
+        """Return how many sequences to plan ahead, to use each page well."""
         return self.supply.horizon_sequences(begin, memory, self.world_size)
 
     @property

@@ -13,7 +13,7 @@ from pagefeed.errors import InvalidArgumentError
 
 
 class Blocks(Protocol):
-    """SequenceIndex 0 to num_sequences - 1 in file order, cut into consecutive blocks.
+    """Sequences 0 to num_sequences - 1 in file order, cut into consecutive blocks.
 
     A block may have no sequence (a page in which none starts).
     """
@@ -24,14 +24,13 @@ class Blocks(Protocol):
 
     @property
     def uniform(self) -> int | None:
-        """Sequences of every block but the last, which has at most as many; else None."""
+        """Sequences of every block but the last, which has no more; else None."""
 
     def __len__(self) -> int:
         """Return the number of blocks."""
 
     def first_sequence(self, blocks: Int64Array) -> Int64Array:
-        """First sequence of each block, int64; ``num_sequences`` for block
-        ``len(self)``.
+        """First sequence of each block, int64; the end for block ``len(self)``.
 
         Args:
             blocks: int64, values in 0 to ``len(self)`` inclusive.

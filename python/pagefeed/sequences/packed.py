@@ -34,7 +34,7 @@ from pagefeed.sequences.sequence_index import (
 __all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
 
 BLOCK_SEQUENCES = 200
-"""SequenceSetting' worth of tokens that a block holds at least, unless there are no
+"""Sequences' worth of tokens that a block holds at least, unless there are no
 more.
 
 Of a block less than one sequence is padding: so never more than 0.5 %.
@@ -216,7 +216,7 @@ class PackedIndex:
         return ExplicitBlocks(self._first_sequence[np.append(first, len(self))])
 
     def segments(self, sequences: Int64Array) -> Segments:
-        """Return one segment for each of ``sequences``: all of a sequence of a bundle."""
+        """Return one segment for each of ``sequences``: all of one of a bundle."""
         block = self._blocks.block_of(sequences)
         zeros = np.zeros(len(sequences), dtype=np.int64)
         return Segments(

@@ -1,5 +1,4 @@
-"""SequenceIndex: what the loader counts and shuffles, cut from a dataset by its index
-alone.
+"""What the loader counts and shuffles, cut from a dataset by its index alone.
 
 A sequence setting such as :class:`Windows` is bound to a dataset's index and becomes
 :class:`SequenceIndex`: numbered in file order, grouped in blocks, each a few token
@@ -60,8 +59,7 @@ class SequenceLayout:
 
 
 class Segments(NamedTuple):
-    """Token ranges of some sequences, in the order of the sequences; int64 [segments]
-    each.
+    """Token ranges of some sequences, in their order; int64 [segments] each.
 
     Tokens are counted with the separators of their rows.
     """
@@ -98,7 +96,7 @@ class Bundles(NamedTuple):
 
 
 class DocumentParts(NamedTuple):
-    """DocumentParts of documents in a sequence, in its order; int64 [parts] each."""
+    """Parts of documents in a sequence, in its order; int64 [parts] each."""
 
     page: Int64Array
     """Page of the dataset's index."""

@@ -219,7 +219,7 @@ class WindowIndex:
         return DocumentParts(*np.array(found, dtype=np.int64).reshape(-1, 5).T)
 
     def segments(self, sequences: Int64Array) -> Segments:
-        """Return the token ranges of ``sequences``: one for each span a window touches."""
+        """Return the token ranges: one for each span that a window touches."""
         if not len(sequences):
             return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
         which, spans = self.starts.spans(sequences)
@@ -285,7 +285,7 @@ class WindowIndex:
 
 
 def _merged(first: Segments, further: Segments) -> Segments:
-    """Put segments behind the first segments of their sequences, which are all there."""
+    """Put segments behind the first ones of their sequences, which are all there."""
     counts = np.bincount(further.sequence, minlength=len(first.sequence))
     at = np.cumsum(counts) - counts + first.sequence
     is_further = np.ones(len(first.sequence) + len(further.sequence), dtype=bool)

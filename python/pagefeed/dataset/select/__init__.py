@@ -1,4 +1,4 @@
-"""DocumentParts of a dataset: rows chosen by predicate, tier, length or hash.
+"""Parts of a dataset: rows chosen by predicate, tier, length or hash.
 
 A :class:`Criterion` labels rows, a :class:`Division` keeps the labels as runs of rows
 beside the page index, and a :class:`Selection` is one part of a division.
@@ -6,6 +6,20 @@ beside the page index, and a :class:`Selection` is one part of a division.
 
 from pagefeed.dataset.select.predicate import Constant
 from pagefeed.dataset.select.query import Expression
-from pagefeed.dataset.select.selection import Selection
+from pagefeed.dataset.select.selection import (
+    Selection,
+    by_length,
+    by_tiers,
+    by_weights,
+    where,
+)
 
-__all__ = ["Constant", "Expression", "Selection"]
+__all__ = [
+    "Constant",
+    "Expression",
+    "Selection",
+    "by_length",
+    "by_tiers",
+    "by_weights",
+    "where",
+]
