@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from torch.utils.data import DataLoader  # noqa: E402 - torch may be absent
 
-from pagefeed.torch import as_dataset
+from pagefeed.torch import as_dataset  # noqa: E402 - likewise
 
 pytestmark = [
     # From Python 3.12 on a fork beside threads is warned of; these forks are the point.
