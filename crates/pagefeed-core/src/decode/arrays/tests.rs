@@ -111,6 +111,48 @@ fn strings_run(leaf: &Leaf, strings: &[&[u8]], indices: Option<&[u8]>) -> PageRu
 }
 
 #[test]
+fn lists_of_texts_hold_the_rows_they_should() {
+    let item = Arc::new(Field::new_list_field(DataType::Utf8, false));
+    let schema = schema(DataType::List(item), false);
+    let leaf = &schema.leaves[0];
+    let stored = StoredPage {
+        version_2: true,
+        snappy: true,
+        dictionary: false,
+    };
+    let page = |repetition: &[u32], texts: &[&[u8]]| {
+        let definition = vec![1; repetition.len()];
+        stored.data(leaf, repetition, &definition, &plain(texts), &mut Random(0))
+    };
+    // Two rows, and behind them the end of the second.
+    let body = page(&[0, 1, 0], &[b"a", b"b", b"c"]);
+    let tail = page(&[1, 0], &[b"d", b"e"]);
+    let mut opener = PageOpener::default();
+    let mut decode = |num_rows, wanted, paths| {
+        let run = PageRun {
+            data: [body.clone(), tail.clone()].concat().into(),
+            dictionary: None,
+            codec: Codec::Snappy,
+            starts_mid_record: false,
+            first_row: 0,
+            num_rows,
+            tail_size: tail.len(),
+        };
+        decode_array_by(&mut opener, &schema, &[run], 0, wanted, paths)
+    };
+    for paths in [Paths::All, Paths::FallbackOnly] {
+        for wanted in [1, 2] {
+            let found = decode(2, wanted, paths).unwrap();
+            assert_eq!(found.len() as u64, wanted);
+            for wrong in [1, 3] {
+                let error = decode(wrong, wanted, paths).unwrap_err();
+                assert_eq!(error.kind(), Kind::Corrupt, "{wrong} rows, {paths:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn texts_must_be_utf_8_one_by_one() {
     let schema = schema(DataType::Utf8, false);
     let leaf = &schema.leaves[0];

@@ -37,8 +37,8 @@ fn gather(state: &mut State<TokenPage>, mut job: GatherJob<TokenPage>, config: &
 
 #[test]
 fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
-    // 27 kB are for pages, beside plans. While the second is loaded the third does not fit, whether
-    // the first is held for the last batch or not.
+    // 27 kB are for pages, beside plans. While the second is loaded the third does not
+    // fit, whether the first is held for the last batch or not.
     let source = Sized(vec![8_000, 18_000, 12_000]);
     let config = config(1, 42_000, TokenType::I64);
     let mut state = State::<TokenPage>::new(config.clone());
