@@ -156,7 +156,7 @@ impl<P: Content> State<P> {
         self.count_plans();
         // Plans take room that pages had.
         self.give_up_spares();
-        self.make_room(self.head, 0);
+        self.evict(self.head, 0);
     }
 
     fn count_plans(&mut self) {
