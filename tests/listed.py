@@ -1,5 +1,6 @@
 """Spans of listed sizes, without files."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 class ListedSpans:
     """Spans of listed sizes: of each file, the rows and the values of its spans."""
 
-    index: Any = None
+    index: Any = SimpleNamespace(null_pages=())
 
     def __init__(self, files: list[list[tuple[int, int]]]) -> None:
         sizes = np.array([span for file in files for span in file], dtype=np.int64)

@@ -64,7 +64,9 @@ def test_a_loader_refuses(folder, name, value):
 
 
 @pytest.mark.parametrize(
-    "value", ["folder", Path("folder"), None, 3, [], pf.parquet], ids=repr
+    "value",
+    ["folder", Path("folder"), None, 3, [], pf.parquet],
+    ids=["text", "path", "None", "number", "list", "function"],
 )
 def test_no_dataset_is_refused_with_what_to_write(value):
     for make in (

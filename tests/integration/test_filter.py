@@ -211,7 +211,7 @@ def test_other_processes_map_what_was_found(files, tmp_path, run_python):
     found = run_python(f"""
 import json
 import pagefeed as pf
-from pagefeed.index import PageIndex
+from pagefeed.dataset import PageIndex
 PageIndex.row_offsets = None
 import pagefeed.dataset.select.criteria
 pagefeed.dataset.select.criteria.scan = None

@@ -334,7 +334,7 @@ def test_wrong_mixtures_are_refused(datasets):
         ({"web": web}, {"max_epochs": {"wbe": 1}}, "'wbe'.*it has 'web'"),
         ({"web": web}, {"max_epochs": {"web": 0}}, "at least 1"),
         ({"web": web}, {"stop": "never"}, "first_exhausted, all_exhausted"),
-        ({"web": web}, {"unit": "rows"}, "tokens, samples"),
+        ({"web": web}, {"unit": "rows"}, "tokens, sequences"),
         (
             {"web": web},
             {"stages": [pf.Stage(start_step=1, weights={"books": 1})]},

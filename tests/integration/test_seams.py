@@ -192,14 +192,14 @@ def packed_sequences(folder: Path) -> Any:
     return Packed(2, eos=1).bind(dataset.spans)
 
 
-def test_packed_blocks_have_at_least_128_sequences_worth_of_tokens(folder):
+def test_packed_blocks_have_at_least_200_sequences_worth_of_tokens(folder):
     sequences = packed_sequences(folder)
     tokens = np.diff(sequences.lines.first(sequences.first_span))
-    assert BLOCK_SEQUENCES == 128
+    assert BLOCK_SEQUENCES == 200
     assert len(tokens) > 10
-    assert tokens.min() >= 128 * 2
+    assert tokens.min() >= 200 * 2
     page_tokens = np.diff(sequences.lines.first(np.arange(len(sequences.spans) + 1)))
-    assert tokens.max() < 2 * 128 * 2 + 2 * page_tokens.max()
+    assert tokens.max() < 2 * 200 * 2 + 2 * page_tokens.max()
 
 
 def test_packed_blocks_of_a_row_group_are_shuffled_as_one(folder):

@@ -22,6 +22,7 @@ class PackedSpans(ListedSpans):
         self.lengths = [length for file in files for rows in file for length in rows]
         self._run = run
         self.index = self
+        self.null_pages = ()
 
     def runs(self, _: str) -> Any:
         if self._run == 1:

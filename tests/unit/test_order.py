@@ -257,7 +257,7 @@ def test_blocks_know_their_units(blocks):
 
 
 def test_blocks_refuse():
-    with pytest.raises(InvalidArgumentError, match="units_per_block=0"):
+    with pytest.raises(InvalidArgumentError, match="sequences_per_block=0"):
         UniformBlocks(10, 0)
     with pytest.raises(InvalidArgumentError, match="starts at 0"):
         ExplicitBlocks([1, 2])

@@ -36,7 +36,7 @@ def _short_steps(monkeypatch):
 def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
     blocks = random_blocks(5000)
     options = {"cache_dir": tmp_path / "new", "fingerprint": "corpus"}
-    sequences = make_order(blocks).sequences(range(blocks.num_sequences))
+    sequences = make_order(blocks).at(range(blocks.num_sequences))
     first = make_order(blocks, **options)
     [path] = (tmp_path / "new").iterdir()
     assert re.fullmatch(r"order-[0-9a-f]{32}\.starts", path.name)
@@ -51,7 +51,7 @@ def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
 
 def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path):
     blocks = random_blocks(5000)
-    sequences = make_order(blocks).sequences(range(blocks.num_sequences))
+    sequences = make_order(blocks).at(range(blocks.num_sequences))
     options = {"cache_dir": tmp_path, "fingerprint": "corpus", "is_ahead": True}
     for num_steps in (0, 3, 1000):  # what is left is made when it is needed
         order = make_order(blocks, **options)
@@ -75,7 +75,7 @@ def test_broken_sums_are_made_anew(tmp_path, place):
     broken[place] ^= 1
     for content in (bytes(broken), good[:place], b""):
         path.write_bytes(content)
-        sequences = make_order(blocks, **options).sequences(range(blocks.num_sequences))
+        sequences = make_order(blocks, **options).at(range(blocks.num_sequences))
         assert np.array_equal(np.sort(sequences), np.arange(blocks.num_sequences))
         assert path.read_bytes() == good
     assert list(tmp_path.iterdir()) == [path]
@@ -121,7 +121,7 @@ def test_sums_of_a_single_step_are_not_left(tmp_path):
 @pytest.mark.parametrize("num_steps", [0, 1, 4, 8])
 def test_an_interrupted_pass_begins_again(monkeypatch, num_steps):
     blocks = random_blocks(5000)
-    sequences = make_order(blocks).sequences(range(blocks.num_sequences))
+    sequences = make_order(blocks).at(range(blocks.num_sequences))
     order = make_order(blocks, is_ahead=True)
     make = starts_module.sum_sizes
 

@@ -23,7 +23,7 @@ from pagefeed._base.arrays import (
     sorted_with_places,
 )
 from pagefeed._base.extras import require
-from pagefeed._base.lazy import lazy
+from pagefeed._base.lazy_attribute import lazy
 from pagefeed._base.parallel import in_order
 from pagefeed._base.sizes import format_bytes, parse_bytes
 from pagefeed._base.stepwise import finished

@@ -7,7 +7,7 @@ that keeps it busy ahead of its consumer.
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
 from pagefeed.batches.document_batches import DocumentFeed
 from pagefeed.batches.engines import ProcessEngine, ReloadWatch
-from pagefeed.batches.explain import explain
+from pagefeed.batches.explanation import explain
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import (
     Batch,

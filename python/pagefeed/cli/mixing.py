@@ -30,7 +30,7 @@ def configure_mixture(parser: argparse.ArgumentParser) -> None:
         help="later weights: step=N or tokens=N, NAME=WEIGHT and so on, anneal=N",
     )
     group.add_argument("--temperature", type=float, help="1 is proportional (1)")
-    group.add_argument("--sequence", default="tokens", choices=["tokens", "sequences"])
+    group.add_argument("--unit", default="tokens", choices=["tokens", "sequences"])
     group.add_argument(
         "--max-epochs", nargs="+", default=[], metavar="NAME=N", help="caps"
     )

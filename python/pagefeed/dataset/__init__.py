@@ -6,9 +6,9 @@ rows by predicates, tiers, lengths and hashes.
 """
 
 from pagefeed.dataset.folders import FolderColumn
-from pagefeed.dataset.length_counts import length_counts
 from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset, check_dataset, parquet
+from pagefeed.dataset.row_lengths import length_counts
 from pagefeed.dataset.spans import Spans, refuse_null_tokens
 
 __all__ = [

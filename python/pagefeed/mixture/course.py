@@ -56,8 +56,8 @@ class Course:
         >>> sizes = [Component(name=name, fingerprint="", num_sequences=9, num_tokens=9)
         ...          for name in ("a", "b")]
         >>> schedule = Schedule(
-        ...     parts=tuple(sizes), changes=(WeightChange(0, 0, (0.75, 0.25)),),
-        digest="")
+        ...     parts=tuple(sizes), digest="",
+        ...     changes=(WeightChange(0, 0, (0.75, 0.25)),))
         >>> dataset, local = Course(schedule, num_lanes=1, seed=0).at(np.arange(5))
         >>> dataset.tolist(), local.tolist()
         ([0, 0, 1, 0, 0], [0, 1, 0, 2, 3])

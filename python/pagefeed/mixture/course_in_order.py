@@ -24,8 +24,8 @@ class CourseInOrder(Course):
         >>> sizes = [Component(name=name, fingerprint="", num_sequences=9, num_tokens=9)
         ...          for name in ("a", "b")]
         >>> schedule = Schedule(
-        ...     parts=tuple(sizes), changes=(WeightChange(0, 0, (0.75, 0.25)),),
-        digest="")
+        ...     parts=tuple(sizes), digest="",
+        ...     changes=(WeightChange(0, 0, (0.75, 0.25)),))
         >>> course = CourseInOrder(schedule, num_lanes=8, seed=0)
         >>> dataset, local = course.at(np.arange(16))
         >>> local[dataset == 1].tolist()

@@ -46,7 +46,7 @@ class SmallOrder:
         >>> blocks = UniformBlocks(9, 2)
         >>> small = SmallOrder(blocks, epoch=0, window=3, **settings)
         >>> whole = EpochOrder(blocks, epoch=0, window=3, **settings)
-        >>> bool((small.units(range(9)) == whole.units(range(9))).all())
+        >>> bool((small.at(range(9)) == whole.at(range(9))).all())
         True
     """
 

@@ -190,7 +190,9 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(state[name], str):
             raise InvalidArgumentError(f"{name}={state[name]!r:.60} must be text")
         values[name] = state[name]
-    sizes, spans = state["sizes"], [*state["skipped"]]
+    sizes, spans = state["sizes"], state["skipped"]
+    if not isinstance(spans, list | tuple):
+        raise InvalidArgumentError(f"skipped={spans!r:.60} must be a list of ranges")
     if sizes is not None:
         batch_size, world_size = sizes
         sizes = check_positive(batch_size, "sizes"), check_positive(world_size, "sizes")

@@ -151,8 +151,8 @@ class RunBlocks:
     Example:
         >>> blocks = RunBlocks(
         ...     np.array([0, 3]), num_sequences=8, num_spans=4,
-        ...     first_sequence=lambda spans: 2 * spans, span_of=lambda sequences:
-        sequences // 2)
+        ...     first_sequence=lambda spans: 2 * spans,
+        ...     span_of=lambda sequences: sequences // 2)
         >>> blocks.first_sequence(np.arange(3)).tolist()
         [0, 6, 8]
     """
