@@ -45,7 +45,8 @@ def check_whole(
         or (most is not None and number > most)
     ):
         bounds = "" if least is None else f", at least {least}"
-        bounds += "" if most is None else f", at most {most}"
+        if most is not None and (most != MOST or (number or 0) > most):
+            bounds += f", at most {most}"
         raise InvalidArgumentError(f"{name}={value!r} must be a whole number{bounds}")
     return number
 
