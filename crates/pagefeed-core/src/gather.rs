@@ -6,9 +6,9 @@
 
 use std::ops::BitOr;
 
-use crate::cache::fetch;
 use crate::decode::{TokenPage, Tokens};
 use crate::fields::Number;
+use crate::prefetch::fetch;
 
 /// Why a segment could not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

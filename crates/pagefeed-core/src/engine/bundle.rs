@@ -21,15 +21,15 @@ pub(super) struct PageRows {
 pub struct Bundle {
     parts: Vec<PageRows>,
     /// Sequences its rows are promised to pack into.
-    num_units: u32,
+    num_sequences: u32,
     packing: OnceLock<Packing>,
 }
 
 impl Bundle {
-    pub(super) fn new(parts: Vec<PageRows>, num_units: u32) -> Self {
+    pub(super) fn new(parts: Vec<PageRows>, num_sequences: u32) -> Self {
         Self {
             parts,
-            num_units,
+            num_sequences,
             packing: OnceLock::new(),
         }
     }
@@ -125,13 +125,13 @@ impl Bundle {
             .collect();
         let length = u32::try_from(config.row_length).unwrap_or(u32::MAX);
         let packing = pack(&lengths, length, rule)?;
-        if packing.num_units() != self.num_units as usize {
+        if packing.num_sequences() != self.num_sequences as usize {
             return Err(Error::corrupt(format!(
                 "{} rows pack into {} sequences, the plan counts on {}; the file does not hold \
                  what the index promises",
                 lengths.len(),
-                packing.num_units(),
-                self.num_units
+                packing.num_sequences(),
+                self.num_sequences
             )));
         }
         // Another load of the same bundle may have been faster.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::decode::IntegerDictionary;
 use crate::error::Result;
-use crate::token_ids::TokenIds;
+use crate::pages::token_ids::TokenIds;
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
