@@ -7,7 +7,7 @@ use super::bundle::Bundle;
 use super::content::{Content, Gathering};
 use super::plan::Segment;
 use super::{EngineConfig, EngineStats, PageSource, TokenType};
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
@@ -21,13 +21,7 @@ impl Content for TokenPage {
     type Scratch = TokenPage;
 
     fn num_bytes(&self) -> usize {
-        let tokens = match &self.tokens {
-            Tokens::U16(values) => values.capacity() * 2,
-            Tokens::I32(values) => values.capacity() * 4,
-            Tokens::U32(values) => values.capacity() * 4,
-            Tokens::I64(values) => values.capacity() * 8,
-        };
-        tokens + self.row_offsets.capacity() * 4
+        self.tokens.num_bytes() + self.row_offsets.capacity() * 4
     }
 
     fn buffers_at_once(config: &EngineConfig) -> usize {
