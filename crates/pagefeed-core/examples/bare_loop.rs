@@ -12,13 +12,14 @@ use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pagefeed_core::Result;
 use pagefeed_core::codec::{Codec, Decompressor};
 use pagefeed_core::decode::{PageRun, TokenPage, decode_dictionary, decode_tokens_into};
+use pagefeed_core::gather::{Ahead, BatchToken};
 use pagefeed_core::header::{PageHeader, PageKind};
 use pagefeed_core::levels::count_levels;
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::schema::Leaf;
+use pagefeed_core::{Error, Result};
 use parquet::basic::Encoding;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
@@ -214,7 +215,8 @@ fn pagefeed(runs: &[PageRun], dictionary: Option<&[u8]>, out: &mut [i64]) -> Res
     for run in runs {
         decode_tokens_into(&mut opener, run, dictionary.as_ref(), &leaf, &mut page)?;
         let out = next(out, &mut at, page.tokens.len());
-        page.tokens.copy_to_i64(0..page.tokens.len(), out);
+        i64::copy(&page.tokens, 0, out, Ahead::NONE)
+            .map_err(|_| Error::invalid("a number of more than 64 bits"))?;
         written += page.tokens.len();
     }
     Ok(written)

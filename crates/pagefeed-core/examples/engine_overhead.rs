@@ -289,35 +289,35 @@ impl PageSource for Uneven {
 }
 
 /// Row of a page at a place of the order.
-type Unit = (u64, u64, u32);
+type Sequence = (u64, u64, u32);
 
 /// Rows of uneven pages, each delayed by up to `window` rows.
-fn delayed(num_pages: u64, window: u64) -> Vec<Unit> {
-    let mut units = Vec::new();
+fn delayed(num_pages: u64, window: u64) -> Vec<Sequence> {
+    let mut sequences = Vec::new();
     for page in 0..num_pages {
         for row in 0..Uneven::rows(page) {
-            let position = units.len() as u64;
-            units.push((
+            let position = sequences.len() as u64;
+            sequences.push((
                 position + hash(position ^ 1 << 40) % window,
                 page,
                 row as u32,
             ));
         }
     }
-    units.sort_unstable();
-    units
+    sequences.sort_unstable();
+    sequences
 }
 
-/// Batches of 64 units each.
-fn batches(units: &[Unit]) -> Plan {
-    let count = units.len();
+/// Batches of 64 sequences each.
+fn batches(sequences: &[Sequence]) -> Plan {
+    let count = sequences.len();
     Plan {
         batch_offsets: (0..=count as u32 / 64).map(|batch| batch * 64).collect(),
-        page: units.iter().map(|unit| unit.1).collect(),
-        row: units.iter().map(|unit| unit.2).collect(),
+        page: sequences.iter().map(|sequence| sequence.1).collect(),
+        row: sequences.iter().map(|sequence| sequence.2).collect(),
         first_token: vec![0; count],
         num_tokens: vec![UNEVEN_LENGTH as u32; count],
-        destination_row: (0..count as u32).map(|unit| unit % 64).collect(),
+        destination_row: (0..count as u32).map(|sequence| sequence % 64).collect(),
         destination_offset: vec![0; count],
         bundles: Bundles::default(),
     }
@@ -328,7 +328,7 @@ fn batches(units: &[Unit]) -> Plan {
 fn memory() {
     println!("private memory against a budget of 64 MiB, pages of 1 to 448 KiB");
     for window_mib in [32, 128] {
-        let units = delayed(50_000, (window_mib << 20) / 2 / UNEVEN_LENGTH);
+        let sequences = delayed(50_000, (window_mib << 20) / 2 / UNEVEN_LENGTH);
         let before = private_memory();
         let config = EngineConfig {
             budget: 64 << 20,
@@ -336,13 +336,13 @@ fn memory() {
         };
         let engine = Engine::new(Arc::new(Uneven), config).unwrap();
         let mut most = before;
-        let mut pieces = units.chunks_exact(64 * 128);
-        for _ in 0..units.len() / 64 / 128 * 128 {
+        let mut pieces = sequences.chunks_exact(64 * 128);
+        for _ in 0..sequences.len() / 64 / 128 * 128 {
             if engine.num_pending() < 256 {
                 let piece = pieces.next();
                 piece
                     .into_iter()
-                    .for_each(|units| engine.submit(batches(units)).unwrap());
+                    .for_each(|sequences| engine.submit(batches(sequences)).unwrap());
                 most = private_memory().max(most);
             }
             black_box(engine.next_batch(Duration::from_secs(10)).unwrap().unwrap());

@@ -1,22 +1,20 @@
 //! The data plane of pagefeed: it touches bytes and never decides.
 //!
 //! ```text
-//! index -> store -> page -> decode -> gather -> engine
+//! index -> store -> page -> decode -> pages -> gather -> engine
 //! ```
 //!
 //! [`index`] knows where every page of a column lies, [`store`] reads bytes,
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
-//! turns pages into tokens or Arrow arrays, [`packing`] puts documents
-//! into sequences, [`gather`] copies tokens into batches, [`fields`] makes what comes
+//! turns pages into tokens or Arrow arrays, [`pages`] loads them by number,
+//! [`packing`] puts documents into sequences, [`gather`] copies tokens into batches, [`fields`] makes what comes
 //! with them, [`engine`] executes plans on its own threads. Nothing here knows about
 //! Python.
 
 pub mod buffers;
-mod cache;
 pub mod codec;
 pub mod decode;
 mod descriptors;
-pub mod dictionaries;
 pub mod engine;
 pub mod error;
 pub mod fields;
@@ -26,17 +24,14 @@ pub mod header;
 pub mod index;
 pub mod levels;
 pub mod limits;
-pub mod numbering;
 pub mod packing;
 pub mod pad;
 pub mod page;
-pub mod reader;
-pub mod row_source;
+pub mod pages;
+pub mod pickle;
+mod prefetch;
 pub mod schema;
-pub mod source;
 pub mod store;
 pub mod thrift;
-pub mod token_ids;
-pub mod transport;
 
 pub use error::{Error, Kind, Result};

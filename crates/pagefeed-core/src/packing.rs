@@ -62,13 +62,16 @@ impl Packing {
     }
 
     /// Number of sequences.
-    pub fn num_units(&self) -> usize {
+    pub fn num_sequences(&self) -> usize {
         self.first_piece.len().saturating_sub(1)
     }
 
     /// The pieces of a sequence, in its order.
-    pub fn unit(&self, unit: usize) -> Option<&[Piece]> {
-        let (first, end) = (self.first_piece.get(unit)?, self.first_piece.get(unit + 1)?);
+    pub fn sequence(&self, sequence: usize) -> Option<&[Piece]> {
+        let (first, end) = (
+            self.first_piece.get(sequence)?,
+            self.first_piece.get(sequence + 1)?,
+        );
         self.pieces.get(*first as usize..*end as usize)
     }
 }
@@ -108,18 +111,18 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
             });
         }
     }
-    let num_units = if rule.never_split {
+    let num_sequences = if rule.never_split {
         full.len() + items.len()
     } else {
         usize::try_from(total.div_ceil(u64::from(length))).unwrap_or(usize::MAX)
     };
-    if num_units >= u32::MAX as usize {
+    if num_sequences >= u32::MAX as usize {
         return Err(Error::invalid("too many sequences in one block"));
     }
     if rule.method == Method::BestFit {
         items.sort_unstable_by_key(|item| (Reverse(item.num_tokens), item.row));
     }
-    let limit = num_units - full.len();
+    let limit = num_sequences - full.len();
     let placed = match rule.method {
         Method::BestFit => fewest_splits(&items, length, limit),
         method => Attempt::new(&items, &[], length, limit, method).placed,
@@ -127,7 +130,11 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     let before = full.len() as u32;
     let mut all = Vec::with_capacity(full.len() + placed.len());
     all.extend((0u32..).zip(full));
-    all.extend(placed.into_iter().map(|(unit, item)| (unit + before, item)));
+    all.extend(
+        placed
+            .into_iter()
+            .map(|(sequence, item)| (sequence + before, item)),
+    );
     Ok(collect(all))
 }
 
@@ -164,16 +171,16 @@ fn fewest_splits(items: &[Item], length: u32, limit: usize) -> Vec<(u32, Item)> 
 
 /// Puts what was placed into order.
 fn collect(mut placed: Vec<(u32, Item)>) -> Packing {
-    placed.sort_unstable_by_key(|(unit, item)| (*unit, item.row, item.first_token));
+    placed.sort_unstable_by_key(|(sequence, item)| (*sequence, item.row, item.first_token));
     let mut packing = Packing {
         pieces: Vec::with_capacity(placed.len()),
         first_piece: vec![0],
     };
     let (mut current, mut offset) = (0, 0);
-    for (unit, item) in placed {
-        if unit != current {
+    for (sequence, item) in placed {
+        if sequence != current {
             packing.first_piece.push(packing.pieces.len() as u32);
-            (current, offset) = (unit, 0);
+            (current, offset) = (sequence, 0);
         }
         packing.pieces.push(Piece {
             row: item.row,
@@ -206,15 +213,15 @@ impl Attempt {
         let mut left = Vec::new();
         let mut rooms = Rooms::new(method, length, limit);
         for (item, is_kept) in items.iter().zip(is_kept) {
-            let unit = if is_kept {
+            let sequence = if is_kept {
                 None
             } else {
                 rooms.take(item.num_tokens)
             };
-            match unit {
-                Some(unit) => {
-                    free[unit as usize] -= item.num_tokens;
-                    placed.push((unit, *item));
+            match sequence {
+                Some(sequence) => {
+                    free[sequence as usize] -= item.num_tokens;
+                    placed.push((sequence, *item));
                 }
                 None => left.push(*item),
             }
@@ -235,33 +242,33 @@ impl Attempt {
         let mut rooms: BinaryHeap<_> = (0u32..)
             .zip(free)
             .filter(|&(_, &free)| free > 0)
-            .map(|(unit, &free)| (free, Reverse(unit)))
+            .map(|(sequence, &free)| (free, Reverse(sequence)))
             .collect();
         for item in left {
             let mut taken = Vec::new();
             let mut rest = item.num_tokens;
             while rest > 0 {
-                let Some((free, unit)) = rooms.pop() else {
+                let Some((free, sequence)) = rooms.pop() else {
                     break;
                 };
                 let count = rest.min(free);
-                taken.push((unit.0, count));
+                taken.push((sequence.0, count));
                 rest -= count;
                 if free > count {
-                    rooms.push((free - count, unit));
+                    rooms.push((free - count, sequence));
                 }
             }
             self.num_split += usize::from(item.first_token == 0 && taken.len() > 1);
             // Its tokens stay in order from sequence to sequence.
             taken.sort_unstable();
             let mut first_token = item.first_token;
-            for (unit, num_tokens) in taken {
+            for (sequence, num_tokens) in taken {
                 let piece = Item {
                     num_tokens,
                     row: item.row,
                     first_token,
                 };
-                self.placed.push((unit, piece));
+                self.placed.push((sequence, piece));
                 first_token += num_tokens;
             }
         }
@@ -289,12 +296,12 @@ enum Rooms {
 
 impl Rooms {
     fn new(method: Method, length: u32, limit: usize) -> Self {
-        let num_units = limit as u32;
+        let num_sequences = limit as u32;
         match method {
             Method::BestFit => Self::BestFit {
                 begun: BTreeSet::new(),
                 num_begun: 0,
-                limit: num_units,
+                limit: num_sequences,
                 length,
             },
             Method::FirstFit => {
@@ -309,7 +316,7 @@ impl Rooms {
             Method::Greedy => Self::Greedy {
                 current: 0,
                 free: if limit > 0 { length } else { 0 },
-                limit: num_units,
+                limit: num_sequences,
                 length,
             },
         }
@@ -324,7 +331,7 @@ impl Rooms {
                 limit,
                 length,
             } => {
-                let (free, unit) = match begun.range((num_tokens, 0)..).next().copied() {
+                let (free, sequence) = match begun.range((num_tokens, 0)..).next().copied() {
                     Some(found) => {
                         begun.remove(&found);
                         found
@@ -336,9 +343,9 @@ impl Rooms {
                     None => return None,
                 };
                 if free > num_tokens {
-                    begun.insert((free - num_tokens, unit));
+                    begun.insert((free - num_tokens, sequence));
                 }
-                Some(unit)
+                Some(sequence)
             }
             Self::FirstFit { most } => {
                 let num_leaves = most.len() / 2;
@@ -350,13 +357,13 @@ impl Rooms {
                     node *= 2;
                     node += usize::from(most[node] < num_tokens);
                 }
-                let unit = (node - num_leaves) as u32;
+                let sequence = (node - num_leaves) as u32;
                 most[node] -= num_tokens;
                 while node > 1 {
                     node /= 2;
                     most[node] = most[2 * node].max(most[2 * node + 1]);
                 }
-                Some(unit)
+                Some(sequence)
             }
             Self::Greedy {
                 current,
@@ -390,13 +397,13 @@ mod tests {
         let total: u64 = lengths.iter().map(|&tokens| u64::from(tokens)).sum();
         let expected = total.div_ceil(u64::from(length)) as usize;
         if !rule.never_split {
-            assert_eq!(packing.num_units(), expected, "{lengths:?}");
+            assert_eq!(packing.num_sequences(), expected, "{lengths:?}");
         }
         let mut next = vec![0; lengths.len()];
         let mut num_pieces = vec![0u32; lengths.len()];
-        for unit in 0..packing.num_units() {
+        for sequence in 0..packing.num_sequences() {
             let mut offset = 0;
-            let pieces = packing.unit(unit).unwrap();
+            let pieces = packing.sequence(sequence).unwrap();
             assert!(!pieces.is_empty());
             for piece in pieces {
                 let row = piece.row as usize;
@@ -464,9 +471,9 @@ mod tests {
     #[test]
     fn whole_documents_fill_sequences_best() {
         let packing = pack(&[3, 5, 2, 0, 6], 8, Rule::default()).unwrap();
-        assert_eq!(packing.num_units(), 2);
-        let rows = |unit| {
-            let pieces = packing.unit(unit).unwrap().iter();
+        assert_eq!(packing.num_sequences(), 2);
+        let rows = |sequence| {
+            let pieces = packing.sequence(sequence).unwrap().iter();
             pieces.map(|piece| piece.row).collect::<Vec<_>>()
         };
         assert_eq!((rows(0), rows(1)), (vec![2, 4], vec![0, 1]));
@@ -474,8 +481,11 @@ mod tests {
 
     #[test]
     fn nothing_makes_no_sequence() {
-        assert_eq!(pack(&[], 8, Rule::default()).unwrap().num_units(), 0);
-        assert_eq!(pack(&[0, 0], 8, Rule::default()).unwrap().num_units(), 0);
+        assert_eq!(pack(&[], 8, Rule::default()).unwrap().num_sequences(), 0);
+        assert_eq!(
+            pack(&[0, 0], 8, Rule::default()).unwrap().num_sequences(),
+            0
+        );
         assert!(pack(&[1], 0, Rule::default()).is_err());
     }
 }

@@ -5,7 +5,7 @@ use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
 use pagefeed_core::pad::{Padding, list_lengths};
-use pagefeed_core::transport::{from_bytes, to_bytes};
+use pagefeed_core::pickle::{from_bytes, to_bytes};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};

@@ -7,8 +7,8 @@ use pagefeed_core::engine::{
 };
 use pagefeed_core::error::Result;
 use pagefeed_core::fields::{Field, Fields};
-use pagefeed_core::source::IndexSource;
-use pagefeed_core::token_ids::TokenIds;
+use pagefeed_core::pages::source::IndexSource;
+use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -142,9 +142,9 @@ impl Engine {
     ) -> PyResult<()> {
         let bundles = match bundles {
             None => Bundles::default(),
-            Some([key, num_units, part_offsets, page, row, rows]) => Bundles {
+            Some([key, num_sequences, part_offsets, page, row, rows]) => Bundles {
                 key: elements(py, &key)?,
-                num_units: elements(py, &num_units)?,
+                num_sequences: elements(py, &num_sequences)?,
                 part_offsets: elements(py, &part_offsets)?,
                 part_page: elements(py, &page)?,
                 part_row: elements(py, &row)?,

@@ -49,9 +49,9 @@ pub fn pack<'py>(
         let lengths: Vec<u32> = lengths.iter().map(too_long).collect::<Result<_, _>>()?;
         let packing = packing::pack(&lengths, length, rule)?;
         let mut bytes = Vec::new();
-        for unit in 0..packing.num_units() {
-            for piece in packing.unit(unit).unwrap_or_default() {
-                bytes.extend_from_slice(&(unit as i64).to_ne_bytes());
+        for sequence in 0..packing.num_sequences() {
+            for piece in packing.sequence(sequence).unwrap_or_default() {
+                bytes.extend_from_slice(&(sequence as i64).to_ne_bytes());
                 for number in [piece.row, piece.first_token, piece.num_tokens, piece.offset] {
                     bytes.extend_from_slice(&i64::from(number).to_ne_bytes());
                 }

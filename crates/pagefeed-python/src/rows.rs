@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::{Int64Array, StringArray};
 use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::{Bundles, Engine, EngineConfig, Layout, Plan, RowPage, TokenType};
-use pagefeed_core::row_source::{Column, RowSource, mean_row_bytes};
-use pagefeed_core::token_ids::TokenIds;
+use pagefeed_core::pages::row_source::{Column, RowSource, mean_row_bytes};
+use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -8,7 +8,7 @@ use super::hybrid::{Run, Runs};
 use super::narrow::check_declared;
 use super::unpack::{BATCH, Entry, check_index, look_up};
 use super::values::decode_values;
-use super::{IntegerDictionary, Tokens, indices};
+use super::{Tokens, indices, with_values};
 use crate::buffers::{ask_for_huge_pages, no_memory};
 use crate::codec::Codec;
 use crate::error::{Error, Kind, Result};
@@ -99,7 +99,7 @@ pub fn decode_dictionary(
     page: &[u8],
     codec: Codec,
     leaf: &Leaf,
-) -> Result<IntegerDictionary> {
+) -> Result<Tokens> {
     read_dictionary(opener, page, codec, leaf, Storage::of(leaf)?)
 }
 
@@ -109,28 +109,28 @@ pub(crate) fn read_dictionary(
     codec: Codec,
     leaf: &Leaf,
     storage: Storage,
-) -> Result<IntegerDictionary> {
+) -> Result<Tokens> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {
             let values = collect(plain(bytes, num_values, i32::from_le_bytes)?)?;
             check_declared(leaf, &values)?;
-            narrowed(&values)?.unwrap_or(IntegerDictionary::I32(values))
+            narrowed(&values)?.unwrap_or(Tokens::I32(values))
         }
         Storage::U32 => {
             let values = collect(plain(bytes, num_values, u32::from_le_bytes)?)?;
             check_declared(leaf, &values)?;
-            narrowed(&values)?.unwrap_or(IntegerDictionary::U32(values))
+            narrowed(&values)?.unwrap_or(Tokens::U32(values))
         }
         Storage::I64 | Storage::U64 => {
             let values = collect(plain(bytes, num_values, i64::from_le_bytes)?)?;
             storage.check(&values)?;
-            narrowed(&values)?.unwrap_or(IntegerDictionary::I64(values))
+            narrowed(&values)?.unwrap_or(Tokens::I64(values))
         }
     })
 }
 
-fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Result<Option<IntegerDictionary>> {
+fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Result<Option<Tokens>> {
     let mut narrow = Vec::new();
     for &value in values {
         let Ok(value) = value.try_into() else {
@@ -141,7 +141,7 @@ fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Result<Option<IntegerDictio
         }
         narrow.push(value);
     }
-    Ok(Some(IntegerDictionary::U16(narrow)))
+    Ok(Some(Tokens::U16(narrow)))
 }
 
 /// All values of an iterator, if there is memory for them.
@@ -162,17 +162,17 @@ pub(crate) struct IntegerReader<'a> {
 
 impl IntegerReader<'_> {
     /// Empties `tokens` and gives them the type that the first page asks for.
-    pub(crate) fn prepare(&self, tokens: &mut Tokens, dictionary: Option<&IntegerDictionary>) {
+    pub(crate) fn prepare(&self, tokens: &mut Tokens, dictionary: Option<&Tokens>) {
         let fits = |tokens: &Tokens| match (dictionary, tokens) {
-            (Some(IntegerDictionary::U16(_)), Tokens::U16(_)) => self.narrow,
-            (Some(IntegerDictionary::U16(_)), _) if self.narrow => false,
+            (Some(Tokens::U16(_)), Tokens::U16(_)) => self.narrow,
+            (Some(Tokens::U16(_)), _) if self.narrow => false,
             (_, tokens) => {
                 std::mem::discriminant(tokens) == std::mem::discriminant(&self.storage.empty())
             }
         };
         if !fits(tokens) {
             *tokens = match dictionary {
-                Some(IntegerDictionary::U16(_)) if self.narrow => Tokens::U16(Vec::new()),
+                Some(Tokens::U16(_)) if self.narrow => Tokens::U16(Vec::new()),
                 _ => self.storage.empty(),
             };
         }
@@ -184,7 +184,7 @@ impl IntegerReader<'_> {
         &self,
         page: &DataPage<'_>,
         num_values: usize,
-        dictionary: Option<&IntegerDictionary>,
+        dictionary: Option<&Tokens>,
         tokens: &mut Tokens,
     ) -> Result<()> {
         let encoding = page
@@ -193,7 +193,7 @@ impl IntegerReader<'_> {
             .ok_or_else(|| Error::corrupt("a data page was expected"))?;
         if encoding == Encoding::RLE_DICTIONARY {
             let dictionary = dictionary.ok_or_else(missing_dictionary)?;
-            if !matches!(dictionary, IntegerDictionary::U16(_)) {
+            if !matches!(dictionary, Tokens::U16(_)) {
                 tokens.widen(self.storage)?;
             }
             return append_indices(page.values, num_values, dictionary, tokens);
@@ -267,19 +267,19 @@ pub(crate) fn missing_dictionary() -> Error {
 fn append_indices(
     bytes: &[u8],
     num_values: usize,
-    dictionary: &IntegerDictionary,
+    dictionary: &Tokens,
     tokens: &mut Tokens,
 ) -> Result<()> {
     let runs = indices::runs(bytes, num_values)?;
     reserve_tokens(tokens, num_values)?;
     match (dictionary, tokens) {
-        (IntegerDictionary::U16(table), Tokens::U16(out)) => append_runs(runs, table, out),
-        (IntegerDictionary::U16(table), Tokens::I32(out)) => append_runs(runs, table, out),
-        (IntegerDictionary::U16(table), Tokens::U32(out)) => append_runs(runs, table, out),
-        (IntegerDictionary::U16(table), Tokens::I64(out)) => append_runs(runs, table, out),
-        (IntegerDictionary::I32(table), Tokens::I32(out)) => append_runs(runs, table, out),
-        (IntegerDictionary::U32(table), Tokens::U32(out)) => append_runs(runs, table, out),
-        (IntegerDictionary::I64(table), Tokens::I64(out)) => append_runs(runs, table, out),
+        (Tokens::U16(table), Tokens::U16(out)) => append_runs(runs, table, out),
+        (Tokens::U16(table), Tokens::I32(out)) => append_runs(runs, table, out),
+        (Tokens::U16(table), Tokens::U32(out)) => append_runs(runs, table, out),
+        (Tokens::U16(table), Tokens::I64(out)) => append_runs(runs, table, out),
+        (Tokens::I32(table), Tokens::I32(out)) => append_runs(runs, table, out),
+        (Tokens::U32(table), Tokens::U32(out)) => append_runs(runs, table, out),
+        (Tokens::I64(table), Tokens::I64(out)) => append_runs(runs, table, out),
         _ => Err(mismatch()),
     }
 }
@@ -305,12 +305,7 @@ fn append_runs<S: Entry<T>, T: Clone>(
 
 /// Makes room for `additional` tokens, within the limit and the memory there is.
 fn reserve_tokens(tokens: &mut Tokens, additional: usize) -> Result<()> {
-    match tokens {
-        Tokens::U16(values) => reserve(values, additional),
-        Tokens::I32(values) => reserve(values, additional),
-        Tokens::U32(values) => reserve(values, additional),
-        Tokens::I64(values) => reserve(values, additional),
-    }
+    with_values!(tokens, values => reserve(values, additional))
 }
 
 /// Makes room for `additional` elements, within the limit and the memory there is.
@@ -329,15 +324,6 @@ pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
 }
 
 impl Tokens {
-    pub(crate) fn clear(&mut self) {
-        match self {
-            Self::U16(values) => values.clear(),
-            Self::I32(values) => values.clear(),
-            Self::U32(values) => values.clear(),
-            Self::I64(values) => values.clear(),
-        }
-    }
-
     /// Gives 16-bit tokens the column's own type.
     fn widen(&mut self, storage: Storage) -> Result<()> {
         if let Self::U16(values) = self {
@@ -351,19 +337,5 @@ impl Tokens {
             };
         }
         Ok(())
-    }
-
-    /// Keeps the tokens in `range`.
-    pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
-        fn keep<T>(values: &mut Vec<T>, range: std::ops::Range<usize>) {
-            values.truncate(range.end);
-            values.drain(..range.start);
-        }
-        match self {
-            Self::U16(values) => keep(values, range),
-            Self::I32(values) => keep(values, range),
-            Self::U32(values) => keep(values, range),
-            Self::I64(values) => keep(values, range),
-        }
     }
 }

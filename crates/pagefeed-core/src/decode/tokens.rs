@@ -6,7 +6,7 @@ use parquet::basic::Encoding;
 
 use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
 use super::rows::RowReader;
-use super::{IntegerDictionary, PageRun, TokenPage, Tokens, bounds};
+use super::{PageRun, TokenPage, Tokens, bounds};
 use crate::error::{Error, Result};
 use crate::header::{PageHeader, PageKind};
 use crate::levels::{Definitions, num_levels};
@@ -21,7 +21,7 @@ use crate::schema::Leaf;
 pub fn decode_tokens(
     opener: &mut PageOpener,
     run: &PageRun,
-    dictionary: Option<&Arc<IntegerDictionary>>,
+    dictionary: Option<&Arc<Tokens>>,
     leaf: &Leaf,
 ) -> Result<TokenPage> {
     let mut page = TokenPage::default();
@@ -35,7 +35,7 @@ pub fn decode_tokens(
 pub fn decode_tokens_into(
     opener: &mut PageOpener,
     run: &PageRun,
-    dictionary: Option<&Arc<IntegerDictionary>>,
+    dictionary: Option<&Arc<Tokens>>,
     leaf: &Leaf,
     page: &mut TokenPage,
 ) -> Result<bool> {
@@ -64,7 +64,7 @@ pub fn decode_tokens_into(
 pub(crate) fn decode_rows(
     opener: &mut PageOpener,
     run: &PageRun,
-    mut dictionary: Option<Arc<IntegerDictionary>>,
+    mut dictionary: Option<Arc<Tokens>>,
     rows: &mut RowReader<'_>,
     reader: &IntegerReader<'_>,
     tokens: &mut Tokens,

@@ -21,15 +21,15 @@ pub(super) struct PageRows {
 pub struct Bundle {
     parts: Vec<PageRows>,
     /// Sequences its rows are promised to pack into.
-    num_units: u32,
+    num_sequences: u32,
     packing: OnceLock<Packing>,
 }
 
 impl Bundle {
-    pub(super) fn new(parts: Vec<PageRows>, num_units: u32) -> Self {
+    pub(super) fn new(parts: Vec<PageRows>, num_sequences: u32) -> Self {
         Self {
             parts,
-            num_units,
+            num_sequences,
             packing: OnceLock::new(),
         }
     }
@@ -125,13 +125,13 @@ impl Bundle {
             .collect();
         let length = u32::try_from(config.row_length).unwrap_or(u32::MAX);
         let packing = pack(&lengths, length, rule)?;
-        if packing.num_units() != self.num_units as usize {
+        if packing.num_sequences() != self.num_sequences as usize {
             return Err(Error::corrupt(format!(
                 "{} rows pack into {} sequences, the plan counts on {}; the file does not hold \
                  what the index promises",
                 lengths.len(),
-                packing.num_units(),
-                self.num_units
+                packing.num_sequences(),
+                self.num_sequences
             )));
         }
         // Another load of the same bundle may have been faster.
@@ -180,12 +180,7 @@ fn append_tokens(
     bytes: usize,
 ) {
     if joined.is_empty() && std::mem::discriminant(joined) != std::mem::discriminant(tokens) {
-        *joined = match tokens {
-            Tokens::U16(_) => Tokens::U16(Vec::new()),
-            Tokens::I32(_) => Tokens::I32(Vec::new()),
-            Tokens::U32(_) => Tokens::U32(Vec::new()),
-            Tokens::I64(_) => Tokens::I64(Vec::new()),
-        };
+        *joined = tokens.empty();
     }
     match (&mut *joined, tokens) {
         (Tokens::U16(into), Tokens::U16(from)) => extend(into, &from[range], bytes),
@@ -209,12 +204,12 @@ fn append_tokens(
             append_tokens(joined, tokens, range, bytes);
         }
         (_, Tokens::I64(_)) => {
-            *joined = Tokens::I64(widened(joined, 0..joined.len()));
+            *joined = Tokens::I64(joined.wide(0..joined.len()));
             append_tokens(joined, tokens, range, bytes);
         }
-        (Tokens::I64(into), _) => into.extend(widened(tokens, range)),
+        (Tokens::I64(into), _) => into.extend(tokens.wide(range)),
         (Tokens::I32(_), Tokens::U32(_)) | (Tokens::U32(_), Tokens::I32(_)) => {
-            *joined = Tokens::I64(widened(joined, 0..joined.len()));
+            *joined = Tokens::I64(joined.wide(0..joined.len()));
             append_tokens(joined, tokens, range, bytes);
         }
     }
@@ -227,13 +222,4 @@ fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], bytes: usize) {
         into.reserve_exact((bytes / 4).max(from.len()));
     }
     into.extend_from_slice(from);
-}
-
-fn widened(tokens: &Tokens, range: std::ops::Range<usize>) -> Vec<i64> {
-    match tokens {
-        Tokens::U16(all) => all[range].iter().map(|&value| value.into()).collect(),
-        Tokens::I32(all) => all[range].iter().map(|&value| value.into()).collect(),
-        Tokens::U32(all) => all[range].iter().map(|&value| value.into()).collect(),
-        Tokens::I64(all) => all[range].to_vec(),
-    }
 }

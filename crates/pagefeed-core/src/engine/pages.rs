@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bundle::Bundle;
 use super::plan::PageHasher;
-use crate::cache::fetch;
+use crate::prefetch::fetch;
 
 /// Number of a batch, counted from 1 over the life of the engine.
 pub(super) type BatchNumber = u64;

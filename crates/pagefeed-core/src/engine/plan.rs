@@ -58,7 +58,7 @@ pub struct Bundles {
     /// in every plan.
     pub key: Vec<u64>,
     /// Sequences its rows pack into.
-    pub num_units: Vec<u32>,
+    pub num_sequences: Vec<u32>,
     /// Parts of bundle `b`: `part_offsets[b]..part_offsets[b + 1]`.
     pub part_offsets: Vec<u32>,
     /// Page of each part.
@@ -73,7 +73,7 @@ impl Bundles {
     fn by_key(&self) -> Result<HashMap<u64, Arc<Bundle>, PageHasher>> {
         let (num_bundles, num_parts) = (self.key.len(), self.part_page.len());
         let offsets = &self.part_offsets;
-        let is_whole = self.num_units.len() == num_bundles
+        let is_whole = self.num_sequences.len() == num_bundles
             && offsets.len() == num_bundles + usize::from(num_bundles > 0)
             && self.part_row.len() == num_parts
             && self.part_rows.len() == num_parts
@@ -85,7 +85,7 @@ impl Bundles {
                 "the arrays of a plan's bundles do not fit together: {num_bundles} keys, {} \
                  numbers of sequences, {} part_offsets, and for {num_parts} parts {} first rows \
                  and {} numbers of rows",
-                self.num_units.len(),
+                self.num_sequences.len(),
                 offsets.len(),
                 self.part_row.len(),
                 self.part_rows.len()
@@ -98,7 +98,7 @@ impl Bundles {
                 first_row: self.part_row[part],
                 num_rows: self.part_rows[part],
             });
-            let bundle = Bundle::new(parts.collect(), self.num_units[number]);
+            let bundle = Bundle::new(parts.collect(), self.num_sequences[number]);
             (self.key[number], Arc::new(bundle))
         };
         Ok((0..num_bundles).map(bundle).collect())

@@ -7,27 +7,21 @@ use super::bundle::Bundle;
 use super::content::{Content, Gathering};
 use super::plan::Segment;
 use super::{EngineConfig, EngineStats, PageSource, TokenType};
-use crate::cache::fetch;
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
     Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
 use crate::page::PageOpener;
+use crate::prefetch::fetch;
 
 impl Content for TokenPage {
     type Buffer = Buffer;
     type Scratch = TokenPage;
 
     fn num_bytes(&self) -> usize {
-        let tokens = match &self.tokens {
-            Tokens::U16(values) => values.capacity() * 2,
-            Tokens::I32(values) => values.capacity() * 4,
-            Tokens::U32(values) => values.capacity() * 4,
-            Tokens::I64(values) => values.capacity() * 8,
-        };
-        tokens + self.row_offsets.capacity() * 4
+        self.tokens.num_bytes() + self.row_offsets.capacity() * 4
     }
 
     fn buffers_at_once(config: &EngineConfig) -> usize {
@@ -130,7 +124,7 @@ fn gather_as<T: BatchToken>(
         let result = match bundle {
             Some(bundle) if bundle.packing().is_some() => {
                 ahead.fetch();
-                writer.write_unit(page, bundle, segment, target)
+                writer.write_sequence(page, bundle, segment, target)
             }
             _ => writer.write(page, segment, target, ahead),
         };
@@ -211,7 +205,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     }
 
     /// Writes a packed sequence.
-    fn write_unit(
+    fn write_sequence(
         &mut self,
         page: &TokenPage,
         bundle: &Arc<Bundle>,
@@ -226,7 +220,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         };
         let pieces = bundle
             .packing()
-            .and_then(|packing| packing.unit(segment.row as usize))
+            .and_then(|packing| packing.sequence(segment.row as usize))
             .ok_or_else(too_short)?;
         let mut offset = 0;
         for piece in pieces {

@@ -144,7 +144,7 @@ fn dictionaries_are_as_narrow_as_their_entries() {
             let page = &encoded.dictionary;
             let codec = encoded.run(&rows, 0, 1).codec;
             let decoded = crate::decode::decode_dictionary(&mut opener, page, codec, &leaf);
-            let is_narrow = matches!(decoded.unwrap(), IntegerDictionary::U16(_));
+            let is_narrow = matches!(decoded.unwrap(), Tokens::U16(_));
             assert_eq!(is_narrow, narrow);
         }
     }

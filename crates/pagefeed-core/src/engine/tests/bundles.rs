@@ -43,9 +43,9 @@ fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<usize>)> {
         .collect();
     let lengths: Vec<u32> = rows.iter().map(|line| line.len() as u32).collect();
     let packing = pack(&lengths, LENGTH as u32, layout(eos).packing.unwrap()).unwrap();
-    let sequence = |unit: usize| {
+    let sequence = |number: usize| {
         let (mut tokens, mut ends) = (Vec::new(), Vec::new());
-        for piece in packing.unit(unit).unwrap() {
+        for piece in packing.sequence(number).unwrap() {
             let first = piece.first_token as usize;
             let end = first + piece.num_tokens as usize;
             tokens.extend(&rows[piece.row as usize][first..end]);
@@ -57,30 +57,30 @@ fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<usize>)> {
         tokens.resize(LENGTH, 65535);
         (tokens, ends)
     };
-    (0..packing.num_units()).map(sequence).collect()
+    (0..packing.num_sequences()).map(sequence).collect()
 }
 
-/// A plan of sequences (bundle, unit), one batch for every `ROWS` of them.
-fn plan_of(units: &[(u64, usize)], eos: Option<i64>) -> Plan {
+/// A plan of sequences (bundle, number), one batch for every `ROWS` of them.
+fn plan_of(places: &[(u64, usize)], eos: Option<i64>) -> Plan {
     let mut plan = Plan::default();
-    for (place, (bundle, unit)) in units.iter().enumerate() {
+    for (place, (bundle, number)) in places.iter().enumerate() {
         if place % ROWS == 0 {
             plan.batch_offsets.push(place as u32);
         }
         plan.page.push(KEY + bundle);
-        plan.row.push(*unit as u32);
+        plan.row.push(*number as u32);
         plan.destination_row.push((place % ROWS) as u32);
     }
-    plan.batch_offsets.push(units.len() as u32);
-    plan.first_token = vec![0; units.len()];
-    plan.num_tokens = vec![LENGTH as u32; units.len()];
-    plan.destination_offset = vec![0; units.len()];
-    let used: std::collections::BTreeSet<u64> = units.iter().map(|unit| unit.0).collect();
+    plan.batch_offsets.push(places.len() as u32);
+    plan.first_token = vec![0; places.len()];
+    plan.num_tokens = vec![LENGTH as u32; places.len()];
+    plan.destination_offset = vec![0; places.len()];
+    let used: std::collections::BTreeSet<u64> = places.iter().map(|place| place.0).collect();
     plan.bundles.part_offsets.push(0);
     for bundle in used {
         plan.bundles.key.push(KEY + bundle);
-        let num_units = sequences(bundle, eos).len() as u32;
-        plan.bundles.num_units.push(num_units);
+        let num_sequences = sequences(bundle, eos).len() as u32;
+        plan.bundles.num_sequences.push(num_sequences);
         plan.bundles.part_page.extend(pages(bundle));
         plan.bundles.part_row.extend([0; 3]);
         plan.bundles.part_rows.extend([3; 3]);
@@ -95,18 +95,20 @@ fn packed_bundles_are_what_packing_says_at_any_budget() {
     for (seed, budget) in [(1, 1 << 20), (2, 20_000), (3, 4_000)] {
         let mut random = Random(seed);
         let eos = (seed % 2 == 0).then_some(EOS);
-        let mut units: Vec<(u64, usize)> = (0..12)
-            .flat_map(|bundle| (0..sequences(bundle, eos).len()).map(move |unit| (bundle, unit)))
+        let mut places: Vec<(u64, usize)> = (0..12)
+            .flat_map(|bundle| {
+                (0..sequences(bundle, eos).len()).map(move |number| (bundle, number))
+            })
             .collect();
-        for place in (1..units.len()).rev() {
-            units.swap(place, random.below(place as u64 + 1) as usize);
+        for place in (1..places.len()).rev() {
+            places.swap(place, random.below(place as u64 + 1) as usize);
         }
         let config = EngineConfig {
             layout: layout(eos),
             ..config(3, budget, TokenType::I64)
         };
         let engine = Engine::new(Arc::new(Formula::default()), config).unwrap();
-        let (first, second) = units.split_at(units.len() / 2 / ROWS * ROWS);
+        let (first, second) = places.split_at(places.len() / 2 / ROWS * ROWS);
         for part in [first, second] {
             engine.submit(plan_of(part, eos)).unwrap();
         }
@@ -115,8 +117,8 @@ fn packed_bundles_are_what_packing_says_at_any_budget() {
             let batch = next(&engine).unwrap();
             let found = values(&batch, TokenType::I64);
             let mut expected = vec![0];
-            for (row, (bundle, unit)) in chunk.iter().enumerate() {
-                let (tokens, ends) = sequences(*bundle, eos).swap_remove(*unit);
+            for (row, (bundle, number)) in chunk.iter().enumerate() {
+                let (tokens, ends) = sequences(*bundle, eos).swap_remove(*number);
                 assert_eq!(found[row * LENGTH..(row + 1) * LENGTH], tokens);
                 expected.extend(ends.into_iter().map(|end| row * LENGTH + end));
             }
@@ -141,7 +143,7 @@ fn bundles_that_are_not_as_promised_are_refused() {
         Engine::new(Arc::new(Formula::default()), config).unwrap()
     };
     let mut more = plan_of(&[(0, 0)], None);
-    more.bundles.num_units[0] += 1;
+    more.bundles.num_sequences[0] += 1;
     let mut rows = plan_of(&[(0, 0)], None);
     rows.bundles.part_rows[1] = 4;
     for plan in [more, rows] {

@@ -10,12 +10,12 @@ use crate::decode::conform;
 use crate::engine::{PageSource, RowPage};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
-use crate::numbering::NumberedPages;
 use crate::page::PageOpener;
-use crate::reader::{locate, read_array};
+use crate::pages::numbering::NumberedPages;
+use crate::pages::reader::{locate, read_array};
+use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
 use crate::store::Store;
-use crate::token_ids::TokenIds;
 
 /// How much larger than stored a page of strings is taken to be at least, before it is
 /// loaded: what text compresses to.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::decode::IntegerDictionary;
+use crate::decode::Tokens;
 use crate::error::Result;
-use crate::token_ids::TokenIds;
+use crate::pages::token_ids::TokenIds;
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
@@ -27,7 +27,7 @@ struct Entries {
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// Its entries.
-    pub dictionary: Arc<IntegerDictionary>,
+    pub dictionary: Arc<Tokens>,
     /// Whether all of them are token ids.
     pub holds_ids_only: bool,
 }
@@ -35,18 +35,6 @@ pub struct Kept {
 struct Entry {
     kept: Kept,
     last_use: u64,
-}
-
-impl IntegerDictionary {
-    /// Bytes of memory its values occupy.
-    fn num_bytes(&self) -> usize {
-        match self {
-            Self::U16(values) => values.len() * 2,
-            Self::I32(values) => values.len() * 4,
-            Self::U32(values) => values.len() * 4,
-            Self::I64(values) => values.len() * 8,
-        }
-    }
 }
 
 impl Entries {
@@ -104,7 +92,7 @@ impl DictionaryCache {
         &self,
         key: Key,
         token_ids: Option<TokenIds>,
-        load: impl FnOnce() -> Result<IntegerDictionary>,
+        load: impl FnOnce() -> Result<Tokens>,
     ) -> Result<Kept> {
         if let Some(kept) = self.lock().get(&key) {
             return Ok(kept);
@@ -133,7 +121,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_go_first_and_the_budget_holds() {
         let cache = DictionaryCache::new(100);
-        let load = || Ok(IntegerDictionary::U16(vec![7; 10]));
+        let load = || Ok(Tokens::U16(vec![7; 10]));
         for offset in 0..5 {
             cache.get_or_load((0, 0, offset), None, load).unwrap();
         }

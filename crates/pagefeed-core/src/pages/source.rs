@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::decode::{TokenPage, decode_dictionary, decode_tokens_into};
-use crate::dictionaries::DictionaryCache;
 use crate::engine::PageSource;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
-use crate::numbering::{NumberedPages, Part};
 use crate::page::PageOpener;
-use crate::reader;
+use crate::pages::dictionaries::DictionaryCache;
+use crate::pages::numbering::{NumberedPages, Part};
+use crate::pages::reader;
+use crate::pages::token_ids::TokenIds;
 use crate::store::Store;
-use crate::token_ids::TokenIds;
 
 /// Pages of several indexes, numbered through in the order of the indexes.
 pub struct IndexSource {

@@ -8,7 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-use crate::decode::{IntegerDictionary, TokenPage, Tokens};
+use crate::decode::{TokenPage, Tokens, with_values};
 use crate::error::{Error, Kind, Result};
 use crate::pad;
 
@@ -28,23 +28,13 @@ impl TokenIds {
     }
 
     /// Whether all entries of a dictionary are ids.
-    pub fn hold(&self, dictionary: &IntegerDictionary) -> bool {
-        match dictionary {
-            IntegerDictionary::U16(values) => self.find(values).is_none(),
-            IntegerDictionary::I32(values) => self.find(values).is_none(),
-            IntegerDictionary::U32(values) => self.find(values).is_none(),
-            IntegerDictionary::I64(values) => self.find(values).is_none(),
-        }
+    pub fn hold(&self, dictionary: &Tokens) -> bool {
+        with_values!(dictionary, values => self.find(values).is_none())
     }
 
     /// Refuses a page with another number; `first_row` is the page's in its row group.
     pub fn check(&self, page: &TokenPage, first_row: u64) -> Result<()> {
-        let found = match &page.tokens {
-            Tokens::U16(values) => self.find(values),
-            Tokens::I32(values) => self.find(values),
-            Tokens::U32(values) => self.find(values),
-            Tokens::I64(values) => self.find(values),
-        };
+        let found = with_values!(&page.tokens, values => self.find(values));
         let Some((place, value)) = found else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
-use crate::reader;
+use crate::pages::reader;
 use crate::store::Store;
 
 /// One index among those numbered through.

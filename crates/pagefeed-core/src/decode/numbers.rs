@@ -1,0 +1,92 @@
+//! What columns of integers are decoded to: their dictionaries and their rows.
+
+use std::ops::Range;
+
+/// Does `$what` with the `$values`, whatever their type.
+macro_rules! with_values {
+    ($tokens:expr, $values:ident => $what:expr) => {
+        match $tokens {
+            $crate::decode::Tokens::U16($values) => $what,
+            $crate::decode::Tokens::I32($values) => $what,
+            $crate::decode::Tokens::U32($values) => $what,
+            $crate::decode::Tokens::I64($values) => $what,
+        }
+    };
+}
+pub(crate) use with_values;
+
+/// Integers in the narrowest type that came for free.
+#[derive(Clone, Debug)]
+pub enum Tokens {
+    /// Values of a dictionary whose entries all fit.
+    U16(Vec<u16>),
+    /// 32-bit columns.
+    I32(Vec<i32>),
+    /// 32-bit unsigned columns.
+    U32(Vec<u32>),
+    /// 64-bit columns.
+    I64(Vec<i64>),
+}
+
+impl Tokens {
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        with_values!(self, values => values.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory, as allocated.
+    pub fn num_bytes(&self) -> usize {
+        with_values!(self, values => vec_bytes(values))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        with_values!(self, values => values.clear());
+    }
+
+    /// Keeps the tokens in `range`.
+    pub(crate) fn keep(&mut self, range: Range<usize>) {
+        with_values!(self, values => {
+            values.truncate(range.end);
+            values.drain(..range.start);
+        });
+    }
+
+    /// None yet, in the type of these.
+    pub(crate) fn empty(&self) -> Self {
+        match self {
+            Self::U16(_) => Self::U16(Vec::new()),
+            Self::I32(_) => Self::I32(Vec::new()),
+            Self::U32(_) => Self::U32(Vec::new()),
+            Self::I64(_) => Self::I64(Vec::new()),
+        }
+    }
+
+    /// The tokens in `range`, each in 64 bits.
+    pub(crate) fn wide(&self, range: Range<usize>) -> Vec<i64> {
+        with_values!(self, values => values[range].iter().map(|&value| value.into()).collect())
+    }
+}
+
+fn vec_bytes<T>(values: &Vec<T>) -> usize {
+    values.capacity() * size_of::<T>()
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self::U16(Vec::new())
+    }
+}
+
+/// One page of a token column: rows of integers, joined.
+#[derive(Clone, Debug, Default)]
+pub struct TokenPage {
+    /// All tokens of all rows.
+    pub tokens: Tokens,
+    /// Row `r` is `tokens[row_offsets[r]..row_offsets[r + 1]]`; null rows are empty.
+    pub row_offsets: Vec<u32>,
+}

@@ -1,0 +1,204 @@
+//! How tokens are copied: plain loops that the compiler vectorises, compiled once more
+//! for AVX2 and chosen at run time. Whether every value fits is one OR per value, left
+//! out where the types prove it.
+
+use std::ops::BitOr;
+
+use crate::decode::{TokenPage, Tokens, with_values};
+use crate::fields::Number;
+use crate::prefetch::fetch;
+
+/// A type that tokens can be delivered in.
+pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
+    /// Name in messages.
+    const NAME: &'static str;
+    /// The value in this type, if it fits.
+    fn from_i64(value: i64) -> Option<Self>;
+    /// Copies `tokens[start..start + target.len()]`, which must lie inside, fetching
+    /// those `ahead` meanwhile; on a value that does not fit returns it.
+    fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64>;
+}
+
+/// Tokens that are copied next, to be fetched into the cache meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead(*const u8);
+
+impl Ahead {
+    /// Nothing to fetch.
+    pub const NONE: Self = Self(std::ptr::null());
+
+    /// Those of `page` from token `first_token` of row `row` on.
+    pub fn new(page: &TokenPage, row: u32, first_token: u32) -> Self {
+        let Some(&offset) = page.row_offsets.get(row as usize) else {
+            return Self::NONE;
+        };
+        let start = offset as usize + first_token as usize;
+        Self(with_values!(&page.tokens, all => {
+            all.as_ptr().wrapping_add(start).cast()
+        }))
+    }
+
+    #[inline(always)]
+    fn or<T>(self, tokens: &[T]) -> Self {
+        match self.0.is_null() {
+            true => Self(tokens.as_ptr().cast()),
+            false => self,
+        }
+    }
+
+    /// Fetches the first tokens. The processor sees by itself that the rest follows.
+    pub fn fetch(self) {
+        if !self.0.is_null() {
+            (0..FIRST_LINES).for_each(|line| self.fetch_line(line));
+        }
+    }
+
+    #[inline(always)]
+    fn fetch_line(self, line: usize) {
+        fetch(self.0.wrapping_add(line * LINE_BYTES));
+    }
+}
+
+/// Bytes of a line of the cache.
+const LINE_BYTES: usize = 64;
+/// Lines after which the processor has seen where it goes.
+const FIRST_LINES: usize = 8;
+
+/// Converts value by value; false if the OR of all `excess` is not zero, that is,
+/// if some value does not fit. With every line that is read, one of those `ahead` is
+/// fetched.
+#[inline(always)]
+fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
+    source: &[S],
+    target: &mut [T],
+    ahead: Ahead,
+    cast: impl Fn(S) -> T,
+    excess: impl Fn(S) -> E,
+) -> bool {
+    let mut all = E::default();
+    let mut each = |target: &mut [T], source: &[S]| {
+        for (to, &from) in target.iter_mut().zip(source) {
+            *to = cast(from);
+            all = all | excess(from);
+        }
+    };
+    let ahead = ahead.or(source);
+    let per_line = LINE_BYTES / size_of::<S>();
+    let (mut targets, mut sources) = (
+        target.chunks_exact_mut(per_line),
+        source.chunks_exact(per_line),
+    );
+    for (line, (target, source)) in targets.by_ref().zip(sources.by_ref()).enumerate() {
+        ahead.fetch_line(line);
+        each(target, source);
+    }
+    each(targets.into_remainder(), sources.remainder());
+    all == E::default()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn convert_avx2<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
+    source: &[S],
+    target: &mut [T],
+    ahead: Ahead,
+    cast: impl Fn(S) -> T,
+    excess: impl Fn(S) -> E,
+) -> bool {
+    convert_loop(source, target, ahead, cast, excess)
+}
+
+fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
+    source: &[S],
+    target: &mut [T],
+    ahead: Ahead,
+    cast: impl Fn(S) -> T,
+    excess: impl Fn(S) -> E,
+) -> bool {
+    if size_of_val(source) < FIRST_LINES * LINE_BYTES {
+        ahead.fetch();
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { convert_avx2(source, target, ahead, cast, excess) };
+    }
+    convert_loop(source, target, ahead, cast, excess)
+}
+
+/// Values that are delivered as `T`.
+trait Deliver<T>: Sized {
+    /// Copies the values, fetching those `ahead` meanwhile; on one that does not fit
+    /// returns it.
+    fn deliver(source: &[Self], target: &mut [T], ahead: Ahead) -> Result<(), i64>;
+}
+
+impl<T: BatchToken> Deliver<T> for T {
+    fn deliver(source: &[T], target: &mut [T], ahead: Ahead) -> Result<(), i64> {
+        ahead.fetch();
+        target.copy_from_slice(source);
+        Ok(())
+    }
+}
+
+/// Pairs of types, and the bits of a value that must not be set if it is to fit.
+macro_rules! deliver {
+    ($($from:ty => $to:ty, $excess:expr;)*) => {$(
+        impl Deliver<$to> for $from {
+            fn deliver(source: &[$from], target: &mut [$to], ahead: Ahead) -> Result<(), i64> {
+                if convert(source, target, ahead, |value| value as $to, $excess) {
+                    return Ok(());
+                }
+                Err(first_misfit::<_, $to>(source))
+            }
+        }
+    )*};
+}
+
+deliver! {
+    u16 => i64, |_| 0u8;
+    i32 => i64, |_| 0u8;
+    u32 => i64, |_| 0u8;
+    u16 => i32, |_| 0u8;
+    u32 => i32, |value| value >> 31;
+    i64 => i32, |value| value ^ i64::from(value as i32);
+    i32 => u16, |value| value >> 16;
+    u32 => u16, |value| value >> 16;
+    i64 => u16, |value| value >> 16;
+}
+
+/// The first value that does not fit, once it is known that there is one.
+fn first_misfit<S: Copy + Into<i64>, T: BatchToken>(source: &[S]) -> i64 {
+    let mut values = source.iter().map(|&value| value.into());
+    values
+        .find(|&value| T::from_i64(value).is_none())
+        .unwrap_or_default()
+}
+
+macro_rules! batch_tokens {
+    ($($type:ty, $name:literal;)*) => {$(
+        impl BatchToken for $type {
+            const NAME: &'static str = $name;
+
+            fn from_i64(value: i64) -> Option<Self> {
+                value.try_into().ok()
+            }
+
+            fn copy(
+                tokens: &Tokens,
+                start: usize,
+                target: &mut [Self],
+                ahead: Ahead,
+            ) -> Result<(), i64> {
+                let range = start..start + target.len();
+                with_values!(tokens, all => Deliver::deliver(&all[range], target, ahead))
+            }
+        }
+    )*};
+}
+
+batch_tokens! {
+    i64, "int64";
+    i32, "int32";
+    u16, "uint16";
+}

@@ -1,0 +1,13 @@
+//! Copies token ranges of pages into batches, converting as they go.
+//!
+//! `ranges` says which tokens: of a page as they are, or of its lines, with separators.
+//! `copy` is the loops that copy them.
+
+mod copy;
+mod ranges;
+
+pub use copy::{Ahead, BatchToken};
+pub use ranges::{LinePart, Misfit, Separators, copy_line, copy_segment, line_parts};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What is gathered: tokens of a page that lie in a row, or of its lines.
+
+use super::copy::{Ahead, BatchToken};
+use crate::decode::TokenPage;
+
+/// Why a segment could not be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The page is shorter than the segment needs.
+    PageTooShort {
+        /// Rows the page holds.
+        num_rows: usize,
+        /// Tokens the page holds.
+        num_tokens: usize,
+        /// Tokens it would have to hold, if the row is there.
+        needed: Option<u64>,
+    },
+    /// A token does not fit the type of the batch.
+    Token(i64),
+}
+
+/// Copies the tokens of `page` from token `first_token` of row `row` on, as many as
+/// `target` holds; they may run on into later rows. Those `ahead` are fetched
+/// meanwhile.
+pub fn copy_segment<T: BatchToken>(
+    page: &TokenPage,
+    row: u32,
+    first_token: u32,
+    target: &mut [T],
+    ahead: Ahead,
+) -> Result<(), Misfit> {
+    let num_tokens = page.tokens.len();
+    let num_rows = page.row_offsets.len().saturating_sub(1);
+    let too_short = |needed| Misfit::PageTooShort {
+        num_rows,
+        num_tokens,
+        needed,
+    };
+    let row = row as usize;
+    if row >= num_rows {
+        return Err(too_short(None));
+    }
+    let start = u64::from(page.row_offsets[row]) + u64::from(first_token);
+    let end = start + target.len() as u64;
+    if end > num_tokens as u64 {
+        return Err(too_short(Some(end)));
+    }
+    T::copy(&page.tokens, start as usize, target, ahead).map_err(Misfit::Token)
+}
+
+/// Tokens that every row gets, also one without tokens of its own.
+///
+/// A row that got them is a line of `bos`, its tokens and `eos`; the places of a page
+/// with separators count through its lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Separators<T> {
+    /// Before the row.
+    pub bos: Option<T>,
+    /// Behind it.
+    pub eos: Option<T>,
+}
+
+impl<T: Copy> Separators<T> {
+    /// How many a row gets.
+    pub fn per_row(&self) -> u32 {
+        u32::from(self.bos.is_some()) + u32::from(self.eos.is_some())
+    }
+}
+
+/// A part of one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinePart {
+    /// Row of the page.
+    pub row: usize,
+    /// First token of the line.
+    pub first_token: u64,
+    /// Number of tokens.
+    pub num_tokens: usize,
+}
+
+/// The parts of lines in a range of tokens that begins `first_token` tokens behind the
+/// begin of row `row`; lines have `per_row` tokens more than their row.
+pub fn line_parts(
+    page: &TokenPage,
+    per_row: u32,
+    row: u32,
+    first_token: u32,
+    num_tokens: usize,
+) -> Result<impl Iterator<Item = LinePart>, Misfit> {
+    let offsets = page.row_offsets.as_slice();
+    let num_rows = offsets.len().saturating_sub(1);
+    let begin_of = move |row: usize| u64::from(offsets[row]) + u64::from(per_row) * row as u64;
+    let too_short = |needed| Misfit::PageTooShort {
+        num_rows,
+        num_tokens: page.tokens.len(),
+        needed,
+    };
+    let mut row = row as usize;
+    if row >= num_rows {
+        return Err(too_short(None));
+    }
+    let mut position = begin_of(row) + u64::from(first_token);
+    let end = position + num_tokens as u64;
+    if end > begin_of(num_rows) {
+        return Err(too_short(Some(end)));
+    }
+    let mut above = num_rows;
+    while above - row > 1 {
+        let middle = row.midpoint(above);
+        if begin_of(middle) <= position {
+            row = middle;
+        } else {
+            above = middle;
+        }
+    }
+    Ok(std::iter::from_fn(move || {
+        if position >= end {
+            return None;
+        }
+        while begin_of(row + 1) <= position {
+            row += 1;
+        }
+        let stop = end.min(begin_of(row + 1));
+        let part = LinePart {
+            row,
+            first_token: position - begin_of(row),
+            num_tokens: (stop - position) as usize,
+        };
+        position = stop;
+        Some(part)
+    }))
+}
+
+/// Copies a part of a line, which must lie inside it, to `target`.
+pub fn copy_line<T: BatchToken>(
+    page: &TokenPage,
+    part: LinePart,
+    separators: &Separators<T>,
+    target: &mut [T],
+) -> Result<(), Misfit> {
+    let begin = page.row_offsets[part.row] as usize;
+    let end = page.row_offsets[part.row + 1] as usize;
+    let mut first = part.first_token as usize;
+    let num_bos = usize::from(separators.bos.is_some() && first == 0);
+    let (before, target) = target.split_at_mut(num_bos.min(target.len()));
+    if let (Some(bos), [place]) = (separators.bos, before) {
+        *place = bos;
+    } else {
+        first -= usize::from(separators.bos.is_some());
+    }
+    let from = (begin + first).min(end);
+    let (own, behind) = target.split_at_mut(target.len().min(end - from));
+    if let (Some(eos), [place]) = (separators.eos, behind) {
+        *place = eos;
+    }
+    T::copy(&page.tokens, from, own, Ahead::NONE).map_err(Misfit::Token)
+}
