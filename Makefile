@@ -48,7 +48,7 @@ test: $(HAVE_DEV) $(HAVE_CORE)  ## Rust and Python tests (ARGS="-k words" for py
 
 .PHONY: fuzz
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
-	$(BIN)/python tests/fuzz $(ARGS)
+	PYTHONPATH=tests $(BIN)/python tests/fuzz $(ARGS)
 
 .PHONY: check
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing

@@ -177,6 +177,10 @@ class RunMachine(RuleBasedStateMachine):
         finished = self.model.is_finished
         if self.model.set_epoch(epoch):
             self.check_ended(finished)
+            self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """The run was placed at the begin of an epoch: nothing is left of another."""
 
     def check_ended(self, finished: bool) -> None:
         """The running iterators were ended; those not begun may still begin."""

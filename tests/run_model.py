@@ -117,7 +117,12 @@ class RunModel:
         """The epoch of the next sequence."""
         if self.is_finished:
             return self.next_epoch
-        return self.place // self.epoch_size if self.epoch_size else self.first_epoch
+        return self.stand // self.epoch_size if self.epoch_size else self.first_epoch
+
+    @property
+    def stand(self) -> int:
+        """Where the loader stands: before an iteration, maybe before skipped steps."""
+        return self.place if self.running or self.is_finished else self.position
 
     def __len__(self) -> int:
         """Steps of a whole iteration, by sizes alone."""
@@ -198,9 +203,8 @@ class RunModel:
 
     def resized(self, batch_size: int, world_size: int) -> "RunModel":
         """A run that loads the state of this one, with other sizes."""
-        # Without an iteration it may stand before steps that are skipped.
         is_before = not self.running and not self.is_finished
-        place = self.position if is_before else self.place
+        place = self.stand
         step = self.number(place) if is_before else self.step
         loaded = replace(
             self,

@@ -115,7 +115,7 @@ class Engine:
         batch_rows: int,
         row_length: int,
         padding: int,
-        verify_checksums: bool,
+        verify_checksums: Sequence[bool],
         bos: int | None = None,
         eos: int | None = None,
         packing: str | None = None,
@@ -154,7 +154,7 @@ class RowEngine:
         num_threads: int,
         memory: int,
         batch_rows: int,
-        verify_checksums: bool,
+        verify_checksums: Sequence[bool],
         has_tokens: bool = False,
         vocab_size: int | None = None,
     ) -> RowEngine: ...

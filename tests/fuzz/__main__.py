@@ -1,5 +1,7 @@
 """Fuzz the reader: mutated files must be read, or refused by a typed error.
 
+Damaged indexes and arrays of a cache folder must change nothing of what is read.
+
     make fuzz ARGS="--seconds 600 --seed 7"
 
 Files are read in processes of their own under a memory limit and a timeout. Findings
@@ -18,7 +20,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from fuzzing import Child, Finding, case_of, make_seeds, seeds
+from fuzzing import SAVED, Child, Finding, case_of, make_seeds, saved_case, seeds
+from saved_files import Saved, saved
 
 KINDS_SHOWN = 40
 
@@ -35,7 +38,9 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(options: argparse.Namespace, number: int, folder: Path) -> list[Finding]:
+def run(
+    options: argparse.Namespace, number: int, folder: Path, cached: Saved
+) -> list[Finding]:
     """One process after the other, with draws of its own, until the time is over."""
     draw = random.Random(f"{options.seed} {number}")
     child = Child(options.memory, options.timeout)
@@ -43,9 +48,12 @@ def run(options: argparse.Namespace, number: int, folder: Path) -> list[Finding]
     folder = folder / str(number)
     folder.mkdir()
     while time.monotonic() < end:
-        case = case_of(here, draw, folder)
+        if draw.random() < SAVED:
+            case = saved_case(cached, draw, folder)
+        else:
+            case = case_of(here, draw, folder)
         if outcome := child.run(case):
-            found.append(Finding(case.name, outcome, case.path.read_bytes(), case.job))
+            found.append(Finding(case.name, outcome, case.data, case.job))
         COUNTS[case.name.split("-")[0]] += 1
     child.close()
     return found
@@ -64,12 +72,13 @@ def main() -> int:
     if options.make_seeds:
         make_seeds()
         return 0
+    cached = saved()
     with (
         tempfile.TemporaryDirectory(prefix="pagefeed-fuzz-") as folder,
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         runs = [
-            pool.submit(run, options, number, Path(folder))
+            pool.submit(run, options, number, Path(folder), cached)
             for number in range(options.jobs)
         ]
         found = [finding for one in runs for finding in one.result()]

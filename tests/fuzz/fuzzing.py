@@ -4,6 +4,8 @@ import json
 import os
 import random
 import select
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,13 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from made_files import made
 from mutate_files import MUTATIONS
+from saved_files import Saved, write_damaged
 
 HERE = Path(__file__).resolve().parent
 SEEDS = HERE / "seeds"
 ROWS = 24
 MADE = 0.2
 """Share of files that are made from nothing."""
+SAVED = 0.1
+"""Share of cases that are a damaged file of a cache folder."""
 TOKENS = ("tokens", "fixed", "number")
+BROKEN = (LookupError, ValueError, TypeError, OverflowError, struct.error)
+"""What taking apart a file that is broken already may raise."""
 
 
 class Finding(NamedTuple):
@@ -39,6 +46,7 @@ class Case:
 
     name: str
     path: Path
+    data: bytes
     job: dict[str, Any] = field(default_factory=dict)
 
 
@@ -54,7 +62,7 @@ def case_of(here: dict[str, bytes], draw: random.Random, folder: Path) -> Case:
         kind = draw.choice(sorted(MUTATIONS))
         try:
             data = MUTATIONS[kind](data, draw)
-        except (IndexError, KeyError, ValueError, TypeError, OverflowError):
+        except BROKEN:
             continue  # The last mutation left nothing that could be taken apart.
         kinds.append(kind)
     ways = ["windows", "packed", "documents"] if column in TOKENS else ["documents"]
@@ -65,7 +73,16 @@ def case_of(here: dict[str, bytes], draw: random.Random, folder: Path) -> Case:
         "sequences": draw.choice(ways),
         "options": {"page_index": draw.random() < 0.7},
     }
-    return Case(f"{'-'.join(kinds) or 'bytes'}-{name}", path, job)
+    return Case(f"{'-'.join(kinds) or 'bytes'}-{name}", path, data, job)
+
+
+def saved_case(saved: Saved, draw: random.Random, folder: Path) -> Case:
+    """Draw a file of a cache folder, and damage it."""
+    cache = folder / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    kind, path, data = write_damaged(saved, cache, draw)
+    job = {"cache": str(cache), "digest": saved.digest, "damaged": str(path)}
+    return Case(f"saved-{kind}", path, data, job)
 
 
 class Child:

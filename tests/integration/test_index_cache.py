@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
@@ -102,6 +103,19 @@ def test_a_damaged_cache_is_built_again(token_files, tmp_path):
     (cached,) = tmp_path.iterdir()
     cached.write_bytes(cached.read_bytes()[:200])
     assert build(token_files, tmp_path).fingerprint == expected
+
+
+def test_the_index_of_another_column_is_not_taken_for_this_one(tmp_path):
+    """Both are sound: one lies where the other should."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [[1], [2]], "b": [[3], [4]]}), path)
+    places = {}
+    for column in "ab":
+        pf.PageIndex.build(path, column, tmp_path / column)
+        places[column] = next((tmp_path / column).iterdir())
+    shutil.copy(places["a"], places["b"])
+    index = pf.PageIndex.build(path, "b", tmp_path / "b")
+    assert pa.array(index.read_page(0)).to_pylist() == [[3], [4]]
 
 
 def test_every_flipped_bit_of_a_cached_index_is_noticed(tmp_path, write_tokens):

@@ -132,18 +132,7 @@ def damage(path: Path, page: pf.Page) -> None:
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.xfail(
-                reason="a dataset without checks turns them off for all of a mixture"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("asked", [False, True])
 def test_checksums_are_verified_for_the_datasets_that_ask(tmp_path, names, asked):
     """Two datasets, one verified; the damaged one is refused if it is that one."""
     parts = {}

@@ -63,7 +63,7 @@ def engine_of(index, rows, length, dtype, fields, memory):
         batch_rows=rows,
         row_length=length,
         padding=PADDING,
-        verify_checksums=False,
+        verify_checksums=[False],
         **fields.settings,
     )
 

@@ -198,6 +198,9 @@ class MixtureMachine(RunMachine):
         fresh.set_epoch(self.timeline_epoch)
         self.timeline = Timeline([(0, WEIGHTS)], fresh.state_dict())
 
+    def begin_epoch(self) -> None:
+        self.set_timeline()
+
     def token(self, position: int) -> int:
         if self.model.first_epoch != self.timeline_epoch:
             self.set_timeline()

@@ -65,7 +65,6 @@ fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineCon
         row_length,
         row_payload: 0,
         padding: 0,
-        verify_checksums: false,
         layout: Layout::default(),
     }
 }

@@ -31,6 +31,17 @@ pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> 
     PyBuffer::<T>::get(array)?.to_vec(py)
 }
 
+/// Whether checksums of each of `count` indexes or columns are verified.
+pub fn flag_each(verify_checksums: Vec<bool>, count: usize) -> PyResult<Vec<bool>> {
+    if verify_checksums.len() != count {
+        return Err(PyValueError::new_err(format!(
+            "verify_checksums has {} flags for {count} indexes or columns",
+            verify_checksums.len()
+        )));
+    }
+    Ok(verify_checksums)
+}
+
 pub fn token_type(name: &str) -> PyResult<TokenType> {
     match name {
         "int64" => Ok(TokenType::I64),
@@ -56,7 +67,8 @@ pub fn parse_fields(
 
 #[pymethods]
 impl Engine {
-    /// Starts the threads. Pages of several indexes are numbered through, in order.
+    /// Starts the threads. Pages of several indexes are numbered through, in order;
+    /// `verify_checksums` has a flag for each.
     #[new]
     #[pyo3(signature = (
         indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
@@ -76,7 +88,7 @@ impl Engine {
         batch_rows: usize,
         row_length: usize,
         padding: i64,
-        verify_checksums: bool,
+        verify_checksums: Vec<bool>,
         bos: Option<i64>,
         eos: Option<i64>,
         packing: Option<&str>,
@@ -95,9 +107,11 @@ impl Engine {
                 .transpose()?,
             fields: parse_fields(py, &fields, shifted, across_documents)?,
         };
+        let flags = flag_each(verify_checksums, indexes.len())?;
         let parts = indexes
             .iter()
-            .map(|index| (index.get().index.clone(), index.get().store()))
+            .zip(flags)
+            .map(|(index, verify)| index.get().indexed(verify))
             .collect();
         detached(py, || {
             let source = IndexSource::new(parts, memory)?.only(TokenIds::new(vocab_size));
@@ -109,7 +123,6 @@ impl Engine {
                 row_length,
                 row_payload: 0,
                 padding,
-                verify_checksums,
                 layout,
             };
             let engine = CoreEngine::new(Arc::new(source), config)?;

@@ -9,6 +9,7 @@ use pagefeed_core::engine::PageSource;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
+use pagefeed_core::pages::numbering::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_source::mean_row_bytes;
 use pagefeed_core::pages::source::IndexSource;
@@ -40,6 +41,15 @@ impl Index {
         Self {
             index: Arc::new(index),
             store: Mutex::new((std::process::id(), store)),
+        }
+    }
+
+    /// What the engine reads it by.
+    pub(crate) fn indexed(&self, verify_checksums: bool) -> Indexed {
+        Indexed {
+            index: self.index.clone(),
+            store: self.store(),
+            verify_checksums,
         }
     }
 
@@ -287,9 +297,9 @@ impl Index {
 
     /// Where the rows of a page of a token column begin in the page's tokens.
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
-        let store = self.store();
+        let indexed = self.indexed(false);
         detached(py, || {
-            let source = IndexSource::new(vec![(self.index.clone(), store)], 0)?;
+            let source = IndexSource::new(vec![indexed], 0)?;
             let page = source.load(&mut PageOpener::default(), page, None)?;
             Ok(page.row_offsets)
         })

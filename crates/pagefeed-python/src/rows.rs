@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrow::ArrowArray;
-use crate::engine::{counters, elements};
+use crate::engine::{counters, elements, flag_each};
 use crate::index::Index;
 use crate::run::{detached, interruptible};
 
@@ -24,9 +24,9 @@ enum Values<'py> {
 }
 
 impl Values<'_> {
-    fn into_column(self) -> Column {
+    fn into_column(self, verify_checksums: bool) -> Column {
         match self {
-            Self::Index(index) => Column::Pages(index.get().index.clone(), index.get().store()),
+            Self::Index(index) => Column::Pages(index.get().indexed(verify_checksums)),
             Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
             Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
         }
@@ -46,7 +46,7 @@ impl RowEngine {
     /// Starts the threads. `columns` are those of a first dataset, of a second one, and
     /// so on: indexes, or lists of values. Pages are numbered through all indexes, and
     /// then through the lists, each of which is a page. `has_tokens` says that the first
-    /// column of each dataset holds token ids.
+    /// column of each dataset holds token ids; `verify_checksums` has a flag a column.
     #[new]
     #[pyo3(signature = (
         columns, *, names, num_threads, memory, batch_rows, verify_checksums,
@@ -63,17 +63,22 @@ impl RowEngine {
         num_threads: usize,
         memory: usize,
         batch_rows: usize,
-        verify_checksums: bool,
+        verify_checksums: Vec<bool>,
         has_tokens: bool,
         vocab_size: Option<u64>,
     ) -> PyResult<Self> {
-        let columns: Vec<Column> = columns.into_iter().map(Values::into_column).collect();
+        let flags = flag_each(verify_checksums, columns.len())?;
+        let columns = columns.into_iter().zip(flags);
+        let columns: Vec<Column> = columns
+            .map(|(values, flag)| values.into_column(flag))
+            .collect();
         let num_columns = names.len();
         detached(py, || {
             let mut row_payload = 0usize;
             for column in columns.iter().take(num_columns) {
-                if let Column::Pages(index, _) = column {
-                    let bytes = usize::try_from(mean_row_bytes(index)?).unwrap_or(usize::MAX);
+                if let Column::Pages(pages) = column {
+                    let bytes =
+                        usize::try_from(mean_row_bytes(&pages.index)?).unwrap_or(usize::MAX);
                     row_payload = row_payload.saturating_add(bytes);
                 }
             }
@@ -94,7 +99,6 @@ impl RowEngine {
                 row_length: num_columns,
                 row_payload,
                 padding: 0,
-                verify_checksums,
                 layout: Layout::default(),
             };
             let engine = Engine::new(Arc::new(source), config)?;

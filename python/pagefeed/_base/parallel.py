@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 __all__ = ["in_order"]
@@ -20,7 +21,8 @@ def in_order(
     """Yield ``function(item)`` for each item, in their order, by a thread per CPU.
 
     At most twice as many results as threads wait to be taken, so that memory is
-    bounded however many items there are.
+    bounded however many items there are. Where no thread can be started, the caller's
+    own does the work.
 
     Args:
         function: What spends its time outside the GIL: reading, decoding, NumPy.
@@ -35,10 +37,20 @@ def in_order(
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pagefeed")
     try:
         for item in items:
-            waiting.append(pool.submit(function, item))
+            waiting.append(_submit(pool, function, item))
             if len(waiting) > 2 * num_threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _submit(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], item: Item
+) -> Future[Result]:
+    with suppress(RuntimeError):  # A limit of threads, or of memory.
+        return pool.submit(function, item)
+    done: Future[Result] = Future()
+    done.set_result(function(item))
+    return done

@@ -195,7 +195,11 @@ class DocumentFeed:
             num_threads=self._num_threads,
             memory=self._memory,
             batch_rows=self._batch_rows,
-            verify_checksums=all(data.verify_checksums for data in self._datasets),
+            verify_checksums=[
+                dataset.verify_checksums
+                for dataset in self._datasets
+                for _ in self._names
+            ],
             has_tokens=self._documents.max_length is not None,
             vocab_size=self._vocab_size,
         )

@@ -91,7 +91,7 @@ class ProcessEngine:
             batch_rows=self._batch_rows,
             row_length=self._row_length,
             padding=self._padding,
-            verify_checksums=all(data.verify_checksums for data in self._datasets),
+            verify_checksums=[data.verify_checksums for data in self._datasets],
             bos=self._layout.bos,
             eos=self._layout.eos,
             packing=self._layout.packing,

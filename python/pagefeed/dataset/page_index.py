@@ -341,8 +341,9 @@ def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core
         except (CorruptFileError, FileAccessError):
             pass  # Derived data: a damaged or older one is simply built again.
         else:
-            _check_fresh(core, cache_file)
-            return core
+            if (core.column, core.files) == (recipe.column, list(recipe.files)):
+                _check_fresh(core, cache_file)
+                return core
     core = _core.Index.build(
         list(recipe.files),
         recipe.column,

@@ -123,8 +123,6 @@ pub struct EngineConfig {
     pub row_payload: usize,
     /// Token where no segment writes.
     pub padding: i64,
-    /// Verify CRCs where they are present.
-    pub verify_checksums: bool,
     /// How rows become the tokens of a batch.
     pub layout: Layout,
 }

@@ -103,7 +103,6 @@ fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineCon
         row_length: LENGTH,
         row_payload: 0,
         padding: 65535,
-        verify_checksums: false,
         layout: Layout::default(),
     }
 }

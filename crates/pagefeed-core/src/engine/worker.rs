@@ -139,7 +139,6 @@ fn load<P: Content>(
     let recycle = job.recycle.take();
     catch_panic(|| {
         let mut ready = opener.take().unwrap_or_default();
-        ready.verify_checksums = shared.config.verify_checksums;
         job.advise
             .iter()
             .for_each(|&page| shared.source.will_need(page));

@@ -7,12 +7,24 @@ use crate::index::{Index, PageRecord};
 use crate::pages::reader;
 use crate::store::Store;
 
+/// An index whose pages are to be read.
+pub struct Indexed {
+    /// The index.
+    pub index: Arc<Index>,
+    /// Where its files are read.
+    pub store: Arc<Store>,
+    /// Verify CRCs of its pages where they are present.
+    pub verify_checksums: bool,
+}
+
 /// One index among those numbered through.
 pub struct Part {
     /// The index.
     pub index: Arc<Index>,
     /// Where its files are read.
     pub store: Arc<Store>,
+    /// Verify CRCs of its pages where they are present.
+    pub verify_checksums: bool,
     /// Its number among them.
     pub number: usize,
     /// Number of its first page.
@@ -27,14 +39,15 @@ pub struct NumberedPages {
 
 impl NumberedPages {
     /// Numbers the pages of `indexes`.
-    pub fn new(indexes: Vec<(Arc<Index>, Arc<Store>)>) -> Self {
+    pub fn new(indexes: Vec<Indexed>) -> Self {
         let mut num_pages = 0;
-        let part = |(number, (index, store)): (usize, (Arc<Index>, Arc<Store>))| {
+        let part = |(number, indexed): (usize, Indexed)| {
             let first_page = num_pages;
-            num_pages += index.num_pages();
+            num_pages += indexed.index.num_pages();
             Part {
-                index,
-                store,
+                index: indexed.index,
+                store: indexed.store,
+                verify_checksums: indexed.verify_checksums,
                 number,
                 first_page,
             }

@@ -11,11 +11,10 @@ use crate::engine::{PageSource, RowPage};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
-use crate::pages::numbering::NumberedPages;
+use crate::pages::numbering::{Indexed, NumberedPages};
 use crate::pages::reader::{locate, read_array};
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
-use crate::store::Store;
 
 /// How much larger than stored a page of strings is taken to be at least, before it is
 /// loaded: what text compresses to.
@@ -41,7 +40,7 @@ pub struct RowSource {
 /// Where a column of one dataset comes from.
 pub enum Column {
     /// From the pages of an index.
-    Pages(Arc<Index>, Arc<Store>),
+    Pages(Indexed),
     /// It has few values, each in many rows: rows of this array.
     Values(ArrayRef),
 }
@@ -49,7 +48,7 @@ pub enum Column {
 impl Column {
     fn field(&self, name: &str) -> FieldRef {
         match self {
-            Self::Pages(index, _) => Arc::clone(index.field()),
+            Self::Pages(pages) => Arc::clone(pages.index.field()),
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }
     }
@@ -69,8 +68,8 @@ impl RowSource {
         let fields_of_all = fields.iter().enumerate().cycle();
         for (column, (number, field)) in columns.into_iter().zip(fields_of_all) {
             match column {
-                Column::Pages(index, store) => {
-                    indexes.push((index, store));
+                Column::Pages(indexed) => {
+                    indexes.push(indexed);
                     targets.push(field.data_type().clone());
                     is_first.push(number == 0);
                 }
@@ -116,7 +115,7 @@ fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Re
                     all.data_type()
                 ));
                 match column {
-                    Column::Pages(index, _) => error.in_file(&index.files()[0].path),
+                    Column::Pages(pages) => error.in_file(&pages.index.files()[0].path),
                     Column::Values(_) => error,
                 }
             })?,
@@ -161,6 +160,7 @@ impl PageSource<RowPage> for RowSource {
         }
         let (part, page) = self.pages.find(page)?;
         let data_type = &self.types[part.number];
+        opener.verify_checksums = part.verify_checksums;
         let array = read_array(&part.index, &part.store, opener, page, data_type)?;
         let record = part.index.page(page)?;
         if let Some(token_ids) = self.token_ids.filter(|_| self.is_first[part.number]) {

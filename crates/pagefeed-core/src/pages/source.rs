@@ -5,13 +5,12 @@ use std::sync::Arc;
 use crate::decode::{TokenPage, decode_dictionary, decode_tokens_into};
 use crate::engine::PageSource;
 use crate::error::{Error, Result};
-use crate::index::{Index, PageRecord};
+use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
-use crate::pages::numbering::{NumberedPages, Part};
+use crate::pages::numbering::{Indexed, NumberedPages, Part};
 use crate::pages::reader;
 use crate::pages::token_ids::TokenIds;
-use crate::store::Store;
 
 /// Pages of several indexes, numbered through in the order of the indexes.
 pub struct IndexSource {
@@ -24,8 +23,8 @@ pub struct IndexSource {
 impl IndexSource {
     /// Numbers the pages of `indexes`; of `memory` bytes at most a quarter is for
     /// decoded dictionaries.
-    pub fn new(indexes: Vec<(Arc<Index>, Arc<Store>)>, memory: usize) -> Result<Self> {
-        for (index, _) in &indexes {
+    pub fn new(indexes: Vec<Indexed>, memory: usize) -> Result<Self> {
+        for Indexed { index, .. } in &indexes {
             for file in 0..index.files().len() {
                 let schema = index.schema(u32::try_from(file).unwrap_or(u32::MAX));
                 if schema.leaves.len() != 1 {
@@ -98,6 +97,7 @@ impl PageSource for IndexSource {
     ) -> Result<TokenPage> {
         let (part, local) = self.pages.find(page)?;
         let record = part.index.page(local)?;
+        opener.verify_checksums = part.verify_checksums;
         self.load_from(opener, part, local, &record, recycle)
             .map_err(|error| self.locate(error, page))
     }
