@@ -58,11 +58,19 @@ class Lines:
         """Return the span that holds each of ``tokens``: int64, the last if several."""
         if self.per_row == 0:
             return self.spans.spans_of_values(tokens)
+        return self.bounded_spans_of(tokens)[0]
+
+    def bounded_spans_of(
+        self, tokens: Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return the same spans, and the tokens before each and before the next."""
+        if self.per_row == 0:
+            spans = self.spans.spans_of_values(tokens)
+            return spans, self.first(spans), self.first(spans + 1)
         file = np.searchsorted(self.file_first, tokens, side="right") - 1
         low = self.spans.file_first_span[file]
         high = self.spans.file_first_span[file + 1]
         low_token, high_token = self.file_first[file], self.file_first[file + 1]
-        found = low.copy()
         open_ = np.flatnonzero(high - low > 1)
         turn = 0
         # Guessing by values finds most; pages of a file are of about one size, so that
@@ -89,11 +97,10 @@ class Lines:
             low_token[open_] = np.where(
                 right, end, np.where(left, low_token[open_], start)
             )
-            found[open_] = low[open_]
             # Spans without rows end where they begin, and hold nothing.
             open_ = open_[high[open_] - low[open_] > 1]
             turn += 1
-        return found
+        return low, low_token, high_token
 
     def _guess(self, tokens: Int64Array, file: Int64Array) -> Int64Array:
         """Return a span near each token, as if rows were of one length in a file."""

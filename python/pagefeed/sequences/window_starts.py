@@ -12,10 +12,13 @@ from pagefeed.sequences.lines import Lines
 __all__ = ["StartSpans", "WindowStarts"]
 
 MANY = 1024
-"""Windows from which on sorting them costs less than it saves."""
+"""Windows from which on sorting them may cost less than it saves."""
 
 LOOK_UP_EVERY = 8
 """Windows, in file order, of which one is looked up at first."""
+
+SHARED = 2
+"""Windows of a span looked up, from which on sorting them is worth while."""
 
 
 class StartSpans(NamedTuple):
@@ -87,6 +90,8 @@ class WindowStarts:
         some = StartSpans(*(column[is_new] for column in some))
         begin = np.searchsorted(rising, self.first_window(some.begin, some.line))
         end = np.searchsorted(rising, self.first_window(some.end, some.line))
+        if (end - begin).sum() < SHARED * len(begin):
+            return np.arange(len(sequences)), self._look_up(sequences)
         found, heads = [some], [begin]
         # Between the windows of these spans are a few of others. Of each few the first
         # span is found by its first window, the rest window by window.
@@ -110,6 +115,7 @@ class WindowStarts:
 
     def _look_up(self, sequences: Int64Array) -> StartSpans:
         """Return the span in which each window begins."""
-        line, lines = self.line_of(sequences), self._lines
-        span = lines.spans_of(self.shift[line] + sequences * self._stride)
-        return StartSpans(span, line, lines.first(span), lines.first(span + 1))
+        line = self.line_of(sequences)
+        tokens = self.shift[line] + sequences * self._stride
+        span, begin, end = self._lines.bounded_spans_of(tokens)
+        return StartSpans(span, line, begin, end)
