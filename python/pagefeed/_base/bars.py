@@ -63,13 +63,17 @@ def _new_bar(progress: Report) -> Any:  # noqa: ANN401 - of tqdm, or like it
         tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm
     except MissingDependencyError:
         return _Line(progress)
-    return tqdm(
+    # Without tqdm's thread that watches for idle bars: processes fork beside it.
+    bar = type("Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(
         desc=progress.what,
         total=progress.total,
         unit=f" {progress.unit}",
         unit_scale=True,
         leave=False,
         delay=DELAY_SECONDS,
+        mininterval=0,
+        miniters=0,
         file=sys.stderr,
     )
 
@@ -78,7 +82,11 @@ class _Line:
     """The little of tqdm's bar that is needed, as a line that is written over."""
 
     def __init__(self, progress: Report) -> None:
-        self._what, self._total, self._unit = progress.what, progress.total, progress.unit
+        self._what, self._total, self._unit = (
+            progress.what,
+            progress.total,
+            progress.unit,
+        )
         self._begin = time.monotonic()
         self._width = 0
         self.n = 0
@@ -88,9 +96,7 @@ class _Line:
         self.n += amount
         if time.monotonic() - self._begin >= DELAY_SECONDS:
             share = self.n / max(1, self._total)
-            self._write(
-                f"{self._what}: {share:.0%} of {self._total:,} {self._unit}"
-            )
+            self._write(f"{self._what}: {share:.0%} of {self._total:,} {self._unit}")
 
     def close(self) -> None:
         """Take the line away."""
@@ -99,5 +105,6 @@ class _Line:
             self._write("")
 
     def _write(self, text: str) -> None:
-        print(f"\r{text:{self._width}}", end="", file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r{text:{self._width}}")
+        sys.stderr.flush()
         self._width = len(text)

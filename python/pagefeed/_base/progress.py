@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
 
@@ -38,7 +39,7 @@ _callback: ProgressCallback | None = None
 # and threads begin with an empty one.
 
 
-class _Shown:
+class _Shown(AbstractContextManager[None]):
     """What :func:`show_progress` returns: leaving it shows what was shown before."""
 
     def __init__(self, before: ProgressCallback | None) -> None:
@@ -53,7 +54,9 @@ class _Shown:
         _callback = self._before
 
 
-def show_progress(show: ProgressCallback | bool = True) -> _Shown:  # noqa: FBT001, FBT002
+def show_progress(
+    show: ProgressCallback | bool = True,  # noqa: FBT001, FBT002 - as it is read
+) -> AbstractContextManager[None]:
     """Show the progress of all that may take seconds, or hand it to a callback.
 
     That is: building an index, reading the lengths of rows, scanning for predicates,
@@ -84,10 +87,7 @@ def show_progress(show: ProgressCallback | bool = True) -> _Shown:  # noqa: FBT0
             "argument, a pagefeed.Progress"
         )
     before = _callback
-    if isinstance(show, bool):
-        _callback = Bars() if show else None
-    else:
-        _callback = show
+    _callback = (Bars() if show else None) if isinstance(show, bool) else show
     return _Shown(before)
 
 
