@@ -4,37 +4,73 @@ Any page of any file at random, globally shuffled, cut into sequences, on every 
 resumable to the exact sample. Nothing is converted, copied or cached first.
 """
 
+import logging as _logging
+
+from pagefeed import errors
+from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
 from pagefeed.batches import Fields
-from pagefeed.dataset import Page, PageIndex, ParquetDataset, parquet
+from pagefeed.dataset import FolderColumn, Page, PageIndex, ParquetDataset, parquet
 from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
+from pagefeed.reports import (
+    DatasetForecast,
+    Forecast,
+    Leg,
+    MixtureForecast,
+    StageForecast,
+    Verification,
+    forecast,
+    forecast_mixture,
+    verify,
+)
+from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Documents, Packed, Windows
 from pagefeed.view import SequenceView
 
 __all__ = [
+    "DatasetForecast",
     "Documents",
     "Fields",
+    "FolderColumn",
+    "Forecast",
+    "Leg",
     "Loader",
     "Mixture",
+    "MixtureForecast",
+    "Origin",
     "Packed",
     "Page",
     "PageIndex",
     "PagefeedError",
     "ParquetDataset",
     "Permutation",
+    "Progress",
     "SequenceView",
     "Shuffle",
+    "Slot",
     "Stage",
+    "StageForecast",
+    "Verification",
     "Windows",
+    "errors",
+    "forecast",
+    "forecast_mixture",
     "mix",
     "parquet",
+    "show_progress",
+    "verify",
 ]
+"""All that is public beside `pagefeed.torch`, `pagefeed.integrations` and the CLI."""
 
 __version__ = _version()
 
+# What is not asked for is not printed: whoever wants the log adds a handler.
+_logging.getLogger("pagefeed").addHandler(_logging.NullHandler())
+
 for _name in __all__:
     # Reprs and tracebacks name things as users import them.
-    globals()[_name].__module__ = "pagefeed"
+    if callable(globals()[_name]):
+        globals()[_name].__module__ = "pagefeed"

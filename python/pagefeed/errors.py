@@ -6,6 +6,7 @@ builtin that fits, so that existing ``except`` clauses keep working::
     PagefeedError
     +-- InvalidArgumentError        ValueError   an argument cannot be right
     |   +-- EmptySelectionError     no row is selected
+    +-- OutOfRangeError             IndexError   there is no row of this number
     +-- MissingDependencyError      ImportError  an extra is not installed
     +-- FileAccessError             OSError      the system refused to read a file
     |   +-- MissingFileError        FileNotFoundError
@@ -44,6 +45,7 @@ __all__ = [
     "LimitExceededError",
     "MissingDependencyError",
     "MissingFileError",
+    "OutOfRangeError",
     "PaddingWarning",
     "PagefeedError",
     "ReloadWarning",
@@ -96,6 +98,10 @@ class InvalidArgumentError(PagefeedError, ValueError):
 
 class EmptySelectionError(InvalidArgumentError):
     """No row is selected; the message says what there would be."""
+
+
+class OutOfRangeError(PagefeedError, IndexError):
+    """There is no row or sequence of this number; the message says how many are."""
 
 
 class MissingDependencyError(PagefeedError, ImportError):

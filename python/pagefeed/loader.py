@@ -9,12 +9,16 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pagefeed._base import (
+    Facts,
     check_callable,
     check_flag,
     check_positive,
     check_vocab_size,
     check_whole,
+    format_bytes,
+    html_of,
     parse_bytes,
+    text_of,
 )
 from pagefeed.batches import (
     Batch,
@@ -291,6 +295,55 @@ class Loader:
         return self.run.going_on(self._state()).epoch
 
     @property
+    def step(self) -> int:
+        """The step of the next batch: as many are taken or skipped in this iteration.
+
+        Raises:
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
+                this process does not know the position.
+        """
+        return self._known_state().step
+
+    @property
+    def num_steps_left(self) -> int | None:
+        """Steps until the end of this iteration, on every rank; None if it never ends.
+
+        After its last batch 0, and all of the next one when the loop is over.
+
+        Raises:
+            InvalidArgumentError: As for :attr:`step`.
+        """
+        return self.run.route(self._known_state()).num_steps
+
+    def _known_state(self) -> LoaderState:
+        if self.listener is not None:
+            self.listener.check_state()
+        return self._state()
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self._facts())
+
+    def _facts(self) -> Facts:
+        state = self._state()
+        return {
+            "dataset": self.dataset,
+            "sequences": self.sequences,
+            "num_sequences": self.num_sequences,
+            "batch_size": self.batch_size,
+            "steps": self.run.route(self.run.beginning(0)).num_steps,
+            "epoch": state.epoch,
+            "step": state.step,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "memory": format_bytes(self.memory),
+        }
+
+    @property
     def num_sequences(self) -> int:
         """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
         return self.run.cut.num_sequences
@@ -406,9 +459,7 @@ class Loader:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
                 this process does not know the position.
         """
-        if self.listener is not None:
-            self.listener.check_state()
-        return self._state().to_dict()
+        return self._known_state().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next iteration continue at ``state``, by a seek.

@@ -20,7 +20,7 @@ from pagefeed.batches import (
     parse_dtype,
 )
 from pagefeed.dataset import ParquetDataset, check_dataset
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
 from pagefeed.run import check_metadata, plan_batches
 from pagefeed.sequences import (
@@ -135,7 +135,7 @@ class SequenceView:
             numbers: Their numbers in file order; negative ones count from the end.
 
         Raises:
-            IndexError: If there is no such sequence.
+            OutOfRangeError: If there is no such sequence.
         """
         plan = plan_batches(self._sequences, self._checked(numbers), 1)
         with self._engine.alone() as engine:
@@ -164,7 +164,7 @@ class SequenceView:
         )
         wrong = sequences[(sequences < -len(self)) | (sequences >= len(self))]
         if len(wrong):
-            raise IndexError(
+            raise OutOfRangeError(
                 f"sequence {wrong[0]} is out of range: there are {len(self)}"
             )
         return np.where(sequences < 0, sequences + len(self), sequences)

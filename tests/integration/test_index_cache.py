@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.dataset.page_index import _Recipe
+from pagefeed.dataset.index_recipe import IndexRecipe
 from pagefeed.errors import (
     CacheWarning,
     ColumnNotFoundError,
@@ -157,7 +157,7 @@ def is_a_file(path):
 
 
 def is_a_folder_where_the_index_goes(path):
-    recipe = _Recipe(
+    recipe = IndexRecipe(
         files=(str(path.parent / "a.parquet"),),
         column="input_ids",
         cache_dir=str(path),

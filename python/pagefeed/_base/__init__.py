@@ -1,4 +1,4 @@
-"""What every layer uses: arrays, sizes, checks, optional imports, stored arrays.
+"""What every layer uses: arrays, sizes, checks, extras, stored arrays, progress, faces.
 
 Nothing in here knows what a dataset is.
 """
@@ -23,8 +23,10 @@ from pagefeed._base.arrays import (
     sorted_with_places,
 )
 from pagefeed._base.extras import require
-from pagefeed._base.lazy_attribute import lazy
+from pagefeed._base.faces import Facts, html_of, html_table, text_of
+from pagefeed._base.lazy_attribute import is_made, lazy
 from pagefeed._base.parallel import in_order
+from pagefeed._base.progress import Progress, Work, show_progress
 from pagefeed._base.sizes import format_bytes, parse_bytes
 from pagefeed._base.stepwise import finished
 from pagefeed._base.stored import (
@@ -38,8 +40,11 @@ __all__ = [
     "MOST",
     "ArrayFolder",
     "ArrayWriter",
+    "Facts",
     "Int64Array",
+    "Progress",
     "UInt64Array",
+    "Work",
     "check_callable",
     "check_choice",
     "check_column",
@@ -52,12 +57,17 @@ __all__ = [
     "distinct",
     "finished",
     "format_bytes",
+    "html_of",
+    "html_table",
     "in_order",
+    "is_made",
     "joined_ranges",
     "lazy",
     "parse_bytes",
     "require",
+    "show_progress",
     "sorted_with_places",
     "stored_arrays",
+    "text_of",
     "warn_of_folder",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
-__all__ = ["lazy"]
+__all__ = ["is_made", "lazy"]
 
 Value = TypeVar("Value")
 
@@ -37,3 +37,16 @@ class lazy(Generic[Value]):  # noqa: N801 - it is written as a decorator
             return self
         value = self._make(instance)
         return instance.__dict__.setdefault(self._name, value)
+
+
+def is_made(instance: object, name: str) -> bool:
+    """Return whether a lazy attribute is made already: to show it then costs nothing.
+
+    Example:
+        >>> class Thing:
+        ...     size = lazy(lambda self: 3)
+        >>> thing = Thing()
+        >>> is_made(thing, "size"), thing.size, is_made(thing, "size")
+        (False, 3, True)
+    """
+    return name in vars(instance)

@@ -16,7 +16,10 @@ Result = TypeVar("Result")
 
 
 def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item]
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    taken: Callable[[Item], object] | None = None,
 ) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in their order, by a thread per CPU.
 
@@ -27,21 +30,29 @@ def in_order(
     Args:
         function: What spends its time outside the GIL: reading, decoding, NumPy.
         items: What it is called with.
+        taken: Called with each item whose result was used, by the thread that used it:
+            to tell how far it is.
 
     Example:
         >>> list(in_order(len, ["a", "bb"]))
         [1, 2]
     """
     num_threads = len(os.sched_getaffinity(0))
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pagefeed")
+
+    def results(most: int) -> Iterator[Result]:
+        while len(waiting) > most:
+            item, future = waiting.popleft()
+            yield future.result()
+            if taken is not None:
+                taken(item)
+
     try:
         for item in items:
-            waiting.append(_submit(pool, function, item))
-            if len(waiting) > 2 * num_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            waiting.append((item, _submit(pool, function, item)))
+            yield from results(2 * num_threads)
+        yield from results(0)
     finally:
         pool.shutdown(cancel_futures=True)
 

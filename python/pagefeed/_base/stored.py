@@ -205,10 +205,12 @@ def stored_arrays(
         path = Path(folder) / name
         found = _opened(path, key)
         if found is not None:
+            _logger.debug("found, and used: %s", path)
             return found
         try:
             with ArrayWriter(path, key, durable=True) as writer:
                 write(writer)
+            _logger.info("made, and kept: %s", path)
             return ArrayFolder(path, key)
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)

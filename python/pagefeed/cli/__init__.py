@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pagefeed._base import show_progress
 from pagefeed.errors import PagefeedError
 
 __all__ = ["main"]
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb_parser.set_defaults(run=module.run)
     options = parser.parse_args(arguments)
     try:
-        return int(options.run(options))
+        with show_progress(sys.stderr.isatty()):
+            return int(options.run(options))
     except PagefeedError as error:
         notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
         print(f"pagefeed: {type(error).__name__}: {error}{notes}", file=sys.stderr)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,18 +12,19 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import (
+    Facts,
     Int64Array,
     check_column,
     check_flag,
     check_positive,
     check_whole,
+    html_of,
     lazy,
-    warn_of_folder,
+    text_of,
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.index_recipe import IndexRecipe, build_or_open
 from pagefeed.errors import (
-    CorruptFileError,
-    FileAccessError,
     InvalidArgumentError,
     StaleFileError,
 )
@@ -58,24 +57,6 @@ class Page:
     """Header and data as stored, in bytes; without the dictionary page."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Recipe:
-    """All it takes to build the same index again."""
-
-    files: tuple[str, ...]
-    column: str
-    cache_dir: str | None
-    page_index: bool
-    verify_checksums: bool
-
-    def cache_file(self) -> Path | None:
-        if self.cache_dir is None:
-            return None
-        parts = [self.column, str(self.page_index), *self.files]
-        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
-        return Path(self.cache_dir) / f"{key}.pagefeed-index"
-
-
 class PageIndex:
     """The pages of one column in a list of files, numbered through.
 
@@ -88,7 +69,7 @@ class PageIndex:
         >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
     """
 
-    def __init__(self, core: _core.Index, recipe: _Recipe) -> None:
+    def __init__(self, core: _core.Index, recipe: IndexRecipe) -> None:
         self.core = core
         """The index as the data plane holds it."""
         self._recipe = recipe
@@ -132,7 +113,7 @@ class PageIndex:
         check_column(column, "column")
         if cache_dir is None:
             cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
-        recipe = _Recipe(
+        recipe = IndexRecipe(
             files=tuple(expand_paths(paths)),
             column=column,
             cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
@@ -143,17 +124,27 @@ class PageIndex:
         if num_threads is None:
             num_threads = 4 * len(os.sched_getaffinity(0))
         num_threads = check_positive(num_threads, "num_threads")
-        return cls(_build_or_open(recipe, num_threads, refresh=refresh), recipe)
+        return cls(build_or_open(recipe, num_threads, refresh=refresh), recipe)
 
     def __len__(self) -> int:
         """Return the number of pages."""
         return self.core.num_pages
 
     def __repr__(self) -> str:
-        return (
-            f"PageIndex(column={self.column!r}, files={len(self._recipe.files)}, "
-            f"pages={len(self)}, rows={self.num_rows}, values={self.num_values})"
-        )
+        return text_of(type(self).__name__, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self._facts())
+
+    def _facts(self) -> Facts:
+        return {
+            "column": self.column,
+            "files": len(self._recipe.files),
+            "pages": len(self),
+            "rows": self.num_rows,
+            "values": self.num_values,
+            "cache_dir": self.cache_dir,
+        }
 
     def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or builds its own index."""
@@ -333,50 +324,9 @@ class PageIndex:
         return number
 
 
-def _build_or_open(recipe: _Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
-    cache_file = recipe.cache_file()
-    if cache_file is not None and not refresh:
-        try:
-            core = _core.Index.open(cache_file)
-        except (CorruptFileError, FileAccessError):
-            pass  # Derived data: a damaged or older one is simply built again.
-        else:
-            if (core.column, core.files) == (recipe.column, list(recipe.files)):
-                _check_fresh(core, cache_file)
-                return core
-    core = _core.Index.build(
-        list(recipe.files),
-        recipe.column,
-        page_index=recipe.page_index,
-        verify_checksums=recipe.verify_checksums,
-        num_threads=num_threads,
-    )
-    if cache_file is None:
-        return core
-    try:
-        cache_file.parent.mkdir(parents=True, exist_ok=True)
-        core.save(cache_file)
-        # From here on the mapped file, which all processes of the machine share.
-        return _core.Index.open(cache_file)
-    except (CorruptFileError, OSError) as problem:
-        warn_of_folder(str(cache_file.parent), problem)
-        return core
-
-
-def _check_fresh(core: _core.Index, cache_file: Path) -> None:
-    try:
-        core.check_files()
-    except StaleFileError as error:
-        error.add_note(
-            f"the index is {cache_file}; to index the files as they are now, pass "
-            "refresh=True (pagefeed index --refresh)"
-        )
-        raise
-
-
-def _rebuild(recipe: _Recipe, fingerprint: str) -> PageIndex:
+def _rebuild(recipe: IndexRecipe, fingerprint: str) -> PageIndex:
     index = PageIndex(
-        _build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
+        build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
     )
     if index.fingerprint != fingerprint:
         raise StaleFileError(

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from pagefeed._base import check_column, check_columns, check_flag, lazy
+from pagefeed._base import (
+    Facts,
+    check_column,
+    check_columns,
+    check_flag,
+    check_whole,
+    html_of,
+    is_made,
+    lazy,
+    require,
+    text_of,
+)
 from pagefeed.dataset import select
-from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
@@ -104,12 +117,91 @@ class ParquetDataset:
         """Return the number of rows."""
         return self.spans.num_rows
 
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """Return a row: the column and metadata as plain Python values.
+
+        Reads the pages that hold it, so it is for a look at the data: a loader, or
+        :class:`SequenceView`, is made to read many.
+
+        Args:
+            row: Number of the row in this dataset; negative ones count from the end.
+
+        Raises:
+            OutOfRangeError: If there is no such row.
+            InvalidArgumentError: If it is a slice: use :meth:`head`.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> len(web[0]["input_ids"])  # doctest: +SKIP
+            300
+        """
+        return next(rows_at(self, [checked_row(row, len(self))]))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
+        return rows_at(self, range(len(self)))
+
+    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
+        """Return the first rows, or all if there are fewer.
+
+        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
+
+        Raises:
+            InvalidArgumentError: If it is no number of rows.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
+            [['input_ids'], ['input_ids']]
+        """
+        least = check_whole(num_rows, "num_rows", least=0)
+        return [*rows_at(self, range(min(least, len(self))))]
+
+    @lazy
+    def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
+        """The columns of the first file and of folders: a ``pyarrow.Schema``.
+
+        These are what ``where``, ``tiers`` and ``metadata`` can name. Only the footer
+        of a file is read; other files may have other columns.
+
+        Raises:
+            MissingDependencyError: If pyarrow is not installed.
+        """
+        require("pyarrow", extra="pyarrow", purpose="the schema of files")
+        return select.schema_of(self, 0).remove_metadata()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns, those of folders included, see :attr:`schema`."""
+        return list(self.schema.names)
+
+    @lazy
+    def folder_columns(self) -> dict[str, FolderColumn]:
+        """Columns that lie in the names of folders (``lang=en/``), by their names."""
+        return folder_columns(self.files)
+
     def __repr__(self) -> str:
-        names = self.selection.names if self.selection is not None else ()
-        chosen = "".join(f", {name!r}" for name in names)
-        return (
-            f"ParquetDataset({len(self.files)} files, column={self.column!r}{chosen})"
-        )
+        return text_of(type(self).__name__, self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self.facts())
+
+    def facts(self) -> Facts:
+        """Return what is known by now, for people; nothing is read or built."""
+        known, chosen = self.selection, None
+        rows = tokens = None
+        if known is not None:
+            rows, tokens, chosen = known.known_rows, known.known_tokens, known.names
+        elif is_made(self, "index"):
+            rows, tokens = self.index.num_rows, self.index.num_values
+        return {
+            "column": self.column,
+            "metadata": list(self.metadata) or None,
+            "files": len(self.files),
+            "selected": chosen and list(chosen),
+            "rows": rows,
+            "tokens": tokens,
+        }
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, in_order, stored_arrays
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, stored_arrays
 from pagefeed.dataset.spans import Spans
 
 __all__ = ["LengthCounts", "length_counts"]
@@ -82,12 +82,14 @@ def _counted(spans: Spans) -> LengthCounts:
         return np.unique(lengths, return_counts=True)
 
     found = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
-    for length, num_rows in in_order(count, range(0, len(spans), SPANS_AT_ONCE)):
-        both = np.concatenate([found.length, length])
-        distinct, place = np.unique(both, return_inverse=True)
-        totals = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(totals, place, np.concatenate([found.num_rows, num_rows]))
-        found = LengthCounts(distinct, totals)
+    with Work("lengths of rows", total=spans.num_rows, unit="rows") as work:
+        for length, num_rows in in_order(count, range(0, len(spans), SPANS_AT_ONCE)):
+            both = np.concatenate([found.length, length])
+            distinct, place = np.unique(both, return_inverse=True)
+            totals = np.zeros(len(distinct), dtype=np.int64)
+            np.add.at(totals, place, np.concatenate([found.num_rows, num_rows]))
+            found = LengthCounts(distinct, totals)
+            work.advance(int(num_rows.sum()))
     return found
 
 

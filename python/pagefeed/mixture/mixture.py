@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pagefeed._base import check_choice, check_positive, check_whole
+from pagefeed._base import check_choice, check_positive, check_whole, html_table
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 
@@ -121,6 +121,15 @@ class Mixture:
         )
         stages = f", {len(self.stages)} stages" if self.stages else ""
         return f"Mixture({shown}{stages})"
+
+    def _repr_html_(self) -> str:
+        header = ("dataset", "weight", "column", "files", "rows", "tokens")
+        rows = []
+        for name, dataset in self.datasets.items():
+            facts = dataset.facts()
+            weight = None if self.weights is None else f"{self.weights[name]:g}"
+            rows.append((name, weight, *(facts.get(key) for key in header[2:])))
+        return html_table("Mixture", header, rows)
 
 
 def mix(

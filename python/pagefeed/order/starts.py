@@ -247,12 +247,14 @@ def shared_sums(
     path = folder / f"order-{name.hex()[:32]}.starts"
     sums = _read(path, name, order)
     if sums is None:
+        _logger.debug("the sums of an epoch are made: %s", path)
         for sums in sum_sizes(order):
             if sums is not None:
                 _write(path, name, sums)
                 _remove_stale(folder)
             yield sums
         return
+    _logger.debug("the sums of an epoch are found: %s", path)
     yield sums
 
 

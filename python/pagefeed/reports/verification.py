@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from pagefeed._base import Work
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureSupply, Route
@@ -101,8 +102,9 @@ def verify(
         num_dropped=0,
     )
     position = loader.run.supply.start(begin)
-    for leg in legs:
-        position = _follow(loader, leg, begin, position, end, seen, result)
+    with Work("verify", total=end - position, unit="sequences") as work:
+        for leg in legs:
+            position = _follow(loader, leg, begin, position, end, seen, result, work)
     result.num_delivered = int(seen.sum())
     result.num_dropped = end - position
     if isinstance(loader.run.supply, MixtureSupply):
@@ -120,6 +122,7 @@ def _follow(
     end: int,
     seen: np.ndarray,
     result: Verification,
+    work: Work,
 ) -> int:
     """Mark what a leg delivers and return the position after it."""
     taken = []
@@ -142,6 +145,7 @@ def _follow(
                 sequences[sequences != NO_SEQUENCE], return_counts=True
             )
             seen[unique] += counts
+            work.advance(int(counts.sum()))
         taken.append((steps, route.position_after(steps)))
     if len(set(taken)) != 1:
         result.problems.append(f"ranks disagree on steps and position: {taken}")

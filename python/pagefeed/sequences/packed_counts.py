@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, in_order, stored_arrays
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, stored_arrays
 from pagefeed.dataset import Spans
 
 __all__ = ["stored_counts"]
 
 VERSION = 1
+_logger = logging.getLogger("pagefeed")
 
 
 def stored_counts(
@@ -37,8 +39,12 @@ def stored_counts(
 
     def write(writer: ArrayWriter) -> None:
         writer.append("counts", [])
-        for found in in_order(count, range(len(first_span) - 1)):
-            writer.append("counts", [found])
+        num_blocks = len(first_span) - 1
+        _logger.info("the sequences of %d blocks are counted, once", num_blocks)
+        with Work("packed sequences", total=num_blocks, unit="blocks") as work:
+            for found in in_order(count, range(num_blocks)):
+                writer.append("counts", [found])
+                work.advance()
         # What was read may not be what was indexed.
         spans.index.core.check_files()
 

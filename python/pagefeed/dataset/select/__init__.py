@@ -6,6 +6,7 @@ beside the page index, and a :class:`Selection` is one part of a division.
 
 from pagefeed.dataset.select.predicate import Constant
 from pagefeed.dataset.select.query import Expression
+from pagefeed.dataset.select.scanning import schema_of
 from pagefeed.dataset.select.selection import (
     Selection,
     by_length,
@@ -21,5 +22,6 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
+    "schema_of",
     "where",
 ]

@@ -42,6 +42,10 @@ class Criterion(Protocol):
     def key(self) -> str:
         """What tells it from all other criteria."""
 
+    @property
+    def what(self) -> str:
+        """What it looks for, for people."""
+
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
 
@@ -62,6 +66,11 @@ class Scan:
     def key(self) -> str:
         """What tells it from all other criteria."""
         return f"scan {len(self.parts)} {self.query.key}"
+
+    @property
+    def what(self) -> str:
+        """What it looks for, for people."""
+        return self.query.text
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
@@ -110,6 +119,11 @@ class Lengths:
         """What tells it from all other criteria."""
         return f"lengths {self._edges.tolist()}"
 
+    @property
+    def what(self) -> str:
+        """What it looks for, for people."""
+        return "lengths of rows"
+
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
         index = piece.index
@@ -144,6 +158,11 @@ class Hashing:
     def key(self) -> str:
         """What tells it from all other criteria."""
         return f"hashing {self._seed} {self._ends.tolist()}"
+
+    @property
+    def what(self) -> str:
+        """What it looks for, for people."""
+        return "hashes of rows"
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from pagefeed._base import (
     ArrayFolder,
     ArrayWriter,
     Int64Array,
+    Work,
     in_order,
     lazy,
     stored_arrays,
@@ -30,6 +32,7 @@ __all__ = ["Division", "SelectedSpans"]
 
 VERSION = 2
 PAGES_AT_ONCE = 256
+_logger = logging.getLogger("pagefeed")
 
 
 class _Runs(NamedTuple):
@@ -123,7 +126,7 @@ class Division:
             for name in ("row", "rows_before", "page_span", "values_before"):
                 writer.append(f"{number}.{name}", [])
         spans_before = [0] * num_parts
-        for runs in in_order(self._runs_of, pieces_of(self.spans)):
+        for runs in self._all_runs():
             for number, row, num_rows, new_page, num_values in runs:
                 digests[number].update(np.stack([row, num_rows], axis=1).tobytes())
                 writer.append(f"{number}.row", row)
@@ -148,6 +151,17 @@ class Division:
             "digests": [digest.hexdigest() for digest in digests],
             "has_values": has_values,
         }
+
+    def _all_runs(self) -> Iterator[list[_Runs]]:
+        """The runs of piece after piece, made by a thread per CPU."""
+        what, total = self.criterion.what, self.spans.num_rows
+        _logger.info("%s: %d rows are looked at, once", what, total)
+        with Work(what, total=total, unit="rows") as work:
+            yield from in_order(
+                self._runs_of,
+                pieces_of(self.spans),
+                taken=lambda piece: work.advance(piece.num_wanted),
+            )
 
     def _runs_of(self, piece: Piece) -> list[_Runs]:
         """The runs of rows of each part with rows in a piece, broken by its pages."""
@@ -220,7 +234,7 @@ class SelectedSpans:
     @property
     def num_values(self) -> int:
         """Values of these rows: tokens of a token column."""
-        return int(self._values_before[-1])
+        return int(self.values_before[-1])
 
     @property
     def num_pages(self) -> int:
@@ -249,7 +263,7 @@ class SelectedSpans:
     @lazy
     def file_first_value(self) -> Int64Array:
         """Values of the spans before each file, and of all: int64 [files + 1]."""
-        return self._values_before[self.file_first_span]
+        return self.values_before[self.file_first_span]
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
@@ -257,7 +271,7 @@ class SelectedSpans:
 
     def first_values(self, spans: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``spans``, likewise."""
-        return self._values_before[np.asarray(spans, dtype=np.int64)]
+        return self.values_before[np.asarray(spans, dtype=np.int64)]
 
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the span of each of ``rows``."""
@@ -265,7 +279,7 @@ class SelectedSpans:
 
     def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the span that holds each of ``values``."""
-        return np.searchsorted(self._values_before, values, side="right") - 1
+        return np.searchsorted(self.values_before, values, side="right") - 1
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
         """Return the page of the index, and the row in that page, of their starts."""
@@ -313,7 +327,7 @@ class SelectedSpans:
         return self._division.stored[f"{self._number}.page_span"]
 
     @lazy
-    def _values_before(self) -> Int64Array:
+    def values_before(self) -> Int64Array:
         """Values of the spans before each, and of all: int64 [spans + 1].
 
         Where a page is selected as a whole the index knows them; rows of other pages
@@ -329,11 +343,14 @@ class SelectedSpans:
         ]
 
     def _write_values(self, writer: ArrayWriter) -> None:
-        total = 0
-        for num_values in in_order(self._count_values, self._held_pages(PAGES_AT_ONCE)):
-            ends = total + np.cumsum(num_values)
-            writer.append("values_before", ends - num_values)
-            total += int(num_values.sum())
+        total, held = 0, self._held_pages(PAGES_AT_ONCE)
+        _logger.info("tokens of %d selected rows are counted, once", self.num_rows)
+        with Work("tokens of selected rows", total=len(self), unit="runs") as work:
+            for num_values in in_order(self._count_values, held):
+                ends = total + np.cumsum(num_values)
+                writer.append("values_before", ends - num_values)
+                total += int(num_values.sum())
+                work.advance(len(num_values))
         writer.append("values_before", [total])
 
     def _held_pages(self, count: int) -> Iterator[tuple[Int64Array, Int64Array]]:

@@ -50,6 +50,13 @@ class Piece:
         """Rows of the row groups, those that are not looked at included."""
         return int(self.first_rows[-1]) - self.begin
 
+    @property
+    def num_wanted(self) -> int:
+        """Rows that are looked at."""
+        spans = self.spans.spans_before(self.first_rows[[0, -1]])
+        first, end = self.spans.first_rows(spans).tolist()
+        return int(end - first)
+
     def held_groups(self) -> list[int]:
         """Return the numbers of the row groups with rows that are looked at."""
         num_spans = np.diff(self.spans.spans_before(self.first_rows))

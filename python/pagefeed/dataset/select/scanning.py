@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.dataset.page_index import PageIndex
+from pagefeed._base import Work
+from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.select.pieces import Piece, pieces_of
 from pagefeed.dataset.select.query import Expression, Schema, arrow, field_of
 from pagefeed.dataset.spans import Spans
@@ -37,6 +39,19 @@ Fragment: TypeAlias = Any
 BATCH_ROWS = 1 << 16
 SUMMARY_ROWS = 1 << 20
 COMMON_VALUES = 5
+_logger = logging.getLogger("pagefeed")
+
+
+class Files(Protocol):
+    """Files, and what the folders on the way to them tell: a dataset or its index."""
+
+    @property
+    def files(self) -> Sequence[str]:
+        """Paths of the files."""
+
+    @property
+    def folder_columns(self) -> Mapping[str, FolderColumn]:
+        """Columns that lie in the names of folders."""
 
 
 class Opened(NamedTuple):
@@ -52,9 +67,9 @@ def open_piece(piece: Piece) -> Opened:
     return _with_folders(piece.index, piece.file, piece.held_groups())
 
 
-def schema_of(index: PageIndex, file: int) -> Schema:
+def schema_of(files: Files, file: int) -> Schema:
     """Return the columns of a file, those in the names of folders included."""
-    return _with_folders(index, file).schema
+    return _with_folders(files, file).schema
 
 
 @lru_cache(maxsize=1024)
@@ -132,11 +147,15 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
     """
     with tempfile.TemporaryFile() as file:
         num_values, is_whole = 0, True
-        for piece in pieces_of(spans):
-            values, whole = _numbers(piece, column)
-            is_whole = is_whole and whole
-            num_values += len(values)
-            values.tofile(file)
+        total, what = spans.num_rows, f"quantiles of {column}"
+        _logger.info("%s: %d rows are looked at", what, total)
+        with Work(what, total=total, unit="rows") as work:
+            for piece in pieces_of(spans):
+                values, whole = _numbers(piece, column)
+                is_whole = is_whole and whole
+                num_values += len(values)
+                values.tofile(file)
+                work.advance(piece.num_wanted)
         file.flush()
         if num_values < count:
             raise InvalidArgumentError(
@@ -221,17 +240,17 @@ def _describe(name: str, values: Any) -> str:  # noqa: ANN401
 
 
 def _with_folders(
-    index: PageIndex, file: int, row_groups: Sequence[int] | None = None
+    files: Files, file: int, row_groups: Sequence[int] | None = None
 ) -> Opened:
     """A fragment of a file with the values that its folders name.
 
     A column that the file itself has is taken from there.
     """
-    path = index.files[file]
+    path = files.files[file]
     fragment = _open(path, row_groups)
     schema, known = fragment.physical_schema, None
     pa, pc = arrow(), arrow("pyarrow.compute")
-    for name, column in index.folder_columns.items():
+    for name, column in files.folder_columns.items():
         if name in fragment.physical_schema.names:
             continue
         kind = pa.int64() if column.is_whole else pa.string()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagefeed._base import lazy
+from pagefeed._base import is_made, lazy
 from pagefeed.dataset.select.criteria import NO_PART, Criterion, Hashing, Lengths, Scan
 from pagefeed.dataset.select.division import Division, SelectedSpans
 from pagefeed.dataset.select.predicate import Constant
@@ -53,6 +53,16 @@ class Selection:
     def spans(self) -> SelectedSpans:
         """The rows."""
         return self.division.parts[self.number]
+
+    @property
+    def known_rows(self) -> int | None:
+        """How many rows; None until they are selected, which reads columns."""
+        return self.spans.num_rows if is_made(self.division, "stored") else None
+
+    @property
+    def known_tokens(self) -> int | None:
+        """How many tokens; None until they are counted, which may read pages."""
+        return self.spans.num_values if is_made(self.spans, "values_before") else None
 
     def check_not_empty(self) -> None:
         """Raise if no row is selected.

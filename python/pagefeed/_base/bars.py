@@ -1,0 +1,110 @@
+"""Progress as bars on stderr: those of tqdm if it is installed, else plain lines."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any, Protocol
+
+from pagefeed._base.extras import require
+from pagefeed.errors import MissingDependencyError
+
+__all__ = ["Bars"]
+
+DELAY_SECONDS = 0.5
+"""Work that takes less is not shown."""
+
+
+class Report(Protocol):
+    """What a bar shows, see :class:`pagefeed.Progress`."""
+
+    @property
+    def what(self) -> str:
+        """What is done."""
+
+    @property
+    def done(self) -> int:
+        """How much of it is."""
+
+    @property
+    def total(self) -> int:
+        """How much there is to do."""
+
+    @property
+    def unit(self) -> str:
+        """What these count."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing follows."""
+
+
+class Bars:
+    """A callback that draws a bar for each work that goes on."""
+
+    def __init__(self) -> None:
+        self._bars: dict[tuple[int, str], Any] = {}
+
+    def __call__(self, progress: Report) -> None:
+        """Draw the bar of this work, or take it away when that is finished."""
+        key = threading.get_ident(), progress.what
+        bar = self._bars.get(key)
+        if bar is None:
+            bar = self._bars[key] = _new_bar(progress)
+        bar.update(progress.done - bar.n)
+        if progress.finished:
+            bar.close()
+            del self._bars[key]
+
+
+def _new_bar(progress: Report) -> Any:  # noqa: ANN401 - of tqdm, or like it
+    try:
+        tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm
+    except MissingDependencyError:
+        return _Line(progress)
+    # Without tqdm's thread that watches for idle bars: processes fork beside it.
+    bar = type("Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(
+        desc=progress.what,
+        total=progress.total,
+        unit=f" {progress.unit}",
+        unit_scale=True,
+        leave=False,
+        delay=DELAY_SECONDS,
+        mininterval=0,
+        miniters=0,
+        file=sys.stderr,
+    )
+
+
+class _Line:
+    """The little of tqdm's bar that is needed, as a line that is written over."""
+
+    def __init__(self, progress: Report) -> None:
+        self._what, self._total, self._unit = (
+            progress.what,
+            progress.total,
+            progress.unit,
+        )
+        self._begin = time.monotonic()
+        self._width = 0
+        self.n = 0
+
+    def update(self, amount: int) -> None:
+        """Show that some more is done."""
+        self.n += amount
+        if time.monotonic() - self._begin >= DELAY_SECONDS:
+            share = self.n / max(1, self._total)
+            self._write(f"{self._what}: {share:.0%} of {self._total:,} {self._unit}")
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._width:
+            self._write("")
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r{text:{self._width}}")
+        sys.stderr.flush()
+        self._width = len(text)

@@ -1,0 +1,64 @@
+"""How things show themselves: one line of text, and a table in notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+
+__all__ = ["Facts", "html_of", "html_table", "text_of"]
+
+Facts = Mapping[str, object]
+"""What is known of a thing, by name; None is not shown."""
+
+_LEFT = ' style="text-align:left"'
+
+
+def text_of(kind: str, facts: Facts) -> str:
+    """Return facts as one line, like the call of a constructor.
+
+    Example:
+        >>> text_of("Loader", {"rows": 2000, "column": "ids", "seed": None})
+        "Loader(rows=2000, column='ids')"
+    """
+    shown = (f"{key}={value!r}" for key, value in facts.items() if value is not None)
+    return f"{kind}({', '.join(shown)})"
+
+
+def html_of(kind: str, facts: Facts) -> str:
+    """Return facts as a table of HTML, one in each row; all of it is escaped.
+
+    Example:
+        >>> "2,000 &lt;b&gt;" in html_of("Loader", {"rows": "2,000 <b>"})
+        True
+    """
+    rows = [(key, value) for key, value in facts.items() if value is not None]
+    return html_table(kind, (), rows)
+
+
+def html_table(
+    caption: str, header: Iterable[str], rows: Iterable[Iterable[object]]
+) -> str:
+    """Return a table of HTML whose first column names its rows; all of it is escaped.
+
+    Args:
+        caption: What it is about.
+        header: Names of the columns; may be empty.
+        rows: Cells, that of the name first. None gives an empty one.
+    """
+    head = "".join(f"<th{_LEFT}>{html.escape(name)}</th>" for name in header)
+    lines = [f"<tr>{head}</tr>"] if head else []
+    for name, *cells in rows:
+        values = "".join(f"<td{_LEFT}>{_cell(value)}</td>" for value in cells)
+        lines.append(f"<tr><th{_LEFT}>{_cell(name)}</th>{values}</tr>")
+    title = f"<caption{_LEFT}><code>{html.escape(caption)}</code></caption>"
+    return f"<table>{title}{''.join(lines)}</table>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return html.escape(", ".join(map(str, value)))
+    return html.escape(str(value))

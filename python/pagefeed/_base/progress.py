@@ -1,0 +1,137 @@
+"""Progress of what takes time: reported to whoever asked to see it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import NamedTuple, Self, TypeAlias
+
+from pagefeed._base.bars import Bars
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Progress", "ProgressCallback", "Work", "show_progress"]
+
+SECONDS_BETWEEN = 0.1
+"""Reports of one work are at least so far apart, but for the first and the last."""
+
+
+class Progress(NamedTuple):
+    """How far some work is, as callbacks of :func:`show_progress` are told."""
+
+    what: str
+    """What is done, such as ``"lengths of rows"``."""
+    done: int
+    """How much of it is."""
+    total: int
+    """How much there is to do."""
+    unit: str
+    """What ``done`` and ``total`` count, such as ``"rows"``."""
+    finished: bool = False
+    """Whether this is the last report: all is done, or an error ended it."""
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], object]
+
+_callback: ProgressCallback | None = None
+# Of the process and not of a context: notebooks run each cell in a context of its own,
+# and threads begin with an empty one.
+
+
+class _Shown(AbstractContextManager[None]):
+    """What :func:`show_progress` returns: leaving it shows what was shown before."""
+
+    def __init__(self, before: ProgressCallback | None) -> None:
+        self._before = before
+
+    def __enter__(self) -> None:
+        """Go on showing."""
+
+    def __exit__(self, *_: object) -> None:
+        """Show what was shown before."""
+        global _callback  # noqa: PLW0603 - there is one per process
+        _callback = self._before
+
+
+def show_progress(
+    show: ProgressCallback | bool = True,  # noqa: FBT001, FBT002 - as it is read
+) -> AbstractContextManager[None]:
+    """Show the progress of all that may take seconds, or hand it to a callback.
+
+    That is: building an index, reading the lengths of rows, scanning for predicates,
+    tiers and tokens of selected rows, counting sequences of ``Packed(split="never")``,
+    and :func:`pagefeed.verify`. It holds for this process from now on; as a context
+    manager, until its end.
+
+    Args:
+        show: True for bars on stderr, by tqdm if that is installed; False for nothing,
+            as at the start; or what is called with a :class:`Progress`, at most ten
+            times a second, by the thread that does the work. What it raises ends the
+            work.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+
+    Example:
+        >>> with show_progress(lambda progress: print(*progress)):
+        ...     len(web.where("quality >= 0.5"))
+        quality >= 0.5 0 400 rows False
+        quality >= 0.5 400 400 rows True
+        200
+    """
+    global _callback  # noqa: PLW0603 - there is one per process
+    if not isinstance(show, bool) and not callable(show):
+        raise InvalidArgumentError(
+            f"show_progress({show!r:.60}): expected True, False or a function of one "
+            "argument, a pagefeed.Progress"
+        )
+    before = _callback
+    _callback = (Bars() if show else None) if isinstance(show, bool) else show
+    return _Shown(before)
+
+
+class Work:
+    """Some work that reports how far it is, as a context manager.
+
+    Args:
+        what: What is done, for people.
+        total: How much there is to do.
+        unit: What that counts.
+
+    Example:
+        >>> with Work("adding", total=2, unit="numbers") as work:
+        ...     work.advance()
+        ...     work.advance()
+    """
+
+    def __init__(self, what: str, *, total: int, unit: str) -> None:
+        self._progress = Progress(what, 0, total, unit)
+        self._callback = _callback
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._report()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Report for the last time."""
+        self._progress = self._progress._replace(finished=True)
+        self._report()
+
+    def advance(self, amount: int = 1) -> None:
+        """Say that some more is done."""
+        self._progress = self._progress._replace(done=self._progress.done + amount)
+        if self._callback is not None and time.monotonic() >= self._next:
+            self._report()
+
+    def _report(self) -> None:
+        if self._callback is not None:
+            self._next = time.monotonic() + SECONDS_BETWEEN
+            self._callback(self._progress)

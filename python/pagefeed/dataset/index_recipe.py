@@ -1,0 +1,113 @@
+"""Building the index of a column, or opening that of an earlier build."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagefeed import _core
+from pagefeed._base import Work, warn_of_folder
+from pagefeed.errors import (
+    CorruptFileError,
+    FileAccessError,
+    MissingFileError,
+    StaleFileError,
+)
+
+__all__ = ["IndexRecipe", "build_or_open"]
+
+_logger = logging.getLogger("pagefeed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexRecipe:
+    """All it takes to build the same index again."""
+
+    files: tuple[str, ...]
+    column: str
+    cache_dir: str | None
+    page_index: bool
+    verify_checksums: bool
+
+    def cache_file(self) -> Path | None:
+        """Return where the cache folder has it; None without a folder."""
+        if self.cache_dir is None:
+            return None
+        parts = [self.column, str(self.page_index), *self.files]
+        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+
+
+def build_or_open(
+    recipe: IndexRecipe, num_threads: int, *, refresh: bool
+) -> _core.Index:
+    """Return the index of the cache folder, or build it and leave it there."""
+    cache_file = recipe.cache_file()
+    why = "no cache folder is given"
+    if cache_file is not None:
+        why = "a new one is asked for" if refresh else "none is cached"
+    if cache_file is not None and not refresh:
+        try:
+            core = _core.Index.open(cache_file)
+        except MissingFileError:
+            pass
+        except (CorruptFileError, FileAccessError) as problem:
+            # Derived data: a damaged or older one is simply built again.
+            why = f"the cached one cannot be used: {problem}"
+        else:
+            if (core.column, core.files) == (recipe.column, list(recipe.files)):
+                _check_fresh(core, cache_file)
+                _logger.debug("index of %r opened: %s", recipe.column, cache_file)
+                return core
+            why = "the cached one is of other files"
+    core = _build(recipe, num_threads, why)
+    if cache_file is None:
+        return core
+    try:
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        core.save(cache_file)
+        _logger.info("index of %r saved: %s", recipe.column, cache_file)
+        # From here on the mapped file, which all processes of the machine share.
+        return _core.Index.open(cache_file)
+    except (CorruptFileError, OSError) as problem:
+        warn_of_folder(str(cache_file.parent), problem)
+        return core
+
+
+def _build(recipe: IndexRecipe, num_threads: int, why: str) -> _core.Index:
+    """Read the footers of all files, and of some the page headers."""
+    what, num_files = f"index of {recipe.column!r}", len(recipe.files)
+    _logger.info("%s of %d files is built: %s", what, num_files, why)
+    begin = time.monotonic()
+    with Work(what, total=num_files, unit="files") as work:
+        core = _core.Index.build(
+            list(recipe.files),
+            recipe.column,
+            page_index=recipe.page_index,
+            verify_checksums=recipe.verify_checksums,
+            num_threads=num_threads,
+        )
+        work.advance(num_files)
+    _logger.info(
+        "%s built in %.2f s: %d pages, %d rows, %d values",
+        what,
+        time.monotonic() - begin,
+        core.num_pages,
+        core.num_rows,
+        core.num_values,
+    )
+    return core
+
+
+def _check_fresh(core: _core.Index, cache_file: Path) -> None:
+    try:
+        core.check_files()
+    except StaleFileError as error:
+        error.add_note(
+            f"the index is {cache_file}; to index the files as they are now, pass "
+            "refresh=True (pagefeed index --refresh)"
+        )
+        raise
