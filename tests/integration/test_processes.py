@@ -152,7 +152,8 @@ def test_ranks_killed_at_any_step_and_resumed_as_others_make_one_epoch(
         assert finished == (number == rounds - 1)
         kills += not finished
     assert kills == rounds - 1
-    num_tokens = numbered_loader(folder).run.supply.datasets[0].index.num_values
+    source = session_of(numbered_loader(folder)).run.source
+    num_tokens = source.datasets[0].index.num_values
     assert sorted(seen) == list(range(num_tokens))
 
 
@@ -162,6 +163,7 @@ FORK = """
 import os, sys
 from numbered import first_tokens, numbered_loader
 from pagefeed.errors import CancelledError
+from pagefeed.loader import session_of
 
 whole = [first_tokens(batch) for batch in numbered_loader(sys.argv[1])]
 loader = numbered_loader(sys.argv[1])
@@ -326,6 +328,7 @@ import resource
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 import pagefeed as pf
+from pagefeed.loader import session_of
 
 parts = {{
     str(n): pf.parquet(f"{tmp_path}/{{n}}", column="input_ids") for n in range(150)

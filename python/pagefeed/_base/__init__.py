@@ -25,6 +25,7 @@ from pagefeed._base.arrays import (
 from pagefeed._base.extras import require
 from pagefeed._base.lazy_attribute import lazy
 from pagefeed._base.parallel import in_order
+from pagefeed._base.setting import Setting
 from pagefeed._base.sizes import format_bytes, parse_bytes
 from pagefeed._base.stepwise import finished
 from pagefeed._base.stored import (
@@ -39,6 +40,7 @@ __all__ = [
     "ArrayFolder",
     "ArrayWriter",
     "Int64Array",
+    "Setting",
     "UInt64Array",
     "check_callable",
     "check_choice",
