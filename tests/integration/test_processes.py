@@ -15,6 +15,7 @@ import pytest
 
 import numbered
 from numbered import numbered_loader, write_numbered
+from pagefeed.loader import session_of
 
 # From Python 3.12 on a fork beside threads is warned of; these forks are the point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
@@ -328,7 +329,6 @@ import resource
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 import pagefeed as pf
-from pagefeed.loader import session_of
 
 parts = {{
     str(n): pf.parquet(f"{tmp_path}/{{n}}", column="input_ids") for n in range(150)
