@@ -20,7 +20,7 @@ from pagefeed.errors import (
 from pagefeed.loader import session_of
 from pagefeed.order import EpochOrder
 from pagefeed.order.lists import BlockList
-from pagefeed.order.starts import SampledStarts
+from pagefeed.order.starts import Starts
 from pagefeed.run.epochs import EpochSource
 from pagefeed.run.planner import plan_batches
 
@@ -292,7 +292,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
         sequence = order._sequence
         assert isinstance(sequence, BlockList)
         starts = sequence._starts
-        if isinstance(starts, SampledStarts) and starts._made is not None:
+        if isinstance(starts, Starts) and starts._made is not None:
             steps_made.append(step)
     assert len(loader) > 100
     assert steps_made[0] < len(loader) // 4

@@ -5,7 +5,7 @@ of a dataset and becomes a :class:`SequenceIndex`: sequences numbered in file or
 grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
 """
 
-from pagefeed.sequences.blocks import Blocks, ExplicitBlocks, UniformBlocks
+from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.joined import JoinedIndex
 from pagefeed.sequences.packed import Packed, PackedIndex
@@ -34,7 +34,6 @@ __all__ = [
     "SequenceLayout",
     "SequenceSetting",
     "Sequences",
-    "UniformBlocks",
     "Windows",
     "check_sequences",
 ]
