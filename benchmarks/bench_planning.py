@@ -24,7 +24,7 @@ from pagefeed.batches.iteration import Iteration
 from pagefeed.loader import session_of
 from pagefeed.order import Shuffle
 from pagefeed.run import BatchPlan, plan_batches
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import AnyIndex
 
 LENGTH = 2048
 BATCH_SIZE = 64
@@ -56,7 +56,7 @@ class NoEngine:
 class NoFeed:
     """Plans for no engine."""
 
-    def __init__(self, index: Sequences) -> None:
+    def __init__(self, index: AnyIndex) -> None:
         self._index = index
 
     def engine(self) -> NoEngine:

@@ -13,7 +13,7 @@ import pagefeed as pf
 from pagefeed.errors import PaddingWarning
 from pagefeed.loader import session_of
 from pagefeed.run import plan_batches
-from pagefeed.sequences.sequence_index import FIRST_BUNDLE
+from pagefeed.sequences import are_bundles
 
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 
@@ -119,7 +119,8 @@ def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     run = session_of(loader).run
     sequences = run.planner(run.beginning(0)).sequences(0, 1)
     pages = np.unique(plan_batches(run.source.index, sequences, loader.batch_size).page)
-    return int((pages < FIRST_BUNDLE).sum()), int((pages >= FIRST_BUNDLE).sum())
+    num_bundles = int(are_bundles(pages.astype(np.int64)).sum())
+    return len(pages) - num_bundles, num_bundles
 
 
 @pytest.mark.parametrize("shuffle", ["page", "row_group", "buffer", None])

@@ -18,7 +18,7 @@ from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_col
 from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE
-from pagefeed.sequences import DocumentIndex, Documents, JoinedIndex, Sequences
+from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
 
 __all__ = ["DocumentFeed", "DocumentPlan"]
 
@@ -57,7 +57,7 @@ class DocumentFeed:
     def __init__(
         self,
         datasets: Sequence[ParquetDataset],
-        index: Sequences,
+        index: AnyIndex,
         documents: Documents,
         *,
         batch_rows: int,

@@ -7,7 +7,7 @@ import warnings
 from pagefeed.batches.fields import Fields
 from pagefeed.errors import PaddingWarning
 from pagefeed.run import Route
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import AnyIndex
 
 __all__ = ["PaddingWatch", "padding_share"]
 
@@ -27,9 +27,7 @@ class PaddingWatch:
         tells_lengths: Whether it carries the lengths of its rows, too.
     """
 
-    def __init__(
-        self, index: Sequences, fields: Fields, *, tells_lengths: bool
-    ) -> None:
+    def __init__(self, index: AnyIndex, fields: Fields, *, tells_lengths: bool) -> None:
         self._index = index
         self._is_done = tells_lengths or bool(TELLING & set(fields.names))
 
@@ -52,7 +50,7 @@ class PaddingWatch:
         )
 
 
-def padding_share(index: Sequences, route: Route) -> float:
+def padding_share(index: AnyIndex, route: Route) -> float:
     """Return the share of padding in the batches of an iteration, on all ranks.
 
     Args:

@@ -14,7 +14,7 @@ from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.dataset import ParquetDataset
 from pagefeed.run import BatchPlan, plan_batches
-from pagefeed.sequences import SequenceLayout, Sequences
+from pagefeed.sequences import AnyIndex, SequenceLayout
 
 __all__ = ["BatchEngine", "Feed", "Out", "TokenFeed", "token_engine"]
 
@@ -76,7 +76,7 @@ class TokenFeed:
 
     def __init__(
         self,
-        index: Sequences,
+        index: AnyIndex,
         engine: ProcessEngine[_core.Engine],
         *,
         batch_size: int,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, distinct, finished
+from pagefeed._base import Int64Array, UInt64Array, distinct, finished
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.source import Positions, Track
-from pagefeed.sequences import Segments, Sequences
+from pagefeed.sequences import AnyIndex, Segments
 
 __all__ = [
     "NO_SEQUENCE",
@@ -106,46 +106,55 @@ class Planner:
         return np.concatenate(parts or [np.empty(0, dtype=np.int64)])
 
 
-def plan_batches(cut: Sequences, sequences: Int64Array, batch_size: int) -> BatchPlan:
+def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> BatchPlan:
     """Plan batches of the ``sequences`` of a dataset, in their order.
 
     Args:
-        cut: The dataset, cut.
+        index: The sequences of the dataset.
         sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
             padding.
         batch_size: Rows of a batch.
     """
     is_sequence = sequences != NO_SEQUENCE
     if is_sequence.all():
-        segments = cut.segments(sequences)
+        segments = index.segments(sequences)
         place = segments.sequence
     else:
         places = np.flatnonzero(is_sequence)
-        segments = cut.segments(sequences[places])
+        segments = index.segments(sequences[places])
         place = places[segments.sequence]
     borders = np.arange(0, len(sequences) + 1, batch_size)
     return BatchPlan(
         batch_offsets=np.searchsorted(place, borders).astype(np.uint32),
-        page=segments.page.astype(np.uint64),
+        page=_unsigned(segments.page),
         row=segments.row.astype(np.uint32),
         first_token=segments.first_token.astype(np.uint32),
         num_tokens=segments.num_tokens.astype(np.uint32),
-        destination_row=(place % batch_size).astype(np.uint32),
+        destination_row=np.remainder(
+            place, batch_size, dtype=np.uint32, casting="unsafe"
+        ),
         destination_offset=segments.offset.astype(np.uint32),
-        bundles=_bundles(cut, segments),
+        bundles=_bundles(index, segments),
     )
 
 
-def _bundles(cut: Sequences, segments: Segments) -> tuple[npt.NDArray[Any], ...] | None:
+def _bundles(
+    index: AnyIndex, segments: Segments
+) -> tuple[npt.NDArray[Any], ...] | None:
     """Return the bundles of the segments, None if there are no such."""
-    if cut.layout.packing is None or not len(segments.page):
+    if index.layout.packing is None or not len(segments.page):
         return None
-    bundles = cut.bundles(distinct(segments.page))
+    bundles = index.bundles(distinct(segments.page))
     wide = {"key", "part_page"}
     return tuple(
-        part.astype(np.uint64 if name in wide else np.uint32)
+        _unsigned(part) if name in wide else part.astype(np.uint32)
         for name, part in bundles._asdict().items()
     )
+
+
+def _unsigned(numbers: Int64Array) -> UInt64Array:
+    """The same numbers, none negative, in the same memory."""
+    return np.ascontiguousarray(numbers).view(np.uint64)
 
 
 def sequence_of_slot(planner: Planner, step: int, row: int) -> int:

@@ -10,7 +10,7 @@ from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import PagefeedError
 from pagefeed.run.provenance import Origin
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import AnyIndex
 
 __all__ = ["MAX_HORIZON", "Held", "Positions", "SequenceSource", "Track"]
 
@@ -69,7 +69,7 @@ class SequenceSource(Protocol):
     """
 
     @property
-    def index(self) -> Sequences:
+    def index(self) -> AnyIndex:
         """What the sequences are."""
 
     @property
