@@ -23,10 +23,9 @@ from pagefeed.order import (
     ExplicitBlocks,
     Permutation,
     Shuffle,
-    UniformBlocks,
 )
 
-EPOCH_UNITS = 10**9
+EPOCH_UNITS = 2 * 10**7
 NUM_LANES = 48
 WINDOW = 683  # delay in one lane: 256 MiB of units of 8 KiB
 
@@ -167,10 +166,9 @@ def main() -> None:
         ("buffer", 1, Shuffle(block="buffer"), WINDOW),
         ("file order", 1, Shuffle(block=None), 0),
     ):
-        blocks = UniformBlocks(EPOCH_UNITS, size)
+        firsts = np.append(np.arange(0, EPOCH_UNITS, size), EPOCH_UNITS)
+        blocks = ExplicitBlocks(firsts)
         bench_units(name, make_order(blocks, shuffle, window), options.units)
-    uniform = UniformBlocks(EPOCH_UNITS, 22)
-    bench_resume("equal blocks", lambda: make_order(uniform, Shuffle()))
     with tempfile.TemporaryDirectory() as folder:
         bench_many_blocks(options.blocks, Path(folder))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

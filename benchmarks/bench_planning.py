@@ -21,7 +21,10 @@ import numpy as np
 
 import pagefeed as pf
 from pagefeed.batches.iteration import Iteration
+from pagefeed.loader import session_of
 from pagefeed.order import Shuffle
+from pagefeed.run import BatchPlan, plan_batches
+from pagefeed.sequences import AnyIndex
 
 LENGTH = 2048
 BATCH_SIZE = 64
@@ -50,17 +53,36 @@ class NoEngine:
         return {}
 
 
+class NoFeed:
+    """Plans for no engine."""
+
+    def __init__(self, index: AnyIndex) -> None:
+        self._index = index
+
+    def engine(self) -> NoEngine:
+        """Return what does nothing."""
+        return NoEngine()
+
+    def plan(self, sequences: np.ndarray) -> BatchPlan:
+        """Plan batches."""
+        return plan_batches(self._index, sequences, BATCH_SIZE)
+
+    def batch(self, delivered: None) -> dict[str, Any]:
+        """Make nothing."""
+        return {"nothing": delivered}
+
+
 def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[float]]:
     """Microseconds of a sequence in each round; milliseconds of each step's plan.
 
     The first step is not counted.
     """
-    begin = loader.run.beginning(0)
-    iteration = Iteration(
-        engine=NoEngine(),
-        begin=begin,
-        planner=loader.run.planner(begin, loader.run.route(begin)),
-        horizon_sequences=loader.run.horizon_sequences(begin, loader.memory),
+    run = session_of(loader).run
+    planner = run.planner(run.beginning(0))
+    iteration: Iteration[None] = Iteration(
+        feed=NoFeed(run.source.index),
+        planner=planner,
+        horizon_sequences=planner.track.horizon(loader.memory),
         plan_bytes=loader.memory,
     )
     iteration.take()

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import pagefeed as pf
 from numbered import first_tokens
 from pagefeed.errors import CancelledError
+from pagefeed.loader import session_of
 from run_model import RunModel
 
 SIZES = st.tuples(st.integers(1, 6), st.sampled_from([1, 2, 3, 4]))
@@ -243,7 +244,7 @@ class RunMachine(RuleBasedStateMachine):
         iterators = []
         for worker, loader in enumerate(workers):
             loader.load_state_dict(state)
-            shared = loader.iterate(worker=worker, num_workers=num_workers)
+            shared = session_of(loader).iterate(worker=worker, num_workers=num_workers)
             iterators.append(shared)
         rounds = data.draw(st.integers(0, 2), label="rounds")
         for turn in range(8):

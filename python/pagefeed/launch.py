@@ -1,26 +1,14 @@
-"""Which rank this process is, and what other processes take its place."""
+"""Which rank this process is, and its share of the work."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Protocol
 
 from pagefeed._base import check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.run import LoaderState
 
-__all__ = ["MoveListener", "check_share", "resolve_rank", "resolve_threads"]
-
-
-class MoveListener(Protocol):
-    """What must know of a loader's moves, and may iterate in its stead."""
-
-    def moved(self, state: LoaderState) -> None:
-        """Learn where the next iteration begins."""
-
-    def check_state(self) -> None:
-        """Raise if the loader's own position is not that of its consumer."""
+__all__ = ["check_share", "resolve_rank", "resolve_threads"]
 
 
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from pagefeed._base import (
     Facts,
+    Setting,
     check_callable,
     check_flag,
     check_positive,
@@ -22,75 +22,22 @@ from pagefeed._base import (
 )
 from pagefeed.batches import (
     Batch,
-    BatchIterator,
-    DocumentFeed,
     DType,
-    Feed,
     Fields,
-    Iteration,
-    PaddingWatch,
-    ProcessEngine,
-    ReloadWatch,
-    TokenFeed,
+    LoaderSettings,
+    Session,
     check_padding,
-    explain,
-    make_converter,
     parse_dtype,
-    transformed,
 )
 from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import MoveListener, check_share, resolve_rank, resolve_threads
+from pagefeed.launch import resolve_rank, resolve_threads
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.run import (
-    EpochSupply,
-    LoaderState,
-    MixtureSupply,
-    Origin,
-    Planner,
-    Route,
-    Run,
-    Slot,
-    Supply,
-    sequence_of_slot,
-)
-from pagefeed.sequences import Documents, SequenceSetting, check_sequences
+from pagefeed.run import LoaderState, MixtureSource, Origin, Slot, sequence_of_slot
+from pagefeed.sequences import SequenceSetting, check_sequences
 
-__all__ = ["Loader"]
-
-PLAN_SHARE = 8
-"""Plans take at most this part of the memory."""
-
-ORDER_SHARE = 16
-"""What orders read ahead takes at most this part of it."""
-
-MAX_ORDER_BYTES = 32 << 20
-"""And no more than is of any use."""
-
-STEPS_BETWEEN_WARNINGS = 64
-"""Steps after which the loader looks again whether there is something to warn of."""
-
-OPTIONS = (
-    "sequences",
-    "batch_size",
-    "seed",
-    "shuffle",
-    "memory",
-    "format",
-    "dtype",
-    "padding",
-    "vocab_size",
-    "fields",
-    "transform",
-    "pin_memory",
-    "epochs",
-    "drop_last",
-    "rank",
-    "world_size",
-    "num_threads",
-)
-"""What a loader is made of, beside its dataset."""
+__all__ = ["Loader", "session_of", "share"]
 
 
 class Loader:
@@ -173,126 +120,58 @@ class Loader:
     ) -> None:
         check_dataset(dataset, "dataset")
         check_sequences(sequences)
-        self.dataset = dataset
-        self.sequences = sequences
-        self.batch_size = check_positive(batch_size, "batch_size")
-        self.seed = check_whole(seed, "seed")
-        self.shuffle = Shuffle.parse(shuffle)
-        self.memory = parse_bytes(memory, name="memory")
-        self.format = format
-        self.dtype = parse_dtype(dtype)
-        self.padding = check_padding(padding, self.dtype)
-        self.vocab_size = check_vocab_size(vocab_size, padding=self.padding)
-        self.fields = Fields.parse(fields)
-        self.transform = check_callable(transform, "transform")
-        self.pin_memory = pin_memory
-        self.epochs = epochs if epochs is None else check_positive(epochs, "epochs")
-        self.drop_last = check_flag(drop_last, "drop_last")
-        self.rank, self.world_size = resolve_rank(rank, world_size)
-        self.num_threads = resolve_threads(num_threads)
-        supply = self._make_supply()
-        self._feed = self._make_feed(supply)
-        self._reloads = ReloadWatch(self.memory)
-        tells_lengths = isinstance(self.sequences, Documents)
-        self._padding = PaddingWatch(
-            supply.cut, self.fields, tells_lengths=tells_lengths
+        dtype = parse_dtype(dtype)
+        padding = check_padding(padding, dtype)
+        rank, world_size = resolve_rank(rank, world_size)
+        settings = LoaderSettings(
+            dataset=dataset,
+            sequences=sequences,
+            batch_size=check_positive(batch_size, "batch_size"),
+            seed=check_whole(seed, "seed"),
+            shuffle=Shuffle.parse(shuffle),
+            memory=parse_bytes(memory, name="memory"),
+            format=format,
+            dtype=dtype,
+            padding=padding,
+            vocab_size=check_vocab_size(vocab_size, padding=padding),
+            fields=Fields.parse(fields),
+            transform=check_callable(transform, "transform"),
+            pin_memory=pin_memory,
+            epochs=epochs if epochs is None else check_positive(epochs, "epochs"),
+            drop_last=check_flag(drop_last, "drop_last"),
+            rank=rank,
+            world_size=world_size,
+            num_threads=resolve_threads(num_threads),
         )
-        self.run = Run(
-            supply=supply,
-            batch_size=self.batch_size,
-            rank=self.rank,
-            world_size=self.world_size,
-            epochs=self.epochs,
-            drop_last=self.drop_last,
-            plan_sequences=self._feed.plan,
-        )
-        if not isinstance(dataset, Mixture):  # To which a state may bring steps.
-            self.run.check_steps(self.run.beginning(0))
-        self._begin = self.run.beginning(0)
-        """Where the next iteration begins, or the running one began."""
-        self._iteration: Iteration[Any] | None = None
-        self._num_made = self._num_padding_rows = 0
-        self._loaded: LoaderState | None = None
-        """A state that was loaded, until an iteration begins."""
-        self._finished: LoaderState | None = None
-        """The end of the last iteration, until another begins."""
-        self.listener: MoveListener | None = None
-        """Told of moves; an adapter that iterates in other processes sets it."""
+        self._session = Session(settings)
 
-    def _make_supply(self) -> Supply:
-        step_sequences = self.batch_size * self.world_size
-        if not isinstance(self.dataset, Mixture):
-            return EpochSupply(
-                self.dataset,
-                sequences=self.sequences,
-                seed=self.seed,
-                shuffle=self.shuffle,
-                world_size=self.world_size,
-                memory=self._order_bytes,
-            )
-        if self.epochs != 1:
-            raise InvalidArgumentError(
-                f"epochs={self.epochs!r}: a mixture is as long as its stop, max_steps, "
-                "max_tokens and max_epochs say; leave epochs at 1"
-            )
-        return MixtureSupply(
-            self.dataset,
-            sequences=self.sequences,
-            seed=self.seed,
-            shuffle=self.shuffle,
-            world_size=self.world_size,
-            step_sequences=step_sequences,
-            memory=self._order_bytes,
-        )
+    dataset = Setting[ParquetDataset | Mixture]()
+    sequences = Setting[SequenceSetting]()
+    batch_size = Setting[int]()
+    seed = Setting[int]()
+    shuffle = Setting[Shuffle]()
+    memory = Setting[int]()
+    format = Setting[Literal["numpy", "torch"]]()
+    dtype = Setting[str]()
+    padding = Setting[int]()
+    vocab_size = Setting[int | None]()
+    fields = Setting[Fields]()
+    transform = Setting[Callable[[Batch], Any] | None]()
+    pin_memory = Setting[bool]()
+    epochs = Setting[int | None]()
+    drop_last = Setting[bool]()
+    rank = Setting[int]()
+    world_size = Setting[int]()
+    num_threads = Setting[int]()
 
     @property
-    def _order_bytes(self) -> int:
-        return min(MAX_ORDER_BYTES, self.memory // ORDER_SHARE)
-
-    def _make_feed(self, supply: Supply) -> Feed[Any]:
-        convert = make_converter(self.format, pin_memory=self.pin_memory)
-        if isinstance(self.sequences, Documents):
-            return DocumentFeed(
-                supply.datasets,
-                supply.cut,
-                self.sequences,
-                batch_rows=self.batch_size,
-                num_threads=self.num_threads,
-                memory=self.memory - self._order_bytes,
-                dtype=self.dtype,
-                padding=self.padding,
-                fields=self.fields,
-                convert=convert,
-                vocab_size=self.vocab_size,
-            )
-        check_vocab_size(
-            self.vocab_size, eos=supply.cut.layout.eos, bos=supply.cut.layout.bos
-        )
-        engine = ProcessEngine(
-            supply.datasets,
-            batch_rows=self.batch_size,
-            row_length=supply.cut.length,
-            num_threads=self.num_threads,
-            memory=self.memory - self._order_bytes,
-            dtype=self.dtype,
-            padding=self.padding,
-            layout=supply.cut.layout,
-            fields=self.fields,
-            vocab_size=self.vocab_size,
-        )
-        return TokenFeed(
-            supply.cut,
-            engine,
-            batch_size=self.batch_size,
-            dtype=self.dtype,
-            fields=self.fields,
-            convert=convert,
-        )
+    def _settings(self) -> LoaderSettings:
+        return self._session.settings
 
     @property
     def epoch(self) -> int:
         """The epoch of the next sequence."""
-        return self.run.going_on(self._state()).epoch
+        return self._session.run.going_on(self._session.state).epoch
 
     @property
     def step(self) -> int:
@@ -313,12 +192,11 @@ class Loader:
         Raises:
             InvalidArgumentError: As for :attr:`step`.
         """
-        return self.run.route(self._known_state()).num_steps
+        return self._session.run.route(self._known_state()).num_steps
 
     def _known_state(self) -> LoaderState:
-        if self.listener is not None:
-            self.listener.check_state()
-        return self._state()
+        self._session.check_state()
+        return self._session.state
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
@@ -327,13 +205,13 @@ class Loader:
         return html_of(type(self).__name__, self._facts())
 
     def _facts(self) -> Facts:
-        state = self._state()
+        run, state = self._session.run, self._session.state
         return {
             "dataset": self.dataset,
             "sequences": self.sequences,
             "num_sequences": self.num_sequences,
             "batch_size": self.batch_size,
-            "steps": self.run.route(self.run.beginning(0)).num_steps,
+            "steps": run.route(run.beginning(0)).num_steps,
             "epoch": state.epoch,
             "step": state.step,
             "rank": self.rank,
@@ -346,17 +224,17 @@ class Loader:
     @property
     def num_sequences(self) -> int:
         """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
-        return self.run.cut.num_sequences
+        return self._session.run.source.index.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
-        return self.run.cut.num_dropped_tokens
+        return self._session.run.source.index.num_dropped_tokens
 
     @property
     def num_padding_tokens(self) -> int:
         """Padding in the sequences of an epoch."""
-        return self.run.cut.num_padding_tokens
+        return self._session.run.source.index.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -364,7 +242,8 @@ class Loader:
         Raises:
             TypeError: If it never ends.
         """
-        steps = self.run.route(self.run.beginning(0)).num_steps
+        run = self._session.run
+        steps = run.route(run.beginning(0)).num_steps
         if steps is None:
             raise TypeError(
                 "this loader has no length: it never ends; give it epochs, or a "
@@ -374,79 +253,11 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
-        return self.iterate()
-
-    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
-        """Iterate as one of several processes that share this rank's steps.
-
-        Process w takes the steps w, w + num_workers, and so on: taken in turn, as
-        ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
-        order. ``iter(loader)`` is the same with one process.
-        """
-        check_share(worker, num_workers)
-        return BatchIterator(
-            begin=lambda: self._start(worker, num_workers),
-            make=self._make_batch,
-            end=self._ended,
-            explain=self._explain,
-        )
-
-    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
-        begin = self._unfinished()
-        if num_workers == 1:  # Others may have steps left where one has none.
-            begin = self.run.going_on(begin)
-            self.run.check_steps(begin)
-        self._stop(begin)
-        route = self.run.route(begin, worker, num_workers)
-        if worker == 0:
-            self._padding.look(route, stacklevel=4)
-        iteration = Iteration(
-            engine=self._feed.engine(),
-            begin=begin,
-            planner=self.planner(route),
-            horizon_sequences=self.run.horizon_sequences(begin, self.memory),
-            plan_bytes=self.memory // PLAN_SHARE,
-        )
-        self._iteration, self._finished, self._loaded = iteration, None, None
-        return iteration
-
-    def _make_batch(self, delivered: Any) -> Batch:  # noqa: ANN401 - the feed's
-        if self._num_made % STEPS_BETWEEN_WARNINGS == 0 and not self.run.is_scattered:
-            self._reloads.look(self._feed.engine().stats(), stacklevel=3)
-        self._num_made += 1
-        batch = self._feed.batch(delivered)
-        if self.transform is None:
-            return batch
-        return transformed(self.transform, batch)  # type: ignore[no-any-return]
-
-    def _ended(self, iteration: Iteration[Any]) -> None:
-        """Go on to the next epoch, all steps of this one taken."""
-        if iteration is self._iteration:
-            finished = self._state()
-            self._stop(self.run.after(self._begin))
-            self._finished = finished
-
-    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
-        """Say which steps to skip, in the order of the iteration."""
-        explain(error, self.run, self._state(), iteration.step)
-
-    def share(self, num_shares: int) -> Loader:
-        """Return a loader that begins where the next iteration of this one would.
-
-        It has a part of the memory and threads, and leaves pinning to the process that
-        talks to the device.
-        """
-        options = self._options() | {"pin_memory": False}
-        options["memory"] = max(1, self.memory // num_shares)
-        options["num_threads"] = max(1, self.num_threads // num_shares)
-        return _rebuild(self.dataset, options, self._next_beginning())
+        return self._session.iterate()
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle as configuration and place: threads and files stay here."""
-        return _rebuild, (self.dataset, self._options(), self._state())
-
-    def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in OPTIONS}
+        return _rebuild, (self._settings, self._session.state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position as plain JSON types.
@@ -472,8 +283,7 @@ class Loader:
                 beyond the end of this loader, or is no state at all.
         """
         if not isinstance(state, Mapping) or state:
-            self._go_to(LoaderState.from_dict(state))
-            self._loaded = self._begin
+            self._session.load(LoaderState.from_dict(state))
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run epoch ``epoch``; a no-op if it will anyway.
@@ -485,16 +295,16 @@ class Loader:
             InvalidArgumentError: If it is not a whole number, at least 0.
         """
         epoch = check_whole(epoch, "epoch", least=0)
-        following = self._next_beginning()
+        session, following = self._session, self._session.following
         if epoch not in (self.epoch, following.epoch, following.first_epoch):
-            if self._loaded is not None and epoch < following.epoch:
+            if session.loaded is not None and epoch < following.epoch:
                 warnings.warn(
                     f"set_epoch({epoch}) goes back before the state that was loaded, "
                     f"of epoch {following.epoch}: what was consumed comes again",
                     stacklevel=2,
                 )
-            self._stop(self.run.beginning(epoch))
-        self._tell()
+            session.restart(session.run.beginning(epoch))
+        session.tell()
 
     def seek(self, step: int) -> None:
         """Go to a step of the current iteration; a running one goes on there.
@@ -508,10 +318,11 @@ class Loader:
             InvalidArgumentError: If there is no such step, or it lies before a resume
                 with other sizes, which this loader knows nothing of.
         """
-        route = self.run.known_route(self._begin)
+        session, begin = self._session, self._session.begin
+        route = session.run.known_route(begin)
         index = route.checked_index(step, past_end=True)
         position, number = route.position_after(index), route.number_of(index)
-        self._move(self.run.state_at(self._begin, position, number), is_new=True)
+        session.move(session.run.state_at(begin, position, number), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
         """Leave steps of the current iteration out, such as those of bad batches.
@@ -528,8 +339,8 @@ class Loader:
             InvalidArgumentError: If a step was taken already or does not exist, or
                 there are too many separate ranges of them for a small state.
         """
-        state = self._state()
-        self._move(state.skipping(self.run.route(state), steps), is_new=False)
+        session, state = self._session, self._session.state
+        session.move(state.skipping(session.run.route(state), steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.
@@ -543,10 +354,8 @@ class Loader:
                 lies before a resume with other sizes, which this loader knows nothing
                 of.
         """
-        sequence = sequence_of_slot(
-            self.planner(self.run.known_route(self._begin)), step, row
-        )
-        return self.run.supply.origins(sequence)
+        sequence = sequence_of_slot(self._session.known_planner(), step, row)
+        return self._session.run.source.origins(sequence)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return where a document is seen in the current epoch: ``locate`` inverted.
@@ -563,14 +372,13 @@ class Loader:
             InvalidArgumentError: If there is no such document, or some of it was seen
                 before a resume with other sizes.
         """
-        route = self.run.known_route(self._begin)
-        supply = self.run.supply
-        held = supply.document_sequences(
+        session = self._session
+        held = session.run.source.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        return route.slots(
-            supply.positions(self._begin, self._state(), route.end, held)
-        )
+        now = session.run.source.at(session.state).start
+        route = session.run.known_route(session.begin)
+        return route.slots(session.track.positions(held, now))
 
     def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:
         """Mix with other weights from the next step on.
@@ -587,16 +395,16 @@ class Loader:
             InvalidArgumentError: If this is no mixture, a weight or a name cannot be
                 right, or there were too many changes for a small state.
         """
-        supply = self.run.supply
-        if not isinstance(supply, MixtureSupply):
+        session, source = self._session, self._session.run.source
+        if not isinstance(source, MixtureSource):
             raise InvalidArgumentError(
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
                 "...}), ...)"
             )
-        if self.listener is not None:
-            self.listener.check_state()
-        sequences = check_whole(anneal, "anneal", least=0) * self.run.step_sequences
-        self._move(supply.reweighted(self._state(), weights, sequences), is_new=False)
+        session.check_state()
+        sequences = check_whole(anneal, "anneal", least=0) * session.run.step_sequences
+        state = source.reweighted(session.state, weights, sequences)
+        session.move(state, is_new=False)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
@@ -611,73 +419,26 @@ class Loader:
         or the last one, delivered so far on all ranks, tokens by the mean tokens of a
         sequence.
         """
-        counters: dict[str, float] = self._feed.engine().stats()
-        running = 0 if self._iteration is None else self._iteration.num_padding_rows
-        counters["padding_sequences"] = self._num_padding_rows + running
-        return counters | self.run.supply.stats(self._finished or self._state())
-
-    def planner(self, route: Route) -> Planner:
-        """Return what plans the batches of a route through this run's order."""
-        return self.run.planner(self._begin, route)
-
-    def beginning(self) -> LoaderState:
-        """Return the state in which the current iteration began, with its weights."""
-        again = self.run.beginning(self._begin.first_epoch)
-        return replace(again, mixture=self._begin.mixture)
-
-    def _state(self) -> LoaderState:
-        """The consumed position; right also beside a thread that iterates."""
-        running = self._iteration
-        if running is None:
-            return self._begin
-        return self.run.state_at(*running.consumed)
-
-    def _next_beginning(self) -> LoaderState:
-        """Where another ``iter(loader)`` would begin."""
-        return self.run.going_on(self._unfinished())
-
-    def _unfinished(self) -> LoaderState:
-        """The same, or the end of an iteration that a state or a seek led to."""
-        begin, running = self._begin, self._iteration
-        if running is None or running.is_new:
-            return begin
-        if running.is_finished:
-            return self.run.after(begin)
-        return replace(self.beginning(), skipped=begin.skipped)
-
-    def _stop(self, begin: LoaderState) -> None:
-        """End the running iteration; the next begins at ``begin``."""
-        if self._iteration is not None:
-            self._iteration.close()
-            self._num_padding_rows += self._iteration.num_padding_rows
-        self._begin = begin  # First: whoever sees no iteration needs the new one.
-        self._iteration, self._finished, self._loaded = None, None, None
-
-    def _go_to(self, state: LoaderState) -> None:
-        """Make the next iteration continue at a state."""
-        self._stop(self.run.accept(state, self._begin))
-        self._tell()
-
-    def _move(self, state: LoaderState, *, is_new: bool) -> None:
-        """Continue this iteration at ``state``, the running iterator too."""
-        running = self._iteration
-        if running is not None and running.is_here:
-            self._begin = state
-            ours = running.route
-            route = self.run.route(state, ours.worker, ours.num_workers)
-            running.follow(state, self.planner(route), is_new=is_new or running.is_new)
-        else:
-            self._stop(state)
-        self._tell()
-
-    def _tell(self) -> None:
-        if self.listener is not None:
-            self.listener.moved(self._next_beginning())
+        return self._session.stats()
 
 
-def _rebuild(
-    dataset: ParquetDataset | Mixture, options: dict[str, Any], state: LoaderState
-) -> Loader:
-    loader = Loader(dataset, **options)
-    loader._go_to(LoaderState.from_dict(state.to_dict()))  # noqa: SLF001 - a twin
+def session_of(loader: Loader) -> Session:
+    """Return what is behind a loader, for the package's own adapters and reports."""
+    return loader._session  # noqa: SLF001 - the one way in
+
+
+def share(loader: Loader, num_shares: int) -> Loader:
+    """Return a loader that begins where the next iteration of this one would.
+
+    It has a part of the memory and threads, and leaves pinning to the process that
+    talks to the device.
+    """
+    session = session_of(loader)
+    return _rebuild(session.settings.share(num_shares), session.following)
+
+
+def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:
+    loader = Loader.__new__(Loader)
+    loader._session = Session(settings)  # noqa: SLF001 - a twin
+    loader._session.resume(state)  # noqa: SLF001
     return loader

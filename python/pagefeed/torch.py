@@ -18,7 +18,7 @@ from pagefeed.integrations import (
     sdpa_mask,
     varlen_arguments,
 )
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of, share
 from pagefeed.run import MAX_STATE_BYTES, LoaderState
 
 try:
@@ -103,16 +103,16 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader = loader
         self._notice = _Notice()
         self._is_worker = self._has_run = False
-        loader.listener = self._notice
+        session_of(loader).listener = self._notice
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle a loader that begins where the next iteration would."""
-        return self.__dict__ | {"loader": self.loader.share(1)}
+        return self.__dict__ | {"loader": share(self.loader, 1)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Follow the moves of the copied loader."""
         self.__dict__.update(state)
-        self.loader.listener = self._notice
+        session_of(self.loader).listener = self._notice
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield all steps, or in a worker process every ``num_workers``-th."""
@@ -125,12 +125,14 @@ class LoaderDataset(IterableDataset[Batch]):
         if self._has_run and news is not None:
             self.loader.load_state_dict(news)
         self._has_run = True
-        return self.loader.iterate(worker=worker.id, num_workers=worker.num_workers)
+        return session_of(self.loader).iterate(
+            worker=worker.id, num_workers=worker.num_workers
+        )
 
     def _become(self, num_workers: int) -> None:
         """Make this, in a worker, its own share of the loader, for all its epochs."""
         if not self._is_worker:
-            self.loader, self._is_worker = self.loader.share(num_workers), True
+            self.loader, self._is_worker = share(self.loader, num_workers), True
 
     def __len__(self) -> int:
         """Return the steps of an iteration."""

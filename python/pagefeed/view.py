@@ -14,10 +14,10 @@ from pagefeed._base import Int64Array, check_vocab_size, parse_bytes
 from pagefeed.batches import (
     Batch,
     DType,
-    ProcessEngine,
     check_padding,
     make_converter,
     parse_dtype,
+    token_engine,
 )
 from pagefeed.dataset import ParquetDataset, check_dataset
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
@@ -108,7 +108,7 @@ class SequenceView:
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
         )
-        self._engine = ProcessEngine(
+        self._engine = token_engine(
             [dataset],
             batch_rows=1,
             row_length=self._sequences.length,

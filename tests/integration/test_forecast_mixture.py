@@ -16,6 +16,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.dataset_forecast import forecast
 from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
 from pagefeed.reports.verification import Leg, verify
+from pagefeed.run import MixtureTrack
 
 ROWS = {"code": 200, "math": 12, "web": 300}
 
@@ -125,14 +126,15 @@ def test_mixtures_are_verified_over_resumes(folder, options):
 
 def test_what_is_wrong_is_found(folder, monkeypatch):
     loader = make(folder, max_epochs=dict.fromkeys(ROWS, 1), stages=[], max_steps=None)
-    supply = loader.run.supply
-    deliver = supply.deliver
+    sequences = MixtureTrack.sequences
 
-    def repeated(begin: Any, positions: np.ndarray) -> Iterator[np.ndarray | None]:
-        for part in deliver(begin, positions):
+    def repeated(
+        track: MixtureTrack, positions: range | np.ndarray
+    ) -> Iterator[np.ndarray | None]:
+        for part in sequences(track, positions):
             yield part if part is None else np.where(part == 7, 8, part)
 
-    monkeypatch.setattr(supply, "deliver", repeated)
+    monkeypatch.setattr(MixtureTrack, "sequences", repeated)
     [problem] = verify(loader).problems
     assert "2 sequences of 'code'" in problem
     assert "such as [7, 8]" in problem

@@ -17,11 +17,12 @@ from pagefeed.errors import (
     StateMismatchError,
     TokenRangeError,
 )
+from pagefeed.loader import session_of
 from pagefeed.order import EpochOrder
 from pagefeed.order.lists import BlockList
-from pagefeed.order.starts import SampledStarts
-from pagefeed.run.epochs import EpochSupply
-from pagefeed.run.planner import BatchPlan
+from pagefeed.order.starts import Starts
+from pagefeed.run.epochs import EpochSource
+from pagefeed.run.planner import plan_batches
 
 LENGTH = 64
 
@@ -281,9 +282,9 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
     monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
     loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
-    supply = loader.run.supply
-    assert isinstance(supply, EpochSupply)
-    orders = supply.orders
+    source = session_of(loader).run.source
+    assert isinstance(source, EpochSource)
+    orders = source.orders
     steps_made = []
     for step, _ in enumerate(loader):
         order = orders.of(1, orders.num_lanes)
@@ -291,7 +292,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
         sequence = order._sequence
         assert isinstance(sequence, BlockList)
         starts = sequence._starts
-        if isinstance(starts, SampledStarts) and starts._made is not None:
+        if isinstance(starts, Starts) and starts._made is not None:
             steps_made.append(step)
     assert len(loader) > 100
     assert steps_made[0] < len(loader) // 4
@@ -301,13 +302,13 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
     monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
-    planner = loader.planner(loader.run.route(loader.run.beginning(0)))
+    run = session_of(loader).run
+    planner, index = run.planner(run.beginning(0)), run.source.index
     count = len(loader) - 3
-    whole = loader.run.plan_sequences(planner.sequences(3, count))
-    assert isinstance(whole, BatchPlan)
+    whole = plan_batches(index, planner.sequences(3, count), 6)
     parts = [part for part in planner.pieces(3, count) if part is not None]
-    assert sum(num_steps for num_steps, _ in parts) == count
-    pieces = [BatchPlan(*plan) for _, plan in parts]
+    assert sum(len(sequences) for sequences in parts) == 6 * count
+    pieces = [plan_batches(index, sequences, 6) for sequences in parts]
     assert len(pieces) > 10
     for name in whole._fields[1:-1]:
         joined = np.concatenate([getattr(piece, name) for piece in pieces])
@@ -318,13 +319,13 @@ def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
 
 def test_short_epochs_are_ordered_once_each(token_files):
     loader = make_loader(token_files, epochs=5)
-    supply = loader.run.supply
-    assert isinstance(supply, EpochSupply)
-    planner = loader.planner(loader.run.route(loader.run.beginning(0)))
-    made_before = supply.orders.of.cache_info().misses
+    run = session_of(loader).run
+    assert isinstance(run.source, EpochSource)
+    planner = run.planner(run.beginning(0))
+    made_before = run.source.orders.of.cache_info().misses
     for _ in planner.pieces(0, len(loader)):
         pass
-    assert supply.orders.of.cache_info().misses == made_before + 5
+    assert run.source.orders.of.cache_info().misses == made_before + 5
 
 
 class CountingEngine:
@@ -355,17 +356,32 @@ class CountingEngine:
         return {}
 
 
+class CountingFeed:
+    """Plans for a counting engine."""
+
+    def __init__(self, engine, index):
+        self._engine, self._index = engine, index
+
+    def engine(self):
+        return self._engine
+
+    def plan(self, sequences):
+        return plan_batches(self._index, sequences, 2)
+
+    def batch(self, delivered: None) -> Any:
+        return delivered
+
+
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
 def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
     monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 4)
     monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_UNITS", 20)
     loader = make_loader(token_files, batch_size=2)
     engine = CountingEngine()
-    begin = loader.run.beginning(0)
+    run = session_of(loader).run
     iteration: Iteration[None] = Iteration(
-        engine=engine,
-        begin=begin,
-        planner=loader.planner(loader.run.route(begin)),
+        feed=CountingFeed(engine, run.source.index),
+        planner=run.planner(run.beginning(0)),
         horizon_sequences=1 << 20,
         plan_bytes=plan_bytes,
     )

@@ -26,6 +26,7 @@ from mixing import (
 )
 from numbered import LENGTH, first_tokens, write_numbered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.loader import session_of
 
 
 @pytest.fixture(scope="module")
@@ -393,7 +394,7 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
 def test_temperature_goes_from_proportional_to_uniform(datasets):
     def parts(temperature: float | None) -> np.ndarray:
         mixed = pf.mix(datasets, temperature=temperature, unit="sequences")
-        plan = make(mixed).run.supply.plan.mixture
+        plan = session_of(make(mixed)).run.source.plan.mixture
         assert plan is not None
         return np.array(plan.changes[0].weights)
 

@@ -15,6 +15,7 @@ import pytest
 
 import numbered
 from numbered import numbered_loader, write_numbered
+from pagefeed.loader import session_of
 
 # From Python 3.12 on a fork beside threads is warned of; these forks are the point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
@@ -152,7 +153,8 @@ def test_ranks_killed_at_any_step_and_resumed_as_others_make_one_epoch(
         assert finished == (number == rounds - 1)
         kills += not finished
     assert kills == rounds - 1
-    num_tokens = numbered_loader(folder).run.supply.datasets[0].index.num_values
+    source = session_of(numbered_loader(folder)).run.source
+    num_tokens = source.datasets[0].index.num_values
     assert sorted(seen) == list(range(num_tokens))
 
 
@@ -162,6 +164,7 @@ FORK = """
 import os, sys
 from numbered import first_tokens, numbered_loader
 from pagefeed.errors import CancelledError
+from pagefeed.loader import session_of
 
 whole = [first_tokens(batch) for batch in numbered_loader(sys.argv[1])]
 loader = numbered_loader(sys.argv[1])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from numbered import first_tokens, numbered_loader, rows_of, write_numbered
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import session_of
 from pagefeed.run.planner import NO_SEQUENCE
 from pagefeed.run.route import Slot
 
@@ -29,12 +30,13 @@ def folder(tmp_path_factory):
 
 def sequences_of_steps(loader, count):
     """Sequences of the next steps on all ranks together, from the plan alone."""
-    begin = loader.run.route(loader._begin)
+    run, begin = session_of(loader).run, session_of(loader).begin
+    whole = run.route(begin)
     parts = []
     for rank in range(loader.world_size):
-        route = replace(begin, rank=rank)
-        assert route.num_steps == begin.num_steps
-        steps = loader.planner(route).sequences(0, min(count, begin.num_steps))
+        route = replace(whole, rank=rank)
+        assert route.num_steps == whole.num_steps
+        steps = run.planner(begin, route).sequences(0, min(count, whole.num_steps))
         parts.append(steps)
     sequences = np.stack(parts, axis=1).reshape(-1)
     return sequences[sequences != NO_SEQUENCE].tolist()
@@ -81,7 +83,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         if model is None:
             model = sequences_of_steps(loader, 10**6)
             assert sorted(model) == list(range(loader.num_sequences))
-        route = loader.run.route(loader._begin)
+        route = session_of(loader).run.route(session_of(loader).begin)
         assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
         numbers = [route.number_of(index) for index in range(route.num_steps)]
@@ -89,7 +91,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         for index in reversed(indices):
             span = route._places(route.span(index, index + 1)) - route.start
             del model[slice(*span.tolist())]
-        remaining = loader.run.route(loader._begin)
+        remaining = session_of(loader).run.route(session_of(loader).begin)
         assert remaining.num_steps is not None
         kept = range(remaining.num_steps)
         left = [number for n, number in enumerate(numbers) if n not in indices]
@@ -330,14 +332,14 @@ def test_steps_of_is_the_inverse_of_locate(folder, skipped, drop_last):
                     continue
                 for source in sources:
                     located[source.file, source.row].add(Slot(step, rank, row))
-    for file in loader.run.supply.datasets[0].files:
+    for file in session_of(loader).run.source.datasets[0].files:
         for row in range(300):
             assert loader.steps_of(file, row) == sorted(located[file, row])
 
 
 def test_steps_of_knows_the_windows_of_a_document_and_its_epoch(folder):
     loader = numbered_loader(folder, sequences=pf.Windows(7, tail="drop"))
-    file = loader.run.supply.datasets[0].files[1]
+    file = session_of(loader).run.source.datasets[0].files[1]
     first = loader.steps_of(file, 17)
     assert len(first) > 1
     loader.set_epoch(1)

@@ -11,7 +11,9 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import PaddingWarning
-from pagefeed.sequences.sequence_index import FIRST_BUNDLE
+from pagefeed.loader import session_of
+from pagefeed.run import plan_batches
+from pagefeed.sequences import are_bundles
 
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 
@@ -106,20 +108,19 @@ def test_a_mixture_is_warned_of_as_one(folders):
         rank=0,
         world_size=1,
     )
-    cut = loader.run.cut
+    index = session_of(loader).run.source.index
     (message,) = told(loader)
-    share = cut.num_padding_tokens / (cut.num_sequences * 2048)
+    share = index.num_padding_tokens / (index.num_sequences * 2048)
     assert message.startswith(f"{share:.1%} of")
 
 
 def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     """Pages, and bundles of pages, that the first batch is planned from."""
-    route = loader.run.route(loader.run.beginning(0))
-    ((_, plan),) = (
-        piece for piece in loader.planner(route).pieces(0, 1) if piece is not None
-    )
-    pages = np.unique(plan[1])
-    return int((pages < FIRST_BUNDLE).sum()), int((pages >= FIRST_BUNDLE).sum())
+    run = session_of(loader).run
+    sequences = run.planner(run.beginning(0)).sequences(0, 1)
+    pages = np.unique(plan_batches(run.source.index, sequences, loader.batch_size).page)
+    num_bundles = int(are_bundles(pages.astype(np.int64)).sum())
+    return len(pages) - num_bundles, num_bundles
 
 
 @pytest.mark.parametrize("shuffle", ["page", "row_group", "buffer", None])

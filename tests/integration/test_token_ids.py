@@ -23,6 +23,7 @@ from handmade import (
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, TokenRangeError
+from pagefeed.loader import share
 from pagefeed.sequences.sequence_index import SequenceSetting
 
 SETTINGS = [Windows(4), Windows(4, eos=1), Packed(4), Documents(max_length=4)]
@@ -108,7 +109,7 @@ def test_views_and_copies_of_loaders_check_too(tmp_path: Path):
     loader = Loader(data, sequences=Windows(2), batch_size=1, vocab_size=7)
     assert "vocab_size" not in loader.state_dict()
     with pytest.raises(TokenRangeError, match="holds 7"):
-        list(loader.share(2))
+        list(share(loader, 2))
 
 
 def test_other_columns_of_documents_are_free(tmp_path: Path):

@@ -93,7 +93,7 @@ def test_selected_documents_are_counted_by_their_own_lengths(folders):
         assert documents.bind(dataset.spans).num_delivered_tokens == sum(
             np.minimum(mine, 310)
         )
-        assert loader.run.cut.num_sequences == 300
+        assert loader.num_sequences == 300
 
 
 def test_repeated_tokens_of_windows_count(folders):

@@ -10,6 +10,7 @@ import pytest
 
 from numbered import numbered_loader, write_numbered
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import share
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
@@ -157,9 +158,9 @@ def test_the_state_is_exact_without_workers(folder, epochs):
 
 def test_workers_share_threads_and_memory(folder):
     loader = make_loader(folder, memory="8MiB", num_threads=4)
-    share = loader.share(2)
-    assert (share.memory, share.num_threads) == (4 << 20, 2)
-    assert loader.share(100).num_threads == 1
+    half = share(loader, 2)
+    assert (half.memory, half.num_threads) == (4 << 20, 2)
+    assert share(loader, 100).num_threads == 1
 
 
 def test_a_pickled_dataset_is_another_one(folder, epochs):

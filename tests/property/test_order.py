@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from equal_blocks import equal_blocks
 from pagefeed.order import (
     Blocks,
     EpochOrder,
@@ -15,7 +16,6 @@ from pagefeed.order import (
     Permutation,
     Shuffle,
     SmallOrder,
-    UniformBlocks,
     choose_num_lanes,
     derive_key,
 )
@@ -26,7 +26,7 @@ LARGEST = (1 << 63) - 1
 
 sizes = st.lists(st.integers(0, 9), max_size=60)
 explicit = sizes.map(lambda each: ExplicitBlocks(np.cumsum([0, *each])))
-uniform = st.builds(UniformBlocks, st.integers(0, 400), st.integers(1, 20))
+uniform = st.builds(equal_blocks, st.integers(0, 400), st.integers(1, 20))
 shuffles = st.one_of(
     st.sampled_from(["row", "buffer", None]).map(Shuffle.parse),
     st.builds(
@@ -121,7 +121,7 @@ small_cases = st.builds(
     Case,
     blocks=st.one_of(
         small_sizes.map(lambda each: ExplicitBlocks(np.cumsum([0, *each]))),
-        st.builds(UniformBlocks, st.integers(0, 16), st.integers(1, 9)),
+        st.builds(equal_blocks, st.integers(0, 16), st.integers(1, 9)),
     ),
     shuffle=shuffles,
     num_lanes=st.integers(1, 48),
@@ -181,10 +181,9 @@ def test_lanes_are_read_alone(case):
     assert sum(lengths) == order.num_units
     for lane, length in enumerate(lengths):
         mine = units[lane :: case.num_lanes]
-        assert np.array_equal(order.lane_units(lane, 0, length), mine)
-        assert np.array_equal(order.lane_units(lane, 1, length, 3), mine[1::3])
+        assert len(mine) == length
         positions = range(lane, order.num_units, case.num_lanes)
-        assert set(order.lane_of(positions).tolist()) <= {lane}
+        assert np.array_equal(case.order().at(positions), mine)
 
 
 @given(cases)
@@ -193,22 +192,11 @@ def test_a_unit_stays_in_its_lane_and_moves_less_than_the_window(case):
     still = case._replace(window=0).order()
     moved = case.order()
     for lane in range(case.num_lanes):
-        length = still.lanes.length(lane)
-        before = still.lane_units(lane, 0, length)
-        after = moved.lane_units(lane, 0, length)
+        positions = range(lane, still.num_units, case.num_lanes)
+        before, after = still.at(positions), moved.at(positions)
         place = {unit: index for index, unit in enumerate(before.tolist())}
         shifts = [place[unit] - index for index, unit in enumerate(after.tolist())]
         assert all(abs(shift) < max(case.window, 1) for shift in shifts)
-
-
-@given(cases.filter(lambda case: case.blocks.uniform is not None))
-@settings(max_examples=150)
-def test_equal_blocks_need_no_table(case):
-    blocks = case.blocks
-    borders = blocks.first_sequence(np.arange(len(blocks) + 1))
-    general = case._replace(blocks=ExplicitBlocks(borders)).order()
-    units = general.at(range(general.num_units))
-    assert np.array_equal(case.order().at(range(general.num_units)), units)
 
 
 @given(

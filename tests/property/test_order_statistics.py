@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from equal_blocks import equal_blocks
 from pagefeed.order import (
     EpochOrder,
     ExplicitBlocks,
     Permutation,
     Shuffle,
-    UniformBlocks,
 )
 
 BITS = 20
@@ -87,7 +87,7 @@ def test_small_permutations_are_equally_likely(n):
 def test_seed_and_epoch_do_not_add_up():
     def units(seed, epoch, name="web"):
         order = EpochOrder(
-            UniformBlocks(2000, 1),
+            equal_blocks(2000, 1),
             seed=seed,
             epoch=epoch,
             name=name,
@@ -105,7 +105,7 @@ def test_seed_and_epoch_do_not_add_up():
 
 def make_order(num_pages, page_units, *, num_lanes, window, passes=1, name="web"):
     return EpochOrder(
-        UniformBlocks(num_pages * page_units, page_units),
+        equal_blocks(num_pages * page_units, page_units),
         seed=1,
         epoch=0,
         name=name,
@@ -188,7 +188,7 @@ def test_delays_are_uniform_and_independent():
     # In one lane without permutation, a unit's delay shows in where it leaves.
     num_units, window = 200_000, 1000
     order = EpochOrder(
-        UniformBlocks(num_units, 1),
+        equal_blocks(num_units, 1),
         seed=5,
         epoch=0,
         name="web",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from listed import ListedSpans
+from pagefeed.sequences.bundles import bundle_keys
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
-from pagefeed.sequences.sequence_index import FIRST_BUNDLE
 
 
 class PackedSpans(ListedSpans):
@@ -88,7 +88,7 @@ def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copie
             packed.length, 0.005 * sequences.num_tokens
         )
     # Bundles: the rows of all spans in turn.
-    keys = FIRST_BUNDLE + np.arange(len(sequences))
+    keys = bundle_keys(np.arange(len(sequences)))
     bundles = sequences.bundles(keys)
     assert bundles.part_page.tolist() == list(range(len(spans)))
     assert bundles.num_sequences.sum() == sequences.num_sequences

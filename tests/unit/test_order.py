@@ -6,20 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from equal_blocks import equal_blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     EpochOrder,
     ExplicitBlocks,
     Permutation,
     Shuffle,
-    UniformBlocks,
     choose_num_lanes,
     derive_key,
 )
 from pagefeed.order import lane_reader as reader_module
-from pagefeed.order import starts as starts_module
 from pagefeed.order.lane_reader import LaneReader
-from pagefeed.order.starts import ComputedStarts
 
 MIB = 1 << 20
 
@@ -64,7 +62,7 @@ def test_permutation_is_the_one_released():
 def test_order_is_the_one_released(name):
     shuffles = {"passes": Shuffle(passes=3), "explicit": Shuffle()}
     shuffle = shuffles.get(name) or Shuffle.parse(name)
-    blocks = random_blocks(400) if name == "explicit" else UniformBlocks(1000, 8)
+    blocks = random_blocks(400) if name == "explicit" else equal_blocks(1000, 8)
     order = make_order(blocks, shuffle=shuffle)
     assert order.at(range(500, 508)).tolist() == UNITS[name]
 
@@ -230,7 +228,7 @@ def test_file_order_needs_no_lanes():
             num_blocks=100, block_bytes=1.0, world_size=5, least=least, file_order=True
         )
         assert lanes == least
-    order = make_order(UniformBlocks(50, 7), shuffle=Shuffle.parse(None), num_lanes=1)
+    order = make_order(equal_blocks(50, 7), shuffle=Shuffle.parse(None), num_lanes=1)
     assert order.at(range(50)).tolist() == list(range(50))
     assert order.positions(range(50)).tolist() == list(range(50))
 
@@ -244,21 +242,17 @@ def test_lanes_refuse():
         with pytest.raises(InvalidArgumentError, match=f"least={least}"):
             choose_num_lanes(num_blocks=5, block_bytes=1.0, world_size=1, least=least)
     with pytest.raises(InvalidArgumentError, match="num_lanes is at least 1, found 0"):
-        make_order(UniformBlocks(5, 1), num_lanes=0)
+        make_order(equal_blocks(5, 1), num_lanes=0)
 
 
-@pytest.mark.parametrize(
-    "blocks", [UniformBlocks(10, 4), ExplicitBlocks([0, 4, 8, 10])]
-)
-def test_blocks_know_their_units(blocks):
+def test_blocks_know_their_units():
+    blocks = ExplicitBlocks([0, 4, 8, 10])
     assert (len(blocks), blocks.num_sequences) == (3, 10)
     assert blocks.first_sequence(np.arange(4)).tolist() == [0, 4, 8, 10]
     assert blocks.block_of(np.arange(10)).tolist() == [0] * 4 + [1] * 4 + [2] * 2
 
 
 def test_blocks_refuse():
-    with pytest.raises(InvalidArgumentError, match="sequences_per_block=0"):
-        UniformBlocks(10, 0)
     with pytest.raises(InvalidArgumentError, match="starts at 0"):
         ExplicitBlocks([1, 2])
     with pytest.raises(InvalidArgumentError, match="starts at 0"):
@@ -267,7 +261,7 @@ def test_blocks_refuse():
         ExplicitBlocks([0, 5, 4])
 
 
-@pytest.mark.parametrize("blocks", [UniformBlocks(0, 4), ExplicitBlocks([0, 0, 0])])
+@pytest.mark.parametrize("blocks", [equal_blocks(0, 4), ExplicitBlocks([0, 0, 0])])
 @pytest.mark.parametrize("name", ["page", "row", "buffer", None])
 def test_no_units_make_an_empty_epoch(blocks, name):
     order = make_order(blocks, shuffle=Shuffle.parse(name))
@@ -279,37 +273,24 @@ def test_no_units_make_an_empty_epoch(blocks, name):
 
 
 def test_order_refuses_what_is_outside():
-    order = make_order(UniformBlocks(100, 7))
+    order = make_order(equal_blocks(100, 7))
     for positions in ([100], [-1], range(90, 101), np.array([3, 100, 5])):
         with pytest.raises(IndexError, match=r"position (100|-1) is outside"):
             order.at(positions)
     with pytest.raises(IndexError, match="unit 100 is outside"):
         order.positions([100])
-    with pytest.raises(IndexError, match="lane 3 is outside"):
-        order.lane_units(3, 0, 1)
-    with pytest.raises(IndexError, match="place of lane 1 33 is outside"):
-        order.lane_units(1, 30, 34)
     with pytest.raises(InvalidArgumentError, match="found float64"):
         order.at(np.array([1.0]))
 
 
 def test_order_refuses_settings():
-    blocks = UniformBlocks(100, 7)
+    blocks = equal_blocks(100, 7)
     with pytest.raises(InvalidArgumentError, match="found -1"):
         make_order(blocks, window=-1)
     with pytest.raises(InvalidArgumentError, match="below 2\\*\\*62"):
-        make_order(UniformBlocks(1 << 61, 7), shuffle=Shuffle(passes=2))
+        make_order(ExplicitBlocks([0, 1 << 61]), shuffle=Shuffle(passes=2))
     with pytest.raises(InvalidArgumentError, match="needs the fingerprint"):
         make_order(blocks, cache_dir="sums")
-
-
-def test_uniform_orders_make_no_pass_over_their_blocks(monkeypatch):
-    monkeypatch.setattr(starts_module, "sum_sizes", None)
-    order = make_order(UniformBlocks(10**15 + 17, 1000), num_lanes=48, window=600)
-    assert isinstance(order._sequence._starts, ComputedStarts)
-    positions = [0, 10**14, 10**15 + 16]
-    units = order.at(positions)
-    assert order.positions(units).tolist() == positions
 
 
 @pytest.mark.parametrize("window", [0, 700, 5000])
@@ -332,7 +313,7 @@ def test_long_lanes_read_alike_in_any_stretches(window, passes):
 
 
 def test_reading_ahead_holds_no_more_than_it_may():
-    blocks = UniformBlocks(60_000, 10)
+    blocks = equal_blocks(60_000, 10)
     order = make_order(blocks, num_lanes=10, window=10, most_held=3000)
     units = [order.at(range(first, first + 40)) for first in range(0, 60_000, 40)]
     assert 1000 < order._reader._num_held <= 3000
@@ -367,7 +348,7 @@ def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
 
 
 def test_lanes_that_were_forgotten_are_read_again():
-    blocks = UniformBlocks(6000, 10)
+    blocks = equal_blocks(6000, 10)
     whole = make_order(blocks, num_lanes=10, window=100).at(range(6000))
     order = make_order(blocks, num_lanes=10, window=100)
     order._reader._most_held = 500
@@ -395,7 +376,7 @@ def test_reading_takes_steps_and_what_was_read_no_more_work(monkeypatch, is_rang
 
 
 def test_few_places_of_a_large_order_are_found_without_what_lies_between(monkeypatch):
-    order = make_order(UniformBlocks(10**6, 10), num_lanes=4, window=100)
+    order = make_order(equal_blocks(10**6, 10), num_lanes=4, window=100)
     resolved: list[int] = []
     resolve = LaneReader._resolve
 

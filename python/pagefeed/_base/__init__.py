@@ -27,6 +27,7 @@ from pagefeed._base.faces import Facts, html_of, html_table, text_of
 from pagefeed._base.lazy_attribute import is_made, lazy
 from pagefeed._base.parallel import in_order
 from pagefeed._base.progress import Progress, Work, show_progress
+from pagefeed._base.setting import Setting
 from pagefeed._base.sizes import format_bytes, parse_bytes
 from pagefeed._base.stepwise import finished
 from pagefeed._base.stored import (
@@ -43,6 +44,7 @@ __all__ = [
     "Facts",
     "Int64Array",
     "Progress",
+    "Setting",
     "UInt64Array",
     "Work",
     "check_callable",

@@ -4,10 +4,7 @@ Tokens or rows, their fields and formats; the engine of a process, and the itera
 that keeps it busy ahead of its consumer.
 """
 
-from pagefeed.batches.batch_iterator import BatchIterator, transformed
-from pagefeed.batches.document_batches import DocumentFeed
-from pagefeed.batches.engines import ProcessEngine, ReloadWatch
-from pagefeed.batches.explanation import explain
+from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import (
     Batch,
@@ -16,25 +13,20 @@ from pagefeed.batches.formats import (
     make_converter,
     parse_dtype,
 )
-from pagefeed.batches.iteration import Iteration
-from pagefeed.batches.padding import PaddingWatch
-from pagefeed.batches.token_batches import Feed, TokenFeed
+from pagefeed.batches.session import MoveListener, Session
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches.token_batches import token_engine
 
 __all__ = [
     "Batch",
-    "BatchIterator",
     "DType",
-    "DocumentFeed",
-    "Feed",
     "Fields",
-    "Iteration",
-    "PaddingWatch",
+    "LoaderSettings",
+    "MoveListener",
     "ProcessEngine",
-    "ReloadWatch",
-    "TokenFeed",
+    "Session",
     "check_padding",
-    "explain",
     "make_converter",
     "parse_dtype",
-    "transformed",
+    "token_engine",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -12,13 +11,14 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, distinct
+from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_columns
 from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE
-from pagefeed.sequences import DocumentIndex, Documents, JoinedIndex, Sequences
+from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
 
 __all__ = ["DocumentFeed", "DocumentPlan"]
 
@@ -38,7 +38,7 @@ class DocumentFeed:
 
     Args:
         datasets: What it reads.
-        cut: Their documents, numbered through.
+        index: Their documents, numbered through.
         documents: What a batch holds of them.
         batch_rows: Documents of a batch.
         num_threads: Threads of the engine.
@@ -57,7 +57,7 @@ class DocumentFeed:
     def __init__(
         self,
         datasets: Sequence[ParquetDataset],
-        cut: Sequences,
+        index: AnyIndex,
         documents: Documents,
         *,
         batch_rows: int,
@@ -78,7 +78,7 @@ class DocumentFeed:
         columns = row_columns(datasets, documents)
         self._names = columns.names
         self._datasets = datasets
-        parts = cut.parts if isinstance(cut, JoinedIndex) else (cut,)
+        parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         self._parts = cast("tuple[DocumentIndex, ...]", parts)
         self._first_sequences = np.cumsum(
             [0, *(part.num_sequences for part in self._parts)]
@@ -94,20 +94,17 @@ class DocumentFeed:
             self._aligned = aligned_columns(columns, sources)
         self._first_pages = _first_pages(self._columns)
         self._batch_rows = batch_rows
-        self._num_threads = num_threads
-        self._memory = memory
         self._dtype = dtype
         self._padding = padding
         self._fields = fields
         self._convert = convert
-        self._vocab_size = vocab_size
-        self._started: tuple[int, _core.RowEngine] | None = None
+        self._engine = ProcessEngine(
+            lambda: self._start(num_threads, memory, vocab_size)
+        )
 
     def engine(self) -> _core.RowEngine:
         """Return this process's engine: threads do not survive a fork."""
-        if self._started is None or self._started[0] != os.getpid():
-            self._started = os.getpid(), self._start()
-        return self._started[1]
+        return self._engine.get()
 
     def plan(self, sequences: Int64Array) -> DocumentPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
@@ -183,7 +180,9 @@ class DocumentFeed:
                 page[which, column] = local + self._first_pages[place]
         return page, row
 
-    def _start(self) -> _core.RowEngine:
+    def _start(
+        self, num_threads: int, memory: int, vocab_size: int | None
+    ) -> _core.RowEngine:
         return _core.RowEngine(
             [
                 (*source.values, None)
@@ -192,8 +191,8 @@ class DocumentFeed:
                 for source in self._columns
             ],
             names=self._names,
-            num_threads=self._num_threads,
-            memory=self._memory,
+            num_threads=num_threads,
+            memory=memory,
             batch_rows=self._batch_rows,
             verify_checksums=[
                 dataset.verify_checksums
@@ -201,7 +200,7 @@ class DocumentFeed:
                 for _ in self._names
             ],
             has_tokens=self._documents.max_length is not None,
-            vocab_size=self._vocab_size,
+            vocab_size=vocab_size,
         )
 
 

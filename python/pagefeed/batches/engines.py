@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
-from pagefeed import _core
-from pagefeed.batches.fields import Fields
-from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import ReloadWarning
-from pagefeed.sequences import SequenceLayout
 
 __all__ = ["ProcessEngine", "ReloadWatch"]
+
+Engine = TypeVar("Engine")
 
 MIN_RELOADS = 256
 """Fewer are not worth a word."""
@@ -23,82 +22,33 @@ RELOAD_SHARE = 0.1
 """Share of all reads from which on there is a warning."""
 
 
-class ProcessEngine:
+class ProcessEngine(Generic[Engine]):
     """The engine of whichever process asks: threads do not survive a fork.
 
     Args:
-        datasets: What it reads: the pages of each are numbered on after the last's.
-        batch_rows: Rows of a batch.
-        row_length: Tokens of a row.
-        num_threads: Its threads.
-        memory: Bytes it may hold.
-        dtype: Type of the tokens.
-        padding: Token where no segment writes.
-        layout: How rows become tokens of a batch.
-        fields: What is made of the tokens.
-        vocab_size: Token ids are below it; None for all that are not negative.
+        start: Starts one.
     """
 
-    def __init__(
-        self,
-        datasets: Sequence[ParquetDataset],
-        *,
-        batch_rows: int,
-        row_length: int,
-        num_threads: int,
-        memory: int,
-        dtype: str,
-        padding: int,
-        layout: SequenceLayout,
-        fields: Fields | None = None,
-        vocab_size: int | None = None,
-    ) -> None:
-        self._datasets = datasets
-        self._batch_rows = batch_rows
-        self._row_length = row_length
-        self._num_threads = num_threads
-        self._memory = memory
-        self._dtype = dtype
-        self._padding = padding
-        self._layout = layout
-        self._fields = fields or Fields()
-        self._vocab_size = vocab_size
-        self._started: tuple[int, _core.Engine, threading.Lock] | None = None
+    def __init__(self, start: Callable[[], Engine]) -> None:
+        self._start = start
+        self._started: tuple[int, Engine, threading.Lock] | None = None
 
-    def get(self) -> _core.Engine:
+    def get(self) -> Engine:
         """Return this process's engine."""
         return self._here()[1]
 
     @contextmanager
-    def alone(self) -> Iterator[_core.Engine]:
+    def alone(self) -> Iterator[Engine]:
         """Have this process's engine to one thread, for a plan and its batches."""
         _, engine, lock = self._here()
         with lock:
             yield engine
 
-    def _here(self) -> tuple[int, _core.Engine, threading.Lock]:
+    def _here(self) -> tuple[int, Engine, threading.Lock]:
         # The lock, too: a fork does not take along the thread that may hold it.
         if self._started is None or self._started[0] != os.getpid():
             self._started = os.getpid(), self._start(), threading.Lock()
         return self._started
-
-    def _start(self) -> _core.Engine:
-        return _core.Engine(
-            [dataset.index.core for dataset in self._datasets],
-            num_threads=self._num_threads,
-            memory=self._memory,
-            dtype=self._dtype,
-            batch_rows=self._batch_rows,
-            row_length=self._row_length,
-            padding=self._padding,
-            verify_checksums=[data.verify_checksums for data in self._datasets],
-            bos=self._layout.bos,
-            eos=self._layout.eos,
-            packing=self._layout.packing,
-            never_split=self._layout.never_split,
-            **self._fields.settings,
-            vocab_size=self._vocab_size,
-        )
 
 
 class ReloadWatch:

@@ -38,8 +38,8 @@ def explain(error: Exception, run: Run, now: LoaderState, step: int) -> None:
 def _damaged(error: DataError, run: Run, now: LoaderState, step: int) -> Ranges:
     """The steps from this one on, on any rank, that need what is damaged."""
     route = run.route(now)
-    held = run.supply.damaged_sequences(error)
-    positions = run.supply.positions(now, now, route.end, held)
+    held = run.source.damaged_sequences(error)
+    positions = run.source.at(now).positions(held, route.start)
     slots = route.slots(positions[positions >= route.start])
     numbers = {step, *(slot.step for slot in slots)}
     ahead = sum(end > route.start for _, end in now.skipped)

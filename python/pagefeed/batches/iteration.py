@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
-from pagefeed.batches.token_batches import BatchEngine, Out
+from pagefeed._base import Int64Array
+from pagefeed.batches.token_batches import Feed, Out
 from pagefeed.errors import CancelledError
 from pagefeed.run import NO_POSITION, LoaderState, Planner, Route
 
@@ -32,7 +33,6 @@ STEPS_WITH_PADDING = 2
 class _Place(NamedTuple):
     """How far it is; one object, so that another thread sees it whole."""
 
-    begin: LoaderState
     planner: Planner
     num_taken: int
 
@@ -44,9 +44,8 @@ class Iteration(Generic[Out]):
     as Ctrl-C or a page that cannot be read, the next one taken is the same again.
 
     Args:
-        engine: Takes the plans, returns the batches.
-        begin: The state from which the planner plans.
-        planner: Makes the plans.
+        feed: Makes plans, whose engine takes them and returns the batches.
+        planner: Finds the sequences to plan.
         horizon_sequences: Sequences of this rank to plan ahead, so that the engine
             knows the last use of every page it holds.
         plan_bytes: What the plans may take of the engine's memory.
@@ -55,13 +54,13 @@ class Iteration(Generic[Out]):
     def __init__(
         self,
         *,
-        engine: BatchEngine[Out],
-        begin: LoaderState,
+        feed: Feed[Out],
         planner: Planner,
         horizon_sequences: int,
         plan_bytes: int,
     ) -> None:
-        self._engine = engine
+        self._plan = feed.plan
+        self._engine = feed.engine()
         self._chunk_steps = max(1, CHUNK_SEQUENCES // planner.route.batch_size)
         # Beyond the horizon, so that no call has to make up for many.
         self._ahead_steps = (
@@ -73,10 +72,12 @@ class Iteration(Generic[Out]):
         self._open = True
         self.num_padding_rows = 0
         """Rows of the batches so far that stand for no sequence."""
-        self._begin(begin, planner, is_new=True)
+        self.follow(planner, is_new=True)
 
-    def _begin(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
-        self._place = _Place(begin, planner, 0)
+    def follow(self, planner: Planner, *, is_new: bool) -> None:
+        """Go on along a route; what was planned and not taken is forgotten."""
+        self._is_whole = False
+        self._place = _Place(planner, 0)
         self.is_new = is_new
         """Whether no step was taken since it began or was sent elsewhere."""
         self._num_steps = planner.route.num_taken_here
@@ -86,7 +87,7 @@ class Iteration(Generic[Out]):
         """Forget what was planned and not counted."""
         self._engine.clear()
         self._num_planned = self._num_taken
-        self._plans = self._all_plans()
+        self._pieces = self._all_pieces()
         self._next_epoch: Iterator[None] = iter(())
         self._is_whole = True
 
@@ -112,19 +113,14 @@ class Iteration(Generic[Out]):
     @property
     def consumed(self) -> tuple[LoaderState, int, int]:
         """Its begin, the position and the step that follow what was counted."""
-        begin, planner, num_taken = self._place
-        route = planner.route
+        planner, num_taken = self._place
+        route, begin = planner.route, planner.track.begin
         return begin, route.position_after(num_taken), route.step_after(num_taken)
 
     @property
     def step(self) -> int:
         """Number of the next step of this process."""
         return self.route.number_here(self._num_taken)
-
-    def follow(self, begin: LoaderState, planner: Planner, *, is_new: bool) -> None:
-        """Go on along another route; what was planned and not taken is forgotten."""
-        self._is_whole = False
-        self._begin(begin, planner, is_new=is_new)
 
     def close(self) -> None:
         """Stop; batches that were planned and not taken are forgotten."""
@@ -194,16 +190,15 @@ class Iteration(Generic[Out]):
 
     def _plan_on(self) -> bool:
         """Do a few milliseconds of planning at most; False if all is planned."""
-        for piece in self._plans:
+        for piece in self._pieces:
             if piece is not None:
-                num_steps, plan = piece
-                self._engine.submit(*plan)
-                self._num_planned += num_steps
+                self._engine.submit(*self._plan(piece))
+                self._num_planned += len(piece) // self.route.batch_size
             return True
         return False
 
-    def _all_plans(self) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
-        """The pieces of all plans of the route, from what is planned on."""
+    def _all_pieces(self) -> Iterator[Int64Array | None]:
+        """The sequences of all steps of the route, from what is planned on."""
         first, planner = self._num_planned, self._place.planner
         chunk = -(-FIRST_UNITS // planner.route.batch_size)
         chunk = min(chunk, self._chunk_steps)

@@ -7,7 +7,7 @@ import warnings
 from pagefeed.batches.fields import Fields
 from pagefeed.errors import PaddingWarning
 from pagefeed.run import Route
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import AnyIndex
 
 __all__ = ["PaddingWatch", "padding_share"]
 
@@ -22,13 +22,13 @@ class PaddingWatch:
     """Warns, once, if a model would be trained on padding.
 
     Args:
-        cut: What the sequences are.
+        index: What the sequences are.
         fields: What a batch carries.
         tells_lengths: Whether it carries the lengths of its rows, too.
     """
 
-    def __init__(self, cut: Sequences, fields: Fields, *, tells_lengths: bool) -> None:
-        self._cut = cut
+    def __init__(self, index: AnyIndex, fields: Fields, *, tells_lengths: bool) -> None:
+        self._index = index
         self._is_done = tells_lengths or bool(TELLING & set(fields.names))
 
     def look(self, route: Route, stacklevel: int) -> None:
@@ -36,7 +36,7 @@ class PaddingWatch:
         if self._is_done:
             return
         self._is_done = True
-        share = padding_share(self._cut, route)
+        share = padding_share(self._index, route)
         if share < LEAST_SHARE:
             return
         warnings.warn(
@@ -50,16 +50,16 @@ class PaddingWatch:
         )
 
 
-def padding_share(cut: Sequences, route: Route) -> float:
+def padding_share(index: AnyIndex, route: Route) -> float:
     """Return the share of padding in the batches of an iteration, on all ranks.
 
     Args:
-        cut: What the sequences are.
+        index: What the sequences are.
         route: The iteration; of one that never ends, that of its sequences.
     """
-    if not cut.num_sequences or not cut.length:
+    if not index.num_sequences or not index.length:
         return 0.0
-    in_sequence = cut.num_padding_tokens / (cut.num_sequences * cut.length)
+    in_sequence = index.num_padding_tokens / (index.num_sequences * index.length)
     if route.end is None or route.drop_last or route.end <= route.start:
         return in_sequence
     sequences = route.end - route.start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -12,10 +12,11 @@ from pagefeed._base import Int64Array
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
+from pagefeed.dataset import ParquetDataset
 from pagefeed.run import BatchPlan, plan_batches
-from pagefeed.sequences import Sequences
+from pagefeed.sequences import AnyIndex, SequenceLayout
 
-__all__ = ["BatchEngine", "Feed", "Out", "TokenFeed"]
+__all__ = ["BatchEngine", "Feed", "Out", "TokenFeed", "token_engine"]
 
 
 Out = TypeVar("Out")
@@ -65,7 +66,7 @@ class TokenFeed:
     """Feeds batches of tokens, all of one length.
 
     Args:
-        cut: What the sequences are.
+        index: What the sequences are.
         engine: Takes the plans.
         batch_size: Rows of a batch.
         dtype: Type of the tokens.
@@ -75,17 +76,17 @@ class TokenFeed:
 
     def __init__(
         self,
-        cut: Sequences,
-        engine: ProcessEngine,
+        index: AnyIndex,
+        engine: ProcessEngine[_core.Engine],
         *,
         batch_size: int,
         dtype: str,
         fields: Fields,
         convert: Converter,
     ) -> None:
-        self._cut = cut
+        self._index = index
         self._engine = engine
-        self._shape = batch_size, cut.length
+        self._shape = batch_size, index.length
         self._dtype = dtype
         self._fields = fields
         self._convert = convert
@@ -96,7 +97,7 @@ class TokenFeed:
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Return the token ranges of whole batches of ``sequences``, in their order."""
-        return plan_batches(self._cut, sequences, self._shape[0])
+        return plan_batches(self._index, sequences, self._shape[0])
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
@@ -105,3 +106,50 @@ class TokenFeed:
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
         }
+
+
+def token_engine(
+    datasets: Sequence[ParquetDataset],
+    *,
+    batch_rows: int,
+    row_length: int,
+    num_threads: int,
+    memory: int,
+    dtype: str,
+    padding: int,
+    layout: SequenceLayout,
+    fields: Fields | None = None,
+    vocab_size: int | None = None,
+) -> ProcessEngine[_core.Engine]:
+    """Return the engine that makes batches of tokens.
+
+    Args:
+        datasets: What it reads: the pages of each are numbered on after the last's.
+        batch_rows: Rows of a batch.
+        row_length: Tokens of a row.
+        num_threads: Its threads.
+        memory: Bytes it may hold.
+        dtype: Type of the tokens.
+        padding: Token where no segment writes.
+        layout: How rows become tokens of a batch.
+        fields: What is made of the tokens.
+        vocab_size: Token ids are below it; None for all that are not negative.
+    """
+    return ProcessEngine(
+        lambda: _core.Engine(
+            [dataset.index.core for dataset in datasets],
+            num_threads=num_threads,
+            memory=memory,
+            dtype=dtype,
+            batch_rows=batch_rows,
+            row_length=row_length,
+            padding=padding,
+            verify_checksums=[data.verify_checksums for data in datasets],
+            bos=layout.bos,
+            eos=layout.eos,
+            packing=layout.packing,
+            never_split=layout.never_split,
+            **(fields or Fields()).settings,
+            vocab_size=vocab_size,
+        )
+    )

@@ -95,15 +95,6 @@ class Schedule:
             former = _weights_at(span, former, end)
         return former
 
-    def tokens(self, position: int) -> float:
-        """Return the tokens before a position, by mean tokens of a sequence."""
-        total = 0.0
-        for start, stop, weights in self.intervals():
-            if start < position:
-                end = position if stop is None else min(stop, position)
-                total += (end - start) * self.sequence_tokens(weights)
-        return total
-
     def position_of_tokens(self, tokens: float) -> int:
         """Return the first position with so many tokens before it."""
         for start, stop, weights in self.intervals():

@@ -15,7 +15,7 @@ from pagefeed.order.lanes import Lanes, choose_num_lanes
 from pagefeed.order.permutation import Permutation
 from pagefeed.order.shuffle import Shuffle
 from pagefeed.order.small_order import SmallOrder
-from pagefeed.sequences import Blocks, ExplicitBlocks, UniformBlocks
+from pagefeed.sequences import Blocks, ExplicitBlocks
 
 __all__ = [
     "ORDER_VERSION",
@@ -27,7 +27,6 @@ __all__ = [
     "Permutation",
     "Shuffle",
     "SmallOrder",
-    "UniformBlocks",
     "choose_num_lanes",
     "derive_key",
 ]

@@ -52,9 +52,10 @@ class EpochOrder:
         InvalidArgumentError: An argument is out of range.
 
     Example:
-        >>> from pagefeed.order import EpochOrder, Shuffle, UniformBlocks
-        >>> order = EpochOrder(UniformBlocks(1000, 50), seed=1, epoch=0, name="web",
-        ...               shuffle=Shuffle(), num_lanes=4, window=60)
+        >>> from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
+        >>> blocks = ExplicitBlocks(range(0, 1001, 50))
+        >>> order = EpochOrder(blocks, seed=1, epoch=0, name="web", shuffle=Shuffle(),
+        ...                    num_lanes=4, window=60)
         >>> units = order.at(range(1000))
         >>> sorted(units.tolist()) == list(range(1000))
         True
@@ -121,11 +122,6 @@ class EpochOrder:
         """Units, and so positions, of the epoch."""
         return self.lanes.num_units
 
-    def lane_of(self, positions: ArrayLike) -> Int64Array:
-        """Lane of each position, int64."""
-        checked = checked_indices(positions, self.num_units, "position")
-        return checked % self.lanes.num_lanes
-
     def at(self, positions: ArrayLike) -> Int64Array:
         """Units delivered at positions of the epoch.
 
@@ -161,23 +157,6 @@ class EpochOrder:
         if span is not None:
             return (yield from self._progression(span))
         return (yield from self._scattered(np.asarray(positions, np.int64).ravel()))
-
-    def lane_units(self, lane: int, start: int, stop: int, step: int = 1) -> Int64Array:
-        """Units at the places ``range(start, stop, step)`` of one lane, int64.
-
-        Place y of lane v is position ``y * num_lanes + v``.
-
-        Raises:
-            IndexError: The lane has no such places.
-        """
-        places = range(start, stop, step)
-        units = np.empty(len(places), dtype=np.int64)
-        if places:
-            checked_indices([lane], self.lanes.num_lanes, "lane")
-            length = self.lanes.length(lane)
-            checked_indices([places[0], places[-1]], length, f"place of lane {lane}")
-            self._reader.read(lane, places, units)
-        return units
 
     def positions(self, units: ArrayLike) -> Int64Array:
         """Positions at which units are delivered: the inverse of :meth:`at`.

@@ -14,7 +14,7 @@ from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import Permutation, PermutationFamily
 from pagefeed.order.shuffle import Shuffle
-from pagefeed.order.starts import ComputedStarts, SampledStarts, Starts, shared_sums
+from pagefeed.order.starts import Starts, shared_sums
 from pagefeed.sequences import Blocks
 
 
@@ -116,24 +116,20 @@ class BlockList:
         self._blocks = blocks
         self._passes = passes
         self._order = ItemOrder(blocks, passes, key)
-        self._starts: Starts
-        if blocks.uniform is not None:
-            self._starts = ComputedStarts(self._order, blocks.uniform)
-        else:
-            sums = partial(
-                shared_sums,
-                self._order,
-                key=key,
-                fingerprint=fingerprint,
-                folder=folder,
-            )
-            self._starts = SampledStarts(self._order, sums)
+        sums = partial(
+            shared_sums,
+            self._order,
+            key=key,
+            fingerprint=fingerprint,
+            folder=folder,
+        )
+        self._starts = Starts(self._order, sums)
         self._inside = PermutationFamily(derive_key(key, "inside"))
         inside_key = expand_key(derive_key(key, "inside blocks"), 2)
         self._inside_key = (inside_key[0], inside_key[1])
 
     def prepare(self) -> Iterator[None]:
-        """Make the sums over blocks, if they are of unequal size, in steps."""
+        """Make the sums over blocks, in steps."""
         return self._starts.prepare()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:

@@ -41,9 +41,9 @@ class SmallOrder:
         window: Longest delay inside a lane.
 
     Example:
-        >>> from pagefeed.order import EpochOrder, UniformBlocks
+        >>> from pagefeed.order import EpochOrder, ExplicitBlocks
         >>> settings = dict(seed=1, name="web", shuffle=Shuffle(), num_lanes=2)
-        >>> blocks = UniformBlocks(9, 2)
+        >>> blocks = ExplicitBlocks([0, 2, 4, 6, 8, 9])
         >>> small = SmallOrder(blocks, epoch=0, window=3, **settings)
         >>> whole = EpochOrder(blocks, epoch=0, window=3, **settings)
         >>> bool((small.at(range(9)) == whole.at(range(9))).all())

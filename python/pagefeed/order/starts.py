@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,76 +36,8 @@ class Cover(NamedTuple):
     """How many of its units lie inside."""
 
 
-class Starts(Protocol):
-    """Start of each item among the units, in permuted order, without holding them."""
-
-    def prepare(self) -> Iterator[None]:
-        """Do what must be done before the first use, in steps of a millisecond."""
-
-    def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
-        """The items that hold the places [start, stop), range after range."""
-
-    def of(self, numbers: Int64Array) -> Int64Array:
-        """Start, int64, of each item."""
-
-
-class ComputedStarts:
-    """Starts of the items of equal blocks, in closed form.
-
-    Were all blocks of ``size`` units, item j would start at ``j * size // passes``.
-    Only the items of the last block differ; what they lack is subtracted behind them.
-    """
-
-    def __init__(self, order: ItemOrder, size: int) -> None:
-        self._order = order
-        self._size = size
-        passes = order.passes
-        share = np.arange(passes)
-        last = np.full(passes, len(order.blocks) - 1)
-        numbers = order.numbers(last, share)
-        by_number = np.argsort(numbers)
-        self._numbers = numbers[by_number]
-        nominal = self._nominal(numbers + 1) - self._nominal(numbers)
-        actual = order.items(numbers).sizes(passes)
-        missing = (nominal - actual)[by_number]
-        self._missing = np.concatenate([[0], np.cumsum(missing)])
-        self._begins = self.of(self._numbers)
-        self._ends = self._begins + actual[by_number]
-
-    def _nominal(self, numbers: Int64Array) -> Int64Array:
-        starts: Int64Array = numbers * self._size // self._order.passes
-        return starts
-
-    def prepare(self) -> Iterator[None]:
-        """There is nothing to be done."""
-        yield from ()
-
-    def of(self, numbers: Int64Array) -> Int64Array:
-        """Start, int64, of each item."""
-        before = np.searchsorted(self._numbers, numbers, side="left")
-        starts: Int64Array = self._nominal(numbers) - self._missing[before]
-        return starts
-
-    def _holding(self, place: int) -> int:
-        before = int(np.searchsorted(self._begins, place, side="right"))
-        if before and place < self._ends[before - 1]:
-            return int(self._numbers[before - 1])
-        nominal = place + int(self._missing[before])
-        return ((nominal + 1) * self._order.passes - 1) // self._size
-
-    def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
-        """The items that hold the places [start, stop), range after range."""
-        first = np.array([self._holding(place) for place in starts.tolist()])
-        last = np.array([self._holding(place) for place in (stops - 1).tolist()]) + 1
-        numbers = joined_ranges(first, last)
-        items, begins = self._order.items(numbers), self.of(numbers)
-        ends = begins + items.sizes(self._order.passes)
-        counts = _inside(begins, ends, starts, stops, last - first)
-        return Cover(items, begins, counts)
-
-
-class SampledStarts:
-    """Starts of the items of any blocks: every 64th is kept, the rest added up anew.
+class Starts:
+    """Start of each item among the units: every 64th is kept, the rest added up anew.
 
     Args:
         order: The items.

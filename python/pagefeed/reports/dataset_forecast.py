@@ -14,9 +14,9 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of
 from pagefeed.reports.reuse import needed_bytes, simulate_loads
-from pagefeed.run import EpochSupply, Planner
+from pagefeed.run import EpochSource, Planner
 from pagefeed.sequences import Blocks, PackedIndex, SequenceIndex
 
 __all__ = ["Forecast", "forecast"]
@@ -80,9 +80,9 @@ def forecast(loader: Loader) -> Forecast:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
         True
     """
-    run, begin = loader.run, loader.run.beginning(loader.epoch)
-    supply = _one_dataset(loader)
-    spans, sequences = supply.dataset.spans, supply.cut
+    run, source = session_of(loader).run, _one_dataset(loader)
+    begin = run.beginning(loader.epoch)
+    spans, sequences = source.dataset.spans, source.index
     whole = run.route(begin)
     route = replace(whole, end=whole.start + sequences.num_sequences)
     planner = run.planner(begin, route)
@@ -104,7 +104,7 @@ def forecast(loader: Loader) -> Forecast:
         steps=steps + (remainder > 0 and not route.drop_last),
         remainder=remainder,
         num_lanes=begin.num_lanes,
-        window_sequences=supply.orders.window(begin.num_lanes) * begin.num_lanes,
+        window_sequences=source.orders.window(begin.num_lanes) * begin.num_lanes,
         memory_bytes=loader.memory,
         needed_bytes=needed,
         loads_per_page=loads,
@@ -117,13 +117,13 @@ def forecast(loader: Loader) -> Forecast:
     )
 
 
-def _one_dataset(loader: Loader) -> EpochSupply:
-    supply = loader.run.supply
-    if not isinstance(supply, EpochSupply):
+def _one_dataset(loader: Loader) -> EpochSource:
+    source = session_of(loader).run.source
+    if not isinstance(source, EpochSource):
         raise InvalidArgumentError(
             "this is the forecast of one dataset: see forecast_mixture for a mixture"
         )
-    return supply
+    return source
 
 
 def _sampled_batches(planner: Planner) -> list[Int64Array]:
@@ -182,10 +182,9 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     Of a part of the epoch the first half only brings the pages into memory; reads are
     counted in the second.
     """
-    route, spans = planner.route, _one_dataset(loader).dataset.spans
+    route, source = planner.route, _one_dataset(loader)
     num_steps = route.num_steps or 0
-    begin = loader.run.beginning(loader.epoch)
-    horizon = loader.run.horizon_sequences(begin, loader.memory)
+    horizon = planner.track.horizon(loader.memory)
     wanted = max(SAMPLED_SEQUENCES, 2 * horizon) // route.batch_size + 1
     # A stretch that is most of the epoch would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
@@ -193,15 +192,17 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
         return 0, 0.0
     first = (num_steps - count) // 2
     sequences = planner.sequences(first, count)
-    cut = _one_dataset(loader).cut
-    segments = cut.segments(sequences[sequences >= 0])
-    sizes = cut.loaded_bytes(segments.page)
+    index = source.index
+    segments = index.segments(sequences[sequences >= 0])
+    sizes = index.loaded_bytes(segments.page)
     loads = simulate_loads(segments.page, sizes, loader.memory)
     counted = slice(0 if count == num_steps else len(loads) // 2, None)
     loads_per_sequence = loads[counted].sum() / len(
         np.unique(segments.sequence[counted])
     )
-    is_packed = cut.layout.packing is not None
-    num_pages = len(cut.blocks("page")) if is_packed else spans.num_pages
+    is_packed = index.layout.packing is not None
+    num_pages = source.dataset.spans.num_pages
+    if is_packed:
+        num_pages = len(index.blocks("page"))
     per_page = loads_per_sequence * loader.num_sequences / max(1, num_pages)
     return needed_bytes(segments.page, sizes), float(per_page)

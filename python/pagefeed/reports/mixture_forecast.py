@@ -10,10 +10,10 @@ import numpy as np
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course, WeightChange
 from pagefeed.reports.reuse import needed_bytes
-from pagefeed.run import LoaderState, MixtureSupply
+from pagefeed.run import MixtureTrack, Run
 
 __all__ = [
     "DatasetForecast",
@@ -97,16 +97,16 @@ def forecast_mixture(loader: Loader) -> MixtureForecast:
         >>> forecast_mixture(loader).stages[0].shares  # doctest: +SKIP
         {'code': 0.3, 'web': 0.7}
     """
-    supply, begin = _mixture_of(loader)
-    course, end = supply.course(begin), _end(loader, supply, begin)
+    run, track = _mixture_of(loader)
+    course, end = track.course, _end(track)
     spans, parts = course.schedule.changes, course.schedule.parts
     counts = course.counts(end)
     reached = [span for span in spans if span.start < end]
     borders = [*(span.start for span in reached), end]
     datasets = {}
     for part, count in zip(parts, counts.tolist(), strict=True):
-        if part.name in supply.names:
-            spans_of = supply.mixture.datasets[part.name].spans
+        if part.name in track.data.names:
+            spans_of = track.mixture.datasets[part.name].spans
             datasets[part.name] = DatasetForecast(
                 files=len(spans_of.index.files),
                 pages=len(spans_of.index),
@@ -120,15 +120,15 @@ def forecast_mixture(loader: Loader) -> MixtureForecast:
     return MixtureForecast(
         datasets=datasets,
         stages=[
-            _stage(course, span, stop, loader.run.step_sequences)
+            _stage(course, span, stop, run.step_sequences)
             for span, stop in zip(reached, borders[1:], strict=True)
         ],
         sequences=end,
         tokens=sum(data.delivered_tokens for data in datasets.values()),
-        steps=loader.run.route(begin).num_steps,
-        num_lanes=begin.num_lanes,
+        steps=run.route(track.begin).num_steps,
+        num_lanes=track.begin.num_lanes,
         memory_bytes=loader.memory,
-        needed_bytes=_needed_bytes(loader, supply, begin),
+        needed_bytes=_needed_bytes(run, track, loader.memory),
     )
 
 
@@ -143,8 +143,8 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
         InvalidArgumentError: If it is not a mixture.
         MissingDependencyError: If Matplotlib is not installed.
     """
-    supply, begin = _mixture_of(loader)
-    course, end = supply.course(begin), _end(loader, supply, begin)
+    run, track = _mixture_of(loader)
+    course, end = track.course, _end(track)
     figures: Any = require("matplotlib.figure", extra="plot", purpose="a plot")
     # Over a few turns the lanes even out what single batches show.
     count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
@@ -154,7 +154,7 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
         p.sequence_tokens for p in course.schedule.parts
     ]
     shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
-    steps = points / loader.run.step_sequences
+    steps = points / run.step_sequences
     figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.stackplot(
@@ -164,7 +164,7 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
     )
     for span in course.schedule.changes[1:]:
         if span.start < end:
-            axes.axvline(span.start / loader.run.step_sequences, color="black", lw=0.8)
+            axes.axvline(span.start / run.step_sequences, color="black", lw=0.8)
     axes.set(xlabel="step", ylabel="share of tokens", ylim=(0, 1))
     axes.set_xlim(0, steps[-1])
     handles, labels = axes.get_legend_handles_labels()
@@ -172,18 +172,18 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
     figure.savefig(os.fspath(path), dpi=150)
 
 
-def _mixture_of(loader: Loader) -> tuple[MixtureSupply, LoaderState]:
-    supply = loader.run.supply
-    if not isinstance(supply, MixtureSupply):
+def _mixture_of(loader: Loader) -> tuple[Run, MixtureTrack]:
+    session = session_of(loader)
+    track = session.run.source.at(session.first)
+    if not isinstance(track, MixtureTrack):
         raise InvalidArgumentError("this is one dataset, not a mixture: see forecast")
-    return supply, loader.beginning()
+    return session.run, track
 
 
-def _end(loader: Loader, supply: MixtureSupply, begin: LoaderState) -> int:
-    end = supply.end(begin, 1, loader.run.step_sequences)
+def _end(track: MixtureTrack) -> int:
+    end, course = track.end, track.course
     if end is not None:
         return end
-    course = supply.course(begin)
     numbers = range(len(course.schedule.parts))
     done = [place for n in numbers if (place := course.delivered(n, 1)) is not None]
     return max(done)
@@ -215,15 +215,16 @@ def _tokens_in(part: Component, sequences: int) -> int:
     return round(sequences * part.sequence_tokens) if part.num_tokens else 0
 
 
-def _needed_bytes(loader: Loader, supply: MixtureSupply, begin: LoaderState) -> int:
+def _needed_bytes(run: Run, track: MixtureTrack, memory: int) -> int:
     """Bytes of pages needed at most, from a stretch in the middle of the run."""
-    route = loader.run.route(begin)
-    horizon = loader.run.horizon_sequences(begin, loader.memory)
-    count = max(SAMPLED_SEQUENCES, 2 * horizon) // route.batch_size + 1
+    planner = run.planner(track.begin)
+    route = planner.route
+    count = max(SAMPLED_SEQUENCES, 2 * track.horizon(memory)) // route.batch_size + 1
     first = 0
     if route.num_steps is not None:
         count = min(count, route.num_steps)
         first = (route.num_steps - count) // 2
-    sequences = loader.run.planner(begin, route).sequences(first, count)
-    pages = supply.cut.segments(sequences[sequences >= 0]).page
-    return needed_bytes(pages, supply.cut.loaded_bytes(pages))
+    sequences = planner.sequences(first, count)
+    index = track.data.index
+    pages = index.segments(sequences[sequences >= 0]).page
+    return needed_bytes(pages, index.loaded_bytes(pages))

@@ -13,8 +13,8 @@ import numpy as np
 
 from pagefeed._base import Work
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
-from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureSupply, Route
+from pagefeed.loader import Loader, session_of
+from pagefeed.run import NO_SEQUENCE, MixtureTrack, Planner, Route, Track
 
 __all__ = ["Leg", "Verification", "verify"]
 
@@ -87,8 +87,11 @@ def verify(
         raise InvalidArgumentError(
             "only the last leg may run to the end: give the others their steps"
         )
-    begin = replace(loader.beginning(), epoch=epoch, first_epoch=epoch)
-    end = loader.run.supply.end(begin, 1, loader.run.step_sequences)
+    session = session_of(loader)
+    begin = replace(session.first, epoch=epoch, first_epoch=epoch)
+    track = session.run.source.at(begin)
+    is_mixture = isinstance(track, MixtureTrack)
+    end = track.end if is_mixture else track.start + loader.num_sequences
     if end is None:
         raise InvalidArgumentError(
             "this mixture never ends: give it stop, max_steps or max_tokens to follow"
@@ -96,48 +99,47 @@ def verify(
     seen = np.zeros(loader.num_sequences, dtype=np.int64)
     result = Verification(
         epoch=epoch,
-        num_sequences=end - loader.run.supply.start(begin),
+        num_sequences=end - track.start,
         num_steps=0,
         num_delivered=0,
         num_dropped=0,
     )
-    position = loader.run.supply.start(begin)
+    position = track.start
     with Work("verify", total=end - position, unit="sequences") as work:
         for leg in legs:
-            position = _follow(loader, leg, begin, position, end, seen, result, work)
+            route = Route(
+                start=position,
+                end=end,
+                batch_size=leg.batch_size,
+                rank=0,
+                world_size=leg.world_size,
+                drop_last=loader.drop_last,
+            )
+            position = _follow(track, route, leg.steps, seen, result, work)
     result.num_delivered = int(seen.sum())
     result.num_dropped = end - position
-    if isinstance(loader.run.supply, MixtureSupply):
-        _judge_mixture(loader.run.supply, begin, position, seen, result)
+    if isinstance(track, MixtureTrack):
+        _judge_mixture(track, position, seen, result)
     else:
         _judge(seen, result, finished=legs[-1].steps is None)
     return result
 
 
 def _follow(
-    loader: Loader,
-    leg: Leg,
-    begin: LoaderState,
-    position: int,
-    end: int,
+    track: Track,
+    leg: Route,
+    most_steps: int | None,
     seen: np.ndarray,
     result: Verification,
     work: Work,
 ) -> int:
-    """Mark what a leg delivers and return the position after it."""
+    """Mark what all ranks of a leg deliver and return the position after it."""
     taken = []
     for rank in range(leg.world_size):
-        route = Route(
-            start=position,
-            end=end,
-            batch_size=leg.batch_size,
-            rank=rank,
-            world_size=leg.world_size,
-            drop_last=loader.drop_last,
-        )
+        route = replace(leg, rank=rank)
         steps = route.num_steps or 0
-        steps = steps if leg.steps is None else min(steps, leg.steps)
-        planner = loader.run.planner(begin, route)
+        steps = steps if most_steps is None else min(steps, most_steps)
+        planner = Planner(track, route)
         chunk = max(1, CHUNK_SEQUENCES // leg.batch_size)
         for first in range(0, steps, chunk):
             sequences = planner.sequences(first, min(chunk, steps - first))
@@ -154,27 +156,26 @@ def _follow(
 
 
 def _judge_mixture(
-    supply: MixtureSupply,
-    begin: LoaderState,
+    track: MixtureTrack,
     position: int,
     seen: np.ndarray,
     result: Verification,
 ) -> None:
     """Hold what was seen of each dataset against the first sequences of its lanes."""
-    following = supply.course(begin).following(position)
+    following = track.course.following(position)
     num_lanes = following.shape[1]
-    for number, part in enumerate(supply.course(begin).schedule.parts):
-        if part.name not in supply.names:
+    for number, part in enumerate(track.course.schedule.parts):
+        if part.name not in track.data.names:
             continue
-        ours = supply.names.index(part.name)
-        first, stop = supply.cut.first_sequence[ours : ours + 2].tolist()
+        ours = track.data.names.index(part.name)
+        first, stop = track.data.index.first_sequence[ours : ours + 2].tolist()
         # Up to the lane that is least far all epochs are whole.
         after = following[number]
         whole = int(after.min()) // part.num_sequences
         local = np.arange(whole * part.num_sequences, int(after.max()))
         local = local[local < after[local % num_lanes]]
         wanted = np.full(part.num_sequences, whole)
-        np.add.at(wanted, supply.local_sequences(begin, ours, local), 1)
+        np.add.at(wanted, track.local_sequences(ours, local), 1)
         wrong = np.flatnonzero(seen[first:stop] != wanted)
         if len(wrong):
             result.problems.append(

@@ -5,8 +5,9 @@ into sequences, and a state of a few integers says where it all stands.
 """
 
 from pagefeed.run.damage import joined_ranges_of
-from pagefeed.run.epochs import EpochSupply, Supply, check_metadata
-from pagefeed.run.mixed import MAX_STATE_BYTES, MixtureSupply
+from pagefeed.run.epochs import EpochSource, check_metadata
+from pagefeed.run.mixed import MAX_STATE_BYTES, MixtureSource
+from pagefeed.run.mixed_track import MixtureTrack
 from pagefeed.run.planner import (
     NO_SEQUENCE,
     BatchPlan,
@@ -17,6 +18,7 @@ from pagefeed.run.planner import (
 from pagefeed.run.provenance import Origin
 from pagefeed.run.route import NO_POSITION, Ranges, Route, Slot
 from pagefeed.run.run import Run
+from pagefeed.run.source import SequenceSource, Track
 from pagefeed.run.state import MAX_SKIPPED, LoaderState
 
 __all__ = [
@@ -25,16 +27,18 @@ __all__ = [
     "NO_POSITION",
     "NO_SEQUENCE",
     "BatchPlan",
-    "EpochSupply",
+    "EpochSource",
     "LoaderState",
-    "MixtureSupply",
+    "MixtureSource",
+    "MixtureTrack",
     "Origin",
     "Planner",
     "Ranges",
     "Route",
     "Run",
+    "SequenceSource",
     "Slot",
-    "Supply",
+    "Track",
     "check_metadata",
     "joined_ranges_of",
     "plan_batches",

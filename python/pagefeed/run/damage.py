@@ -12,7 +12,7 @@ from pagefeed._base import Int64Array
 from pagefeed.dataset import PageIndex, ParquetDataset
 from pagefeed.errors import PagefeedError
 from pagefeed.run.route import Ranges, merge_ranges
-from pagefeed.sequences import FIRST_BUNDLE, DocumentIndex, SequenceIndex
+from pagefeed.sequences import DocumentIndex, SequenceIndex, are_bundles
 
 __all__ = ["joined_ranges_of", "sequences_of_damage"]
 
@@ -84,7 +84,7 @@ class _Spread:
 
     def _places(self, sequence: int) -> tuple[Int64Array, Int64Array]:
         segments = self._sequences.segments(np.array([sequence]))
-        if segments.page[0] < FIRST_BUNDLE:
+        if not are_bundles(segments.page).any():
             return segments.page, segments.row
         bundle = self._sequences.bundles(segments.page)
         return bundle.part_page, bundle.part_row

@@ -1,22 +1,22 @@
-"""From steps to plans: which token ranges go to which rows of which batches."""
+"""From steps to plans: their sequences, and where the tokens of these go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, distinct, finished
+from pagefeed._base import Int64Array, UInt64Array, distinct, finished
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run.route import NO_POSITION, Route
-from pagefeed.sequences import Segments, Sequences
+from pagefeed.run.source import Positions, Track
+from pagefeed.sequences import AnyIndex, Segments
 
 __all__ = [
     "NO_SEQUENCE",
     "BatchPlan",
-    "Delivery",
     "Planner",
     "plan_batches",
     "sequence_of_slot",
@@ -45,36 +45,17 @@ class BatchPlan(NamedTuple):
     """The bundles that ``page`` refers to, as the engine takes them."""
 
 
-class Delivery(Protocol):
-    """The sequences of an iteration by position."""
-
-    def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
-        """Yield the sequences at rising positions, in parts, and None after other work.
-
-        No step takes more than a few milliseconds.
-        """
-
-    def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
-        """Prepare the epoch after that of a position, unless the end comes first."""
-
-
 class Planner:
-    """Plans the batches of a route.
+    """Finds the sequences of a route's steps, some steps ahead of their plans.
 
     Args:
-        delivery: What is delivered where.
+        track: What is delivered where.
         route: The way through the positions.
-        plan_sequences: Plans whole batches of sequences.
     """
 
-    def __init__(
-        self,
-        delivery: Delivery,
-        route: Route,
-        plan_sequences: Callable[[Int64Array], tuple[Any, ...]],
-    ) -> None:
-        self._delivery = delivery
-        self._plan_sequences = plan_sequences
+    def __init__(self, track: Track, route: Route) -> None:
+        self.track = track
+        """What is delivered where."""
         self.route = route
         """The way through the positions."""
 
@@ -91,79 +72,90 @@ class Planner:
 
         An epoch of very many blocks takes a pass over them before its first batch.
         """
-        position = self.route.position_after(step)
-        return self._delivery.begin_next_epoch(position, self.route.end)
+        return self.track.begin_next_epoch(self.route.position_after(step))
 
-    def pieces(
-        self, first: int, count: int
-    ) -> Iterator[tuple[int, tuple[Any, ...]] | None]:
-        """Plan these steps in pieces, so that no piece takes long to make.
+    def pieces(self, first: int, count: int) -> Iterator[Int64Array | None]:
+        """Find the sequences of these steps, in pieces that are soon planned.
 
         Yields:
-            The next few steps: how many, and their plan; None after other work.
+            Those of the next few steps, all of each; None after other work.
         """
         sequences = yield from self._reading(first, count)
         batch_size = self.route.batch_size
         at_once = max(1, PIECE_SEQUENCES // batch_size)
-        for begin in range(0, count, at_once):
-            steps = min(at_once, count - begin)
-            part = sequences[begin * batch_size : (begin + steps) * batch_size]
-            yield steps, self._plan_sequences(part)
+        size = at_once * batch_size
+        for begin in range(0, len(sequences), size):
+            yield sequences[begin : begin + size]
 
     def _reading(self, first: int, count: int) -> Generator[None, None, Int64Array]:
         """Find the sequences of steps, in steps of a few milliseconds."""
-        positions = self.route.positions(first, count)
-        rows = np.flatnonzero(positions != NO_POSITION)
-        sequences = np.full(len(positions), NO_SEQUENCE)
-        done = 0
-        for part in self._delivery.deliver(positions[rows]):
-            if part is not None:
-                sequences[rows[done : done + len(part)]] = part
-                done += len(part)
-            yield
+        positions = self.route.progression(first, count)
+        if positions is not None:
+            return (yield from self._found(positions))
+        with_padding = self.route.positions(first, count)
+        rows = np.flatnonzero(with_padding != NO_POSITION)
+        sequences = np.full(len(with_padding), NO_SEQUENCE)
+        sequences[rows] = yield from self._found(with_padding[rows])
         return sequences
 
+    def _found(self, positions: Positions) -> Generator[None, None, Int64Array]:
+        parts = []
+        for part in self.track.sequences(positions):
+            if part is not None:
+                parts.append(part)
+            yield
+        return np.concatenate(parts or [np.empty(0, dtype=np.int64)])
 
-def plan_batches(cut: Sequences, sequences: Int64Array, batch_size: int) -> BatchPlan:
+
+def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> BatchPlan:
     """Plan batches of the ``sequences`` of a dataset, in their order.
 
     Args:
-        cut: The dataset, cut.
+        index: The sequences of the dataset.
         sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
             padding.
         batch_size: Rows of a batch.
     """
     is_sequence = sequences != NO_SEQUENCE
     if is_sequence.all():
-        segments = cut.segments(sequences)
+        segments = index.segments(sequences)
         place = segments.sequence
     else:
         places = np.flatnonzero(is_sequence)
-        segments = cut.segments(sequences[places])
+        segments = index.segments(sequences[places])
         place = places[segments.sequence]
     borders = np.arange(0, len(sequences) + 1, batch_size)
     return BatchPlan(
         batch_offsets=np.searchsorted(place, borders).astype(np.uint32),
-        page=segments.page.astype(np.uint64),
+        page=_unsigned(segments.page),
         row=segments.row.astype(np.uint32),
         first_token=segments.first_token.astype(np.uint32),
         num_tokens=segments.num_tokens.astype(np.uint32),
-        destination_row=(place % batch_size).astype(np.uint32),
+        destination_row=np.remainder(
+            place, batch_size, dtype=np.uint32, casting="unsafe"
+        ),
         destination_offset=segments.offset.astype(np.uint32),
-        bundles=_bundles(cut, segments),
+        bundles=_bundles(index, segments),
     )
 
 
-def _bundles(cut: Sequences, segments: Segments) -> tuple[npt.NDArray[Any], ...] | None:
+def _bundles(
+    index: AnyIndex, segments: Segments
+) -> tuple[npt.NDArray[Any], ...] | None:
     """Return the bundles of the segments, None if there are no such."""
-    if cut.layout.packing is None or not len(segments.page):
+    if index.layout.packing is None or not len(segments.page):
         return None
-    bundles = cut.bundles(distinct(segments.page))
+    bundles = index.bundles(distinct(segments.page))
     wide = {"key", "part_page"}
     return tuple(
-        part.astype(np.uint64 if name in wide else np.uint32)
+        _unsigned(part) if name in wide else part.astype(np.uint32)
         for name, part in bundles._asdict().items()
     )
+
+
+def _unsigned(numbers: Int64Array) -> UInt64Array:
+    """The same numbers, none negative, in the same memory."""
+    return np.ascontiguousarray(numbers).view(np.uint64)
 
 
 def sequence_of_slot(planner: Planner, step: int, row: int) -> int:

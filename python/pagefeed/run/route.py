@@ -126,6 +126,18 @@ class Route:
             positions.reshape(places.shape)[step == last - 2, -1] = NO_POSITION
         return np.where(positions < self.end, positions, NO_POSITION)
 
+    def progression(self, first: int, count: int) -> range | None:
+        """Return :meth:`positions` as a range, if they are one without padding."""
+        if self.num_workers > 1 or len(self._gaps[0]):
+            return None
+        last = self.num_steps
+        if self._borrowed and last is not None and first + count > last - 2:
+            return None
+        begin = self.start + first * self.step_sequences + self.rank
+        positions = range(begin, begin + count * self.step_sequences, self.world_size)
+        is_whole = self.end is None or not positions or positions[-1] < self.end
+        return positions if is_whole else None
+
     def position_after(self, num_taken: int) -> int:
         """Return where a process that took so many steps continues."""
         consumed = self._first_position(num_taken * self.num_workers)

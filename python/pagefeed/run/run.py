@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pagefeed._base import Int64Array
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.run.epochs import Supply
 from pagefeed.run.planner import Planner
 from pagefeed.run.route import Route
+from pagefeed.run.source import SequenceSource
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import Sequences
 
 __all__ = ["Run"]
-
-
-@dataclass(frozen=True)
-class _Delivery:
-    """What a supply delivers to an iteration that began at a state."""
-
-    supply: Supply
-    begin: LoaderState
-
-    def deliver(self, positions: Int64Array) -> Iterator[Int64Array | None]:
-        """Yield the sequences at rising positions, in parts; None after other work."""
-        return self.supply.deliver(self.begin, positions)
-
-    def begin_next_epoch(self, position: int, end: int | None) -> Iterator[None]:
-        """Prepare the epoch after that of a position, unless the end comes first."""
-        return self.supply.begin_next_epoch(self.begin, position, end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +20,7 @@ class Run:
     Where a run stands is told by the state from which it iterates: its ``begin``.
     """
 
-    supply: Supply
+    source: SequenceSource
     """What is delivered at which position."""
     batch_size: int
     """Sequences of a step on one rank."""
@@ -52,34 +32,28 @@ class Run:
     """Epochs of an iteration; None never ends."""
     drop_last: bool
     """Leave the last, incomplete step of an iteration out."""
-    plan_sequences: Callable[[Int64Array], tuple[Any, ...]]
-    """Plans whole batches of sequences."""
-
-    @property
-    def cut(self) -> Sequences:
-        """What the sequences are."""
-        return self.supply.cut
 
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration from this epoch on begins."""
-        return replace(self.supply.plan, epoch=epoch, first_epoch=epoch)
+        return replace(self.source.plan, epoch=epoch, first_epoch=epoch)
 
     def after(self, begin: LoaderState) -> LoaderState:
         """Return the state in which the iteration after this one begins."""
         return self.beginning(begin.first_epoch + (self.epochs or 0))
 
     def state_at(self, begin: LoaderState, position: int, step: int) -> LoaderState:
-        """Return the state at a position of the supply."""
+        """Return the state at a position of the source."""
         sizes = self._sizes if self.has_one_size(begin) else None
-        return self.supply.state_at(replace(begin, step=step, sizes=sizes), position)
+        now = replace(begin, step=step, sizes=sizes)
+        return self.source.at(now).state_at(position)
 
     def route(self, begin: LoaderState, worker: int = 0, num_workers: int = 1) -> Route:
         """Return the way from a state to the end of its iteration, of one process."""
-        start = self.supply.start(begin)
-        end = self.supply.end(begin, self.epochs, self.step_sequences)
+        track = self.source.at(begin)
+        end = track.end
         return Route(
-            start=start,
-            end=end if end is None else max(start, end),
+            start=track.start,
+            end=end if end is None else max(track.start, end),
             batch_size=self.batch_size,
             rank=self.rank,
             world_size=self.world_size,
@@ -90,15 +64,15 @@ class Run:
             num_workers=num_workers,
         )
 
-    def accept(self, state: LoaderState, begin: LoaderState) -> LoaderState:
-        """Return a saved state as this run continues it, see :class:`Supply`.
+    def accept(self, state: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it.
 
         Raises:
             StateMismatchError: If it belongs to another run, or lies beyond the end.
         """
-        accepted = self.supply.accept(state, begin, self.step_sequences)
-        start = self.supply.start(accepted)
-        end = self.supply.end(accepted, self.epochs, self.step_sequences)
+        accepted = self.source.accept(state)
+        track = self.source.at(accepted)
+        start, end = track.start, track.end
         if end is not None and end < start:
             raise StateMismatchError(
                 f"the state is after {start} sequences (epoch {state.epoch}, step "
@@ -137,18 +111,9 @@ class Run:
         """Whether all steps of this iteration had this run's sizes."""
         return begin.step == 0 or begin.sizes == self._sizes
 
-    def planner(self, begin: LoaderState, route: Route) -> Planner:
-        """Return what plans the batches of a route."""
-        return Planner(_Delivery(self.supply, begin), route, self.plan_sequences)
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether a page's sequences are anywhere: it is read for each of them."""
-        return self.supply.is_scattered
-
-    def horizon_sequences(self, begin: LoaderState, memory: int) -> int:
-        """Return how many sequences to plan ahead, to use each page well."""
-        return self.supply.horizon_sequences(begin, memory, self.world_size)
+    def planner(self, begin: LoaderState, route: Route | None = None) -> Planner:
+        """Return what finds the sequences of a route's steps; by default of all."""
+        return Planner(self.source.at(begin), route or self.route(begin))
 
     @property
     def step_sequences(self) -> int:

@@ -5,23 +5,22 @@ of a dataset and becomes a :class:`SequenceIndex`: sequences numbered in file or
 grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
 """
 
-from pagefeed.sequences.blocks import Blocks, ExplicitBlocks, UniformBlocks
+from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
+from pagefeed.sequences.bundles import are_bundles
 from pagefeed.sequences.documents import DocumentIndex, Documents
-from pagefeed.sequences.joined import JoinedIndex
+from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import Packed, PackedIndex
 from pagefeed.sequences.sequence_index import (
-    FIRST_BUNDLE,
     Segments,
     SequenceIndex,
     SequenceLayout,
-    Sequences,
     SequenceSetting,
     check_sequences,
 )
 from pagefeed.sequences.windows import Windows
 
 __all__ = [
-    "FIRST_BUNDLE",
+    "AnyIndex",
     "Blocks",
     "DocumentIndex",
     "Documents",
@@ -33,8 +32,7 @@ __all__ = [
     "SequenceIndex",
     "SequenceLayout",
     "SequenceSetting",
-    "Sequences",
-    "UniformBlocks",
     "Windows",
+    "are_bundles",
     "check_sequences",
 ]

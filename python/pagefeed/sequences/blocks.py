@@ -22,10 +22,6 @@ class Blocks(Protocol):
     def num_sequences(self) -> int:
         """Sequences of all blocks together."""
 
-    @property
-    def uniform(self) -> int | None:
-        """Sequences of every block but the last, which has no more; else None."""
-
     def __len__(self) -> int:
         """Return the number of blocks."""
 
@@ -44,49 +40,6 @@ class Blocks(Protocol):
         """
 
 
-class UniformBlocks:
-    """Blocks of equal size; only the last may be shorter.
-
-    Args:
-        num_sequences: Sequences of all blocks together.
-        sequences_per_block: Sequences of every block but the last.
-
-    Raises:
-        InvalidArgumentError: A size is out of range.
-
-    Example:
-        >>> blocks = UniformBlocks(10, sequences_per_block=4)
-        >>> len(blocks), blocks.first_sequence(np.arange(4)).tolist()
-        (3, [0, 4, 8, 10])
-    """
-
-    def __init__(self, num_sequences: int, sequences_per_block: int) -> None:
-        if num_sequences < 0 or sequences_per_block < 1:
-            raise InvalidArgumentError(
-                "uniform blocks need num_sequences >= 0 and sequences_per_block >= 1, "
-                f"found num_sequences={num_sequences}, "
-                f"sequences_per_block={sequences_per_block}"
-            )
-        self.num_sequences = num_sequences
-        self.uniform: int | None = sequences_per_block
-
-    def __len__(self) -> int:
-        """Return the number of blocks."""
-        return (self.num_sequences + self._size - 1) // self._size
-
-    @property
-    def _size(self) -> int:
-        return self.uniform or 1
-
-    def first_sequence(self, blocks: Int64Array) -> Int64Array:
-        """First sequence of each block, int64."""
-        return np.minimum(blocks * self._size, self.num_sequences)
-
-    def block_of(self, sequences: Int64Array) -> Int64Array:
-        """Block of each sequence, int64."""
-        return sequences // self._size
-
-
 class ExplicitBlocks:
     """Blocks given by their first sequences.
 
@@ -102,8 +55,6 @@ class ExplicitBlocks:
         >>> blocks.block_of(np.array([2, 3])).tolist()
         [0, 2]
     """
-
-    uniform: int | None = None
 
     def __init__(self, first_sequence: ArrayLike) -> None:
         array = np.asarray(first_sequence, dtype=np.int64)
@@ -156,8 +107,6 @@ class RunBlocks:
         >>> blocks.first_sequence(np.arange(3)).tolist()
         [0, 6, 8]
     """
-
-    uniform: int | None = None
 
     def __init__(
         self,

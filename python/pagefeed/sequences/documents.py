@@ -12,8 +12,8 @@ from pagefeed._base import Int64Array, check_choice, check_columns, check_whole,
 from pagefeed.dataset import BlockKind, Spans, length_counts, refuse_null_tokens
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.sequences.blocks import Blocks, RunBlocks
+from pagefeed.sequences.bundles import Bundles
 from pagefeed.sequences.sequence_index import (
-    Bundles,
     DocumentParts,
     Segments,
     SequenceLayout,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.sequence_index import (
-    FIRST_BUNDLE,
-    Bundles,
     Segments,
     SequenceIndex,
     SequenceLayout,
 )
 
-__all__ = ["JoinedIndex"]
+__all__ = ["AnyIndex", "JoinedIndex"]
 
 
 class JoinedIndex:
@@ -75,7 +74,7 @@ class JoinedIndex:
 
     def bundles(self, keys: Int64Array) -> Bundles:
         """Return the bundles of these rising keys."""
-        borders = np.searchsorted(keys, FIRST_BUNDLE + self.first_page)
+        borders = np.searchsorted(keys, bundle_keys(self.first_page))
         found = []
         for number in np.flatnonzero(np.diff(borders)).tolist():
             first_page = self.first_page[number]
@@ -114,10 +113,14 @@ class JoinedIndex:
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of each page or bundle, in its column's own type."""
         sizes = np.zeros(len(pages), dtype=np.int64)
-        number = pages % FIRST_BUNDLE
-        dataset = np.searchsorted(self.first_page, number, side="right") - 1
+        first_page = self.first_page
+        dataset = np.searchsorted(first_page, page_numbers(pages), side="right") - 1
         for part in np.flatnonzero(np.bincount(dataset)).tolist():
             here = dataset == part
-            local = pages[here] - self.first_page[part]
+            local = pages[here] - first_page[part]
             sizes[here] = self.parts[part].loaded_bytes(local)
         return sizes
+
+
+AnyIndex: TypeAlias = SequenceIndex | JoinedIndex
+"""The sequences of one dataset, or of several."""

@@ -15,12 +15,11 @@ from pagefeed import _core
 from pagefeed._base import Int64Array, check_choice, check_token
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
+from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.sequence_index import (
-    FIRST_BUNDLE,
     JOINS,
-    Bundles,
     DocumentParts,
     Join,
     Segments,
@@ -221,7 +220,7 @@ class PackedIndex:
         zeros = np.zeros(len(sequences), dtype=np.int64)
         return Segments(
             sequence=np.arange(len(sequences)),
-            page=FIRST_BUNDLE + block,
+            page=bundle_keys(block),
             row=sequences - self._first_sequence[block],
             first_token=zeros,
             num_tokens=np.full(len(sequences), self.length),
@@ -230,7 +229,7 @@ class PackedIndex:
 
     def bundles(self, keys: Int64Array) -> Bundles:
         """Return the blocks of these keys as bundles of pages."""
-        block = keys - FIRST_BUNDLE
+        block = page_numbers(keys)
         first, end = self.first_span[block], self.first_span[block + 1]
         part_offsets = np.concatenate([[0], np.cumsum(end - first)])
         shift = np.repeat(first - part_offsets[:-1], end - first)
@@ -287,7 +286,7 @@ class PackedIndex:
 
         Reads its pages.
         """
-        bundle = self.bundles(np.array([FIRST_BUNDLE + block]))
+        bundle = self.bundles(bundle_keys(np.array([block])))
         rows = [
             np.diff(self.spans.index.row_offsets(page)[row : row + count + 1])
             for page, row, count in zip(

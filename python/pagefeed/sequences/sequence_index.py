@@ -16,6 +16,7 @@ from pagefeed._base import Int64Array, check_token, check_whole
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks
+from pagefeed.sequences.bundles import Bundles
 
 __all__ = [
     "DocumentParts",
@@ -24,15 +25,11 @@ __all__ = [
     "SequenceIndex",
     "SequenceLayout",
     "SequenceSetting",
-    "Sequences",
 ]
 
 Join: TypeAlias = Literal["dataset", "file"]
 """Whether sequences go on from file to file, or end with each."""
 JOINS = ("dataset", "file")
-
-FIRST_BUNDLE = 1 << 62
-"""Pages of segments from here on stand for bundles of pages, see :class:`Bundles`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +75,6 @@ class Segments(NamedTuple):
     """Place of the first token in the sequence."""
 
 
-class Bundles(NamedTuple):
-    """Rows of several pages each, which are loaded and packed as one; int64 each."""
-
-    key: Int64Array
-    """What stands for it in ``Segments.page``: [bundles]."""
-    num_sequences: Int64Array
-    """Sequences its rows pack into: [bundles]."""
-    part_offsets: Int64Array
-    """Its first part, and the number of parts: [bundles + 1]."""
-    part_page: Int64Array
-    """Page of each part: [parts]."""
-    part_row: Int64Array
-    """First row of that page: [parts]."""
-    part_rows: Int64Array
-    """Number of rows: [parts]."""
-
-
 class DocumentParts(NamedTuple):
     """Parts of documents in a sequence, in its order; int64 [parts] each."""
 
@@ -110,8 +90,8 @@ class DocumentParts(NamedTuple):
     """Place of the first token in the sequence."""
 
 
-class Sequences(Protocol):
-    """Sequences of one dataset or of several, as a planner needs them."""
+class SequenceIndex(Protocol):
+    """The sequences of a dataset."""
 
     @property
     def num_sequences(self) -> int:
@@ -141,10 +121,6 @@ class Sequences(Protocol):
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of each page or bundle, in the column's own type."""
-
-
-class SequenceIndex(Sequences, Protocol):
-    """A dataset, cut."""
 
     @property
     def num_tokens(self) -> int:

@@ -18,10 +18,10 @@ from pagefeed._base import (
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks, RunBlocks
+from pagefeed.sequences.bundles import Bundles
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
     JOINS,
-    Bundles,
     DocumentParts,
     Join,
     Segments,

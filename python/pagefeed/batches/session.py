@@ -1,0 +1,222 @@
+"""What is behind a loader: its run, and where that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pagefeed.batches.batch_iterator import BatchIterator, transformed
+from pagefeed.batches.engines import ReloadWatch
+from pagefeed.batches.explanation import explain
+from pagefeed.batches.formats import Batch
+from pagefeed.batches.iteration import Iteration
+from pagefeed.batches.padding import PaddingWatch
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.launch import check_share
+from pagefeed.mixture import Mixture
+from pagefeed.run import LoaderState, Planner, Run, Track
+from pagefeed.sequences import Documents
+
+__all__ = ["MoveListener", "Session"]
+
+STEPS_BETWEEN_WARNINGS = 64
+"""Steps after which a session looks again whether there is something to warn of."""
+
+
+class MoveListener(Protocol):
+    """What must know of a loader's moves, and may iterate in its stead."""
+
+    def moved(self, state: LoaderState) -> None:
+        """Learn where the next iteration begins."""
+
+    def check_state(self) -> None:
+        """Raise if the loader's own position is not that of its consumer."""
+
+
+class Session:
+    """A run on this rank and where it stands: the iteration that runs, and its moves.
+
+    Args:
+        settings: What the loader was made of.
+
+    Raises:
+        InvalidArgumentError: If there is nothing to deliver.
+    """
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        self.settings = settings
+        """What the loader was made of."""
+        source = settings.make_source()
+        self._feed = settings.make_feed(source)
+        self._reloads = ReloadWatch(settings.memory)
+        tells_lengths = isinstance(settings.sequences, Documents)
+        self._padding = PaddingWatch(
+            source.index, settings.fields, tells_lengths=tells_lengths
+        )
+        self.run = Run(
+            source=source,
+            batch_size=settings.batch_size,
+            rank=settings.rank,
+            world_size=settings.world_size,
+            epochs=settings.epochs,
+            drop_last=settings.drop_last,
+        )
+        """What does not change while it iterates."""
+        if not isinstance(settings.dataset, Mixture):  # A state may bring it steps.
+            self.run.check_steps(self.run.beginning(0))
+        self.begin = self.run.beginning(0)
+        """Where the next iteration begins, or the running one began."""
+        self.loaded: LoaderState | None = None
+        """A state that was loaded, until an iteration begins."""
+        self.listener: MoveListener | None = None
+        """Told of moves; an adapter that iterates in other processes sets it."""
+        self._iteration: Iteration[Any] | None = None
+        self._finished: LoaderState | None = None
+        """The end of the last iteration, until another begins."""
+        self._num_made = self._num_padding_rows = 0
+
+    @property
+    def track(self) -> Track:
+        """What the current iteration delivers."""
+        return self.run.source.at(self.begin)
+
+    @property
+    def state(self) -> LoaderState:
+        """The consumed position; right also beside a thread that iterates."""
+        running = self._iteration
+        if running is None:
+            return self.begin
+        return self.run.state_at(*running.consumed)
+
+    @property
+    def first(self) -> LoaderState:
+        """The state in which the current iteration began, with its weights."""
+        again = self.run.beginning(self.begin.first_epoch)
+        return replace(again, mixture=self.begin.mixture)
+
+    @property
+    def following(self) -> LoaderState:
+        """Where another ``iter(loader)`` would begin."""
+        return self.run.going_on(self._unfinished)
+
+    def known_planner(self) -> Planner:
+        """Return what finds the sequences of all steps known to have these sizes."""
+        return self.run.planner(self.begin, self.run.known_route(self.begin))
+
+    def stats(self) -> dict[str, float]:
+        """Return counters since this process first ran, see :meth:`Loader.stats`."""
+        counters: dict[str, float] = self._feed.engine().stats()
+        running = 0 if self._iteration is None else self._iteration.num_padding_rows
+        counters["padding_sequences"] = self._num_padding_rows + running
+        return counters | self.run.source.at(self._finished or self.state).stats()
+
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
+        """Iterate as one of several processes that share this rank's steps.
+
+        Process w takes the steps w, w + num_workers, and so on: taken in turn, as
+        ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
+        order. ``iter(loader)`` is the same with one process.
+        """
+        check_share(worker, num_workers)
+        return BatchIterator(
+            begin=lambda: self._start(worker, num_workers),
+            make=self._make_batch,
+            end=self._ended,
+            explain=self._explain,
+        )
+
+    def check_state(self) -> None:
+        """Raise if others iterate, and so the position is theirs to tell."""
+        if self.listener is not None:
+            self.listener.check_state()
+
+    def load(self, state: LoaderState) -> None:
+        """Make the next iteration continue at a saved state.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or lies beyond the end.
+        """
+        self.resume(state)
+        self.loaded = self.begin
+
+    def resume(self, state: LoaderState) -> None:
+        """The same, for a twin of the session whose state it is: nothing was loaded."""
+        self.restart(self.run.accept(state))
+        self.tell()
+
+    def move(self, state: LoaderState, *, is_new: bool) -> None:
+        """Continue this iteration at ``state``, the running iterator too."""
+        running = self._iteration
+        if running is not None and running.is_here:
+            self.begin = state
+            ours = running.route
+            route = self.run.route(state, ours.worker, ours.num_workers)
+            planner = self.run.planner(state, route)
+            running.follow(planner, is_new=is_new or running.is_new)
+        else:
+            self.restart(state)
+        self.tell()
+
+    def restart(self, begin: LoaderState) -> None:
+        """End the running iteration; the next begins at ``begin``."""
+        if self._iteration is not None:
+            self._iteration.close()
+            self._num_padding_rows += self._iteration.num_padding_rows
+        self.begin = begin  # First: whoever sees no iteration needs the new one.
+        self._iteration, self._finished, self.loaded = None, None, None
+
+    def tell(self) -> None:
+        """Tell the listener where the next iteration begins."""
+        if self.listener is not None:
+            self.listener.moved(self.following)
+
+    @property
+    def _unfinished(self) -> LoaderState:
+        """The same, or the end of an iteration that a state or a seek led to."""
+        begin, running = self.begin, self._iteration
+        if running is None or running.is_new:
+            return begin
+        if running.is_finished:
+            return self.run.after(begin)
+        return replace(self.first, skipped=begin.skipped)
+
+    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
+        begin = self._unfinished
+        if num_workers == 1:  # Others may have steps left where one has none.
+            begin = self.run.going_on(begin)
+            self.run.check_steps(begin)
+        self.restart(begin)
+        route = self.run.route(begin, worker, num_workers)
+        if worker == 0:
+            self._padding.look(route, stacklevel=4)
+        planner = self.run.planner(begin, route)
+        iteration = Iteration(
+            feed=self._feed,
+            planner=planner,
+            horizon_sequences=planner.track.horizon(self.settings.memory),
+            plan_bytes=self.settings.plan_bytes,
+        )
+        self._iteration, self._finished, self.loaded = iteration, None, None
+        return iteration
+
+    def _make_batch(self, delivered: Any) -> Batch:  # noqa: ANN401 - the feed's
+        is_time = self._num_made % STEPS_BETWEEN_WARNINGS == 0
+        if is_time and not self.run.source.is_scattered:
+            self._reloads.look(self._feed.engine().stats(), stacklevel=3)
+        self._num_made += 1
+        batch, transform = self._feed.batch(delivered), self.settings.transform
+        if transform is None:
+            return batch
+        return transformed(transform, batch)  # type: ignore[no-any-return]
+
+    def _ended(self, iteration: Iteration[Any]) -> None:
+        """Go on to the next epoch, all steps of this one taken."""
+        if iteration is self._iteration:
+            finished = self.state
+            self.restart(self.run.after(self.begin))
+            self._finished = finished
+
+    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
+        """Say which steps to skip, in the order of the iteration."""
+        explain(error, self.run, self.state, iteration.step)

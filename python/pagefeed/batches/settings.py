@@ -1,0 +1,149 @@
+"""What a loader is made of: its settings, checked, and what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pagefeed._base import check_vocab_size
+from pagefeed.batches.document_batches import DocumentFeed
+from pagefeed.batches.fields import Fields
+from pagefeed.batches.formats import Batch, make_converter
+from pagefeed.batches.token_batches import Feed, TokenFeed, token_engine
+from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import Mixture
+from pagefeed.order import Shuffle
+from pagefeed.run import EpochSource, MixtureSource, SequenceSource
+from pagefeed.sequences import Documents, SequenceSetting
+
+__all__ = ["LoaderSettings"]
+
+PLAN_SHARE = 8
+"""Plans take at most this part of the memory."""
+
+ORDER_SHARE = 16
+"""What orders read ahead takes at most this part of it."""
+
+MAX_ORDER_BYTES = 32 << 20
+"""And no more than is of any use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderSettings:
+    """The arguments of a loader, each checked and of its final type."""
+
+    dataset: ParquetDataset | Mixture
+    sequences: SequenceSetting
+    batch_size: int
+    seed: int
+    shuffle: Shuffle
+    memory: int
+    format: Literal["numpy", "torch"]
+    dtype: str
+    padding: int
+    vocab_size: int | None
+    fields: Fields
+    transform: Callable[[Batch], Any] | None
+    pin_memory: bool
+    epochs: int | None
+    drop_last: bool
+    rank: int
+    world_size: int
+    num_threads: int
+
+    def share(self, num_shares: int) -> LoaderSettings:
+        """Return settings with a part of the memory and threads, without pinning."""
+        return replace(
+            self,
+            pin_memory=False,
+            memory=max(1, self.memory // num_shares),
+            num_threads=max(1, self.num_threads // num_shares),
+        )
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes that plans may take."""
+        return self.memory // PLAN_SHARE
+
+    @property
+    def _order_bytes(self) -> int:
+        return min(MAX_ORDER_BYTES, self.memory // ORDER_SHARE)
+
+    def make_source(self) -> SequenceSource:
+        """Return what is delivered.
+
+        Raises:
+            InvalidArgumentError: If it holds no sequence, or of a mixture epochs are
+                asked for.
+        """
+        if not isinstance(self.dataset, Mixture):
+            return EpochSource(
+                self.dataset,
+                sequences=self.sequences,
+                seed=self.seed,
+                shuffle=self.shuffle,
+                epochs=self.epochs,
+                world_size=self.world_size,
+                memory=self._order_bytes,
+            )
+        if self.epochs != 1:
+            raise InvalidArgumentError(
+                f"epochs={self.epochs!r}: a mixture is as long as its stop, max_steps, "
+                "max_tokens and max_epochs say; leave epochs at 1"
+            )
+        return MixtureSource(
+            self.dataset,
+            sequences=self.sequences,
+            seed=self.seed,
+            shuffle=self.shuffle,
+            world_size=self.world_size,
+            step_sequences=self.batch_size * self.world_size,
+            memory=self._order_bytes,
+        )
+
+    def make_feed(self, source: SequenceSource) -> Feed[Any]:
+        """Return what makes batches of the sequences of a source.
+
+        Raises:
+            InvalidArgumentError: If its batches cannot hold what is asked for.
+        """
+        convert = make_converter(self.format, pin_memory=self.pin_memory)
+        memory = self.memory - self._order_bytes
+        if isinstance(self.sequences, Documents):
+            return DocumentFeed(
+                source.datasets,
+                source.index,
+                self.sequences,
+                batch_rows=self.batch_size,
+                num_threads=self.num_threads,
+                memory=memory,
+                dtype=self.dtype,
+                padding=self.padding,
+                fields=self.fields,
+                convert=convert,
+                vocab_size=self.vocab_size,
+            )
+        layout = source.index.layout
+        check_vocab_size(self.vocab_size, eos=layout.eos, bos=layout.bos)
+        engine = token_engine(
+            source.datasets,
+            batch_rows=self.batch_size,
+            row_length=source.index.length,
+            num_threads=self.num_threads,
+            memory=memory,
+            dtype=self.dtype,
+            padding=self.padding,
+            layout=layout,
+            fields=self.fields,
+            vocab_size=self.vocab_size,
+        )
+        return TokenFeed(
+            source.index,
+            engine,
+            batch_size=self.batch_size,
+            dtype=self.dtype,
+            fields=self.fields,
+            convert=convert,
+        )

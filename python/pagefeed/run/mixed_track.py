@@ -1,0 +1,226 @@
+"""The way through a mixture from a state on: positions to sequences of its datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pagefeed._base import Int64Array, sorted_with_places
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture import Course, Mixture, Schedule
+from pagefeed.order import EpochOrder, SmallOrder
+from pagefeed.run.mixed_datasets import MixedDatasets
+from pagefeed.run.route import Route
+from pagefeed.run.source import MAX_HORIZON, Held, Positions
+from pagefeed.run.state import LoaderState
+
+__all__ = ["MixtureTrack", "schedule_of"]
+
+AT_ONCE = 1 << 15
+"""Positions looked at in a step; of datasets in order fewer, as they take longer."""
+RARE = 0.05
+"""Pages of a dataset with a smaller share may be read again: plans end somewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureTrack:
+    """An epoch of a mixture from a state on; positions count through this epoch."""
+
+    begin: LoaderState
+    """The state from which it goes on."""
+    course: Course
+    """Which dataset is whose turn."""
+    mixture: Mixture
+    """What ends it."""
+    data: MixedDatasets
+    """The datasets."""
+    world_size: int
+    """Number of ranks."""
+    step_sequences: int
+    """Sequences of a step on all ranks."""
+
+    @property
+    def start(self) -> int:
+        """The position of the begin, counted in its epoch."""
+        return self.begin.position
+
+    @property
+    def end(self) -> int | None:
+        """One past the last position; None: without end."""
+        course, schedule, mixture = self.course, self.course.schedule, self.mixture
+        ends = [course.natural_end]
+        if mixture.max_steps is not None:
+            ends.append(self._end_of_steps(mixture.max_steps))
+        if mixture.max_tokens is not None:
+            ends.append(schedule.position_of_tokens(mixture.max_tokens))
+        if mixture.stop is not None:
+            done = [
+                course.delivered(number, schedule.parts[number].max_epochs or 1)
+                for number in range(len(schedule.parts))
+            ]
+            known = [place for place in done if place is not None]
+            if known:
+                first = mixture.stop == "first_exhausted"
+                ends.append(min(known) if first else max(known))
+        return min((end for end in ends if end is not None), default=None)
+
+    def state_at(self, position: int) -> LoaderState:
+        """Return the state at a position."""
+        return replace(self.begin, position=position)
+
+    def sequences(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the sequences at positions, some at a time; None after other work."""
+        names = self.course.schedule.names
+        at_once = AT_ONCE // 4 if self.data.in_order else AT_ONCE
+        for first in range(0, len(positions), at_once):
+            part = positions[first : first + at_once]
+            if isinstance(part, range):
+                part = np.arange(part.start, part.stop, part.step)
+            dataset, local = self.course.at(part)
+            yield None
+            found = np.empty(len(dataset), dtype=np.int64)
+            for number in np.flatnonzero(np.bincount(dataset)).tolist():
+                which = np.flatnonzero(dataset == number)
+                ours = self._number_of(names[number])
+                for order, now, places in self._epochs(ours, local[which]):
+                    sequences = yield from order.reading(places)
+                    first_sequence = self.data.index.first_sequence[ours]
+                    found[which[now]] = sequences + first_sequence
+                    yield None
+            yield found
+
+    def local_sequences(self, number: int, local: Int64Array) -> Int64Array:
+        """Return the sequences of one dataset at its local positions: int64 [local]."""
+        sequences = np.empty(len(local), dtype=np.int64)
+        for order, now, places in self._epochs(number, local):
+            sequences[now] = order.at(places)
+        return sequences
+
+    def begin_next_epoch(
+        self,
+        position: int,  # noqa: ARG002 - datasets begin theirs at their own time
+    ) -> Iterator[None]:
+        """Do nothing: every dataset begins its epochs when its lanes reach them."""
+        yield from ()
+
+    def positions(self, held: Held, now: int) -> Int64Array:
+        """Return the positions of sequences in the current epoch: int64.
+
+        Without an end, those up to the end of the next epoch of their dataset.
+        """
+        names = self.course.schedule.names
+        end = self.end
+        counts = self.course.counts(now if end is None else max(end, self.start))
+        found = [np.empty(0, dtype=np.int64)]
+        for ours, sequences in held:
+            number = names.index(self.data.names[ours])
+            num_sequences = self.data.indexes[ours].num_sequences
+            for epoch in range(int(counts[number]) // num_sequences + 2):
+                order = self._order(ours, epoch)
+                places = epoch * num_sequences + order.positions(sequences)
+                found.append(self.course.positions(number, places))
+        positions = np.concatenate(found)
+        return positions[positions >= 0]
+
+    def horizon(self, memory: int) -> int:
+        """Return how many sequences of a rank to plan ahead, to use each page well."""
+        schedule, num_lanes = self.course.schedule, self.begin.num_lanes
+        shares = dict(zip(schedule.names, _largest_shares(schedule), strict=True))
+        horizons = [0.0]
+        for name, orders, sequences in zip(
+            self.data.names,
+            self.data.orders(self.begin.epoch),
+            self.data.indexes,
+            strict=True,
+        ):
+            if orders.is_scattered:
+                held = int(memory / max(1.0, orders.page_bytes))
+                window = min(held, sequences.num_sequences) * self.world_size
+            else:
+                window = orders.window(num_lanes) * num_lanes
+            horizons.append(2 * window / max(RARE, shares[name]))
+        return min(int(max(horizons)) // self.world_size, 2 * MAX_HORIZON)
+
+    def stats(self) -> dict[str, float]:
+        """Return sequences before the begin, and tokens by the mean of a sequence."""
+        course, position = self.course, self.begin.position
+        found = {}
+        counts = course.counts(position)
+        for begin, end in self.begin.skipped:
+            if begin < position:
+                counts -= course.counts(min(end, position)) - course.counts(begin)
+        for part, count in zip(course.schedule.parts, counts.tolist(), strict=True):
+            found[f"{part.name}/sequences"] = count
+            if part.num_tokens:
+                found[f"{part.name}/tokens"] = round(count * part.sequence_tokens)
+        return found
+
+    def _epochs(
+        self, number: int, local: Int64Array
+    ) -> Iterator[tuple[EpochOrder | SmallOrder, Int64Array, Int64Array]]:
+        """Yield the orders of local positions: which are of it, and at which places."""
+        epoch, place = np.divmod(local, self.data.indexes[number].num_sequences)
+        rising, which = sorted_with_places(epoch)
+        borders = np.flatnonzero(np.diff(rising, prepend=-1))
+        ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
+        # Of one epoch the places stay in order.
+        for first, end in zip(borders.tolist(), ends, strict=True):
+            now = which[first:end]
+            yield self._order(number, int(rising[first])), now, place[now]
+
+    def _order(self, number: int, epoch: int) -> EpochOrder | SmallOrder:
+        """The order of a dataset in an epoch of its own."""
+        orders = self.data.orders(self.begin.epoch)[number]
+        return orders.of(epoch, self.begin.num_lanes)
+
+    def _number_of(self, name: str) -> int:
+        names = self.data.names
+        if name not in names:
+            raise InvalidArgumentError(
+                f"dataset {name!r} was delivered before this run, which does not have "
+                f"it: it has {', '.join(names)}; give it, with a weight of 0, to "
+                "look back"
+            )
+        return names.index(name)
+
+    def _end_of_steps(self, max_steps: int) -> int:
+        """One past the last position of the steps with smaller numbers.
+
+        Skips of other sizes leave steps that are not whole: the last one is filled up.
+        """
+        begin = self.begin
+        if max_steps <= begin.step:
+            return begin.position + (max_steps - begin.step) * self.step_sequences
+        endless = Route(
+            start=begin.position,
+            end=None,
+            batch_size=self.step_sequences,
+            rank=0,
+            world_size=1,
+            drop_last=True,
+            first_step=begin.step,
+            skipped=begin.skipped,
+        )
+        return endless.span(0, endless.index_of(max_steps))[1]
+
+
+def schedule_of(state: LoaderState) -> Schedule:
+    """Return the schedule of the state of a mixture.
+
+    Raises:
+        StateMismatchError: If it has none.
+    """
+    if state.mixture is None:
+        raise StateMismatchError(
+            "the state is of a mixture, but holds no datasets and weights; expected "
+            "what state_dict() returned"
+        )
+    return state.mixture
+
+
+def _largest_shares(schedule: Schedule) -> list[float]:
+    shares = np.array([span.weights for span in schedule.changes])
+    largest: list[float] = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
+    return list(largest)
