@@ -15,7 +15,7 @@ use bytes::Bytes;
 use pagefeed_core::codec::{Codec, Decompressor};
 use pagefeed_core::decode::{PageRun, TokenPage, decode_dictionary, decode_tokens_into};
 use pagefeed_core::gather::{Ahead, BatchToken};
-use pagefeed_core::header::{PageHeader, PageKind};
+use pagefeed_core::header::{DataV1, PageHeader, PageKind};
 use pagefeed_core::levels::count_levels;
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::schema::Leaf;
@@ -115,11 +115,11 @@ fn bare(chunk: &[u8], codec: Codec, out: &mut [i64]) -> usize {
         let page = &mut buffer[..header.uncompressed_size];
         decompressor.decompress(codec, stored, page).unwrap();
         let mut rest = &*page;
-        let PageKind::DataV1 {
+        let PageKind::DataV1(DataV1 {
             num_values,
             encoding,
             ..
-        } = header.kind
+        }) = header.kind
         else {
             let (numbers, _) = page.as_chunks::<4>();
             table = numbers.iter().map(|n| i32::from_le_bytes(*n)).collect();

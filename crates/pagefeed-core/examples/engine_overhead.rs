@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pagefeed_core::Result;
 use pagefeed_core::decode::{TokenPage, Tokens};
 use pagefeed_core::engine::{
-    Batch, Bundles, Engine, EngineConfig, Layout, PageSource, Plan, TokenType,
+    Batch, Bundles, Engine, EngineConfig, Layout, PageEntry, PageSource, Plan, TokenType,
 };
 use pagefeed_core::gather::{Ahead, BatchToken, copy_segment};
 use pagefeed_core::page::PageOpener;
@@ -49,8 +49,8 @@ impl PageSource for Copied {
         })
     }
 
-    fn decoded_size(&self, _: u64) -> usize {
-        self.rows * self.row_length * 2 + self.rows * 4 + 4
+    fn entry(&self, _: u64) -> PageEntry {
+        PageEntry::new(0, self.rows * self.row_length * 2 + self.rows * 4 + 4)
     }
 
     fn will_need(&self, _: u64) {}
@@ -280,8 +280,9 @@ impl PageSource for Uneven {
         source.load(opener, page, recycle)
     }
 
-    fn decoded_size(&self, page: u64) -> usize {
-        (Self::rows(page) * (UNEVEN_LENGTH * 2 + 4) + 4) as usize
+    fn entry(&self, page: u64) -> PageEntry {
+        let bytes = Self::rows(page) * (UNEVEN_LENGTH * 2 + 4) + 4;
+        PageEntry::new(0, bytes as usize)
     }
 
     fn will_need(&self, _: u64) {}

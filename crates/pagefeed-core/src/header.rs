@@ -32,36 +32,44 @@ pub enum PageKind {
         num_values: usize,
     },
     /// Version 1: levels and values are compressed together.
-    DataV1 {
-        /// Number of levels: values, nulls and empty lists.
-        num_values: usize,
-        /// Encoding of the values.
-        encoding: Encoding,
-        /// Encoding of the definition levels.
-        definition_encoding: Encoding,
-        /// Encoding of the repetition levels.
-        repetition_encoding: Encoding,
-    },
+    DataV1(DataV1),
     /// Version 2: levels first, never compressed.
-    DataV2 {
-        /// Number of levels: values, nulls and empty lists.
-        num_values: usize,
-        /// Number of levels below the maximum. Old writers get it wrong.
-        num_nulls: usize,
-        /// Number of rows. Old writers get it wrong.
-        num_rows: usize,
-        /// Encoding of the values.
-        encoding: Encoding,
-        /// Bytes of the repetition levels.
-        repetition_size: usize,
-        /// Bytes of the definition levels.
-        definition_size: usize,
-        /// Whether the values are compressed (Arrow before 3.0 says no and
-        /// compresses them all the same).
-        is_compressed: bool,
-    },
+    DataV2(DataV2),
     /// An index page or one of an unknown kind: to be skipped.
     Other,
+}
+
+/// A data page of version 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataV1 {
+    /// Number of levels: values, nulls and empty lists.
+    pub num_values: usize,
+    /// Encoding of the values.
+    pub encoding: Encoding,
+    /// Encoding of the definition levels.
+    pub definition_encoding: Encoding,
+    /// Encoding of the repetition levels.
+    pub repetition_encoding: Encoding,
+}
+
+/// A data page of version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataV2 {
+    /// Number of levels: values, nulls and empty lists.
+    pub num_values: usize,
+    /// Number of levels below the maximum. Old writers get it wrong.
+    pub num_nulls: usize,
+    /// Number of rows. Old writers get it wrong.
+    pub num_rows: usize,
+    /// Encoding of the values.
+    pub encoding: Encoding,
+    /// Bytes of the repetition levels.
+    pub repetition_size: usize,
+    /// Bytes of the definition levels.
+    pub definition_size: usize,
+    /// Whether the values are compressed (Arrow before 3.0 says no and
+    /// compresses them all the same).
+    pub is_compressed: bool,
 }
 
 impl PageHeader {
@@ -73,9 +81,8 @@ impl PageHeader {
     /// Number of levels of a data page, `None` for the other kinds.
     pub fn num_levels(&self) -> Option<usize> {
         match self.kind {
-            PageKind::DataV1 { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
-                Some(num_values)
-            }
+            PageKind::DataV1(DataV1 { num_values, .. })
+            | PageKind::DataV2(DataV2 { num_values, .. }) => Some(num_values),
             PageKind::Dictionary { .. } | PageKind::Other => None,
         }
     }
@@ -83,7 +90,8 @@ impl PageHeader {
     /// Encoding of the values of a data page, `None` for the other kinds.
     pub fn encoding(&self) -> Option<Encoding> {
         match self.kind {
-            PageKind::DataV1 { encoding, .. } | PageKind::DataV2 { encoding, .. } => Some(encoding),
+            PageKind::DataV1(DataV1 { encoding, .. })
+            | PageKind::DataV2(DataV2 { encoding, .. }) => Some(encoding),
             PageKind::Dictionary { .. } | PageKind::Other => None,
         }
     }
@@ -148,9 +156,9 @@ fn parse(reader: &mut Reader<'_>) -> Result<PageHeader> {
         Ok(())
     })?;
     let kind = match kind.ok_or_else(|| missing("the page type"))? {
-        0 => data_v1.ok_or_else(|| missing("the data page fields"))?,
+        0 => PageKind::DataV1(data_v1.ok_or_else(|| missing("the data page fields"))?),
         2 => dictionary.ok_or_else(|| missing("the dictionary page fields"))?,
-        3 => data_v2.ok_or_else(|| missing("the data page fields"))?,
+        3 => PageKind::DataV2(data_v2.ok_or_else(|| missing("the data page fields"))?),
         _ => PageKind::Other,
     };
     Ok(PageHeader {
@@ -170,7 +178,7 @@ fn parse(reader: &mut Reader<'_>) -> Result<PageHeader> {
     })
 }
 
-fn parse_v1(reader: &mut Reader<'_>) -> Result<PageKind> {
+fn parse_v1(reader: &mut Reader<'_>) -> Result<DataV1> {
     let (mut num_values, mut values) = (None, None);
     let (mut definition, mut repetition) = (Encoding::RLE, Encoding::RLE);
     reader.fields(|id, wire, reader| {
@@ -183,7 +191,7 @@ fn parse_v1(reader: &mut Reader<'_>) -> Result<PageKind> {
         }
         Ok(())
     })?;
-    Ok(PageKind::DataV1 {
+    Ok(DataV1 {
         num_values: num_values.ok_or_else(|| missing("the number of values"))?,
         encoding: values.ok_or_else(|| missing("the encoding"))?,
         definition_encoding: definition,
@@ -191,7 +199,7 @@ fn parse_v1(reader: &mut Reader<'_>) -> Result<PageKind> {
     })
 }
 
-fn parse_v2(reader: &mut Reader<'_>) -> Result<PageKind> {
+fn parse_v2(reader: &mut Reader<'_>) -> Result<DataV2> {
     let (mut num_values, mut num_nulls, mut num_rows, mut values) = (None, 0, 0, None);
     let (mut definition_size, mut repetition_size, mut is_compressed) = (0, 0, true);
     reader.fields(|id, wire, reader| {
@@ -208,7 +216,7 @@ fn parse_v2(reader: &mut Reader<'_>) -> Result<PageKind> {
         }
         Ok(())
     })?;
-    Ok(PageKind::DataV2 {
+    Ok(DataV2 {
         num_values: num_values.ok_or_else(|| missing("the number of values"))?,
         num_nulls,
         num_rows,

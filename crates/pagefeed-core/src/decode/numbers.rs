@@ -68,8 +68,12 @@ impl Tokens {
 
     /// The tokens in `range`, each in 64 bits.
     pub(crate) fn wide(&self, range: Range<usize>) -> Vec<i64> {
-        with_values!(self, values => values[range].iter().map(|&value| value.into()).collect())
+        with_values!(self, values => widened(&values[range]))
     }
+}
+
+fn widened<T: Copy + Into<i64>>(values: &[T]) -> Vec<i64> {
+    values.iter().map(|&value| value.into()).collect()
 }
 
 fn vec_bytes<T>(values: &Vec<T>) -> usize {

@@ -6,7 +6,7 @@ use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
 
-use crate::header::{PageHeader, PageKind};
+use crate::header::{DataV1, PageHeader, PageKind};
 use crate::schema::Leaf;
 
 /// A small generator of pseudo-random numbers.
@@ -104,12 +104,12 @@ pub(crate) fn header_v1(num_values: usize, size: usize, encoding: Encoding) -> P
         compressed_size: size,
         uncompressed_size: size,
         crc: None,
-        kind: PageKind::DataV1 {
+        kind: PageKind::DataV1(DataV1 {
             num_values,
             encoding,
             definition_encoding: Encoding::RLE,
             repetition_encoding: Encoding::RLE,
-        },
+        }),
     }
 }
 

@@ -8,7 +8,7 @@ use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionar
 use super::rows::RowReader;
 use super::{PageRun, TokenPage, Tokens, bounds};
 use crate::error::{Error, Result};
-use crate::header::{PageHeader, PageKind};
+use crate::header::PageHeader;
 use crate::levels::{Definitions, num_levels};
 use crate::page::PageOpener;
 use crate::schema::Leaf;
@@ -163,14 +163,9 @@ impl<'a> DataPages<'a> {
                     ))
                 })?;
             self.bytes = rest;
-            match header.kind {
-                PageKind::DataV1 { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
-                    if num_values > 0 {
-                        let stored = &page[header.header_size..];
-                        return Ok(Some((header, stored)));
-                    }
-                }
-                PageKind::Dictionary { .. } | PageKind::Other => {}
+            if header.num_levels().is_some_and(|num_levels| num_levels > 0) {
+                let stored = &page[header.header_size..];
+                return Ok(Some((header, stored)));
             }
         }
         Ok(None)

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::{EngineConfig, PageSource};
+use super::{EngineConfig, PageEntry, PageSource};
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Result};
 use crate::packing::{Packing, pack};
@@ -49,25 +49,19 @@ impl Bundle {
         self.packing.get()
     }
 
-    pub(super) fn decoded_size<P>(&self, source: &dyn PageSource<P>) -> usize {
-        let sizes = self.parts.iter().map(|part| source.decoded_size(part.page));
-        sizes.fold(0, usize::saturating_add)
-    }
-
-    /// Bytes that it takes while it is loaded: beside what becomes of it, one page as it
-    /// is stored and decoded.
-    pub(super) fn loading_size<P>(&self, source: &dyn PageSource<P>) -> usize {
-        let page = |part: &PageRows| {
-            let stored = source.stored_size(part.page);
-            source.decoded_size(part.page).saturating_add(stored)
-        };
-        let largest = self.parts.iter().map(page).max().unwrap_or(0);
-        self.decoded_size(source).saturating_add(largest)
-    }
-
-    pub(super) fn stored_size<P>(&self, source: &dyn PageSource<P>) -> usize {
-        let sizes = self.parts.iter().map(|part| source.stored_size(part.page));
-        sizes.fold(0, usize::saturating_add)
+    /// What the source says of its pages, together. While it is loaded it takes, beside
+    /// what becomes of it, one page as it is stored and decoded.
+    pub(super) fn entry<P>(&self, source: &dyn PageSource<P>) -> PageEntry {
+        let mut sum = PageEntry::default();
+        for part in &self.parts {
+            let page = source.entry(part.page);
+            let decoded = source.decoded_size(&page);
+            sum.stored_size = sum.stored_size.saturating_add(page.stored_size);
+            sum.decoded_size = sum.decoded_size.saturating_add(decoded);
+            let loading = decoded.saturating_add(page.loading_size);
+            sum.loading_size = sum.loading_size.max(loading);
+        }
+        sum
     }
 
     /// The page it begins with.
@@ -86,7 +80,7 @@ impl Bundle {
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let mut joined = recycle.unwrap_or_default();
-        let bytes = self.decoded_size(source);
+        let bytes = self.entry(source).decoded_size;
         joined.tokens.clear();
         joined.row_offsets.clear();
         joined.row_offsets.push(0);

@@ -8,12 +8,10 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
+use super::EngineConfig;
 use super::batch::Batch;
-use super::bundle::Bundle;
 use super::content::{Content, Gathering};
-use super::{EngineConfig, PageSource};
 use crate::error::{Error, Result};
-use crate::page::PageOpener;
 
 /// A page of a column, as an Arrow array.
 #[derive(Debug)]
@@ -27,27 +25,8 @@ impl Content for RowPage {
         self.0.get_array_memory_size()
     }
 
-    fn buffers_at_once(_: &EngineConfig) -> usize {
-        1
-    }
-
     fn new_buffers(_: &EngineConfig, count: usize) -> Result<Vec<Self::Buffer>> {
         Ok((0..count).map(|_| Vec::new()).collect())
-    }
-
-    fn is_alone(_: &Self::Buffer) -> bool {
-        true
-    }
-
-    fn load_bundle(
-        _: &Bundle,
-        _: &dyn PageSource<Self>,
-        _: &EngineConfig,
-        _: &mut PageOpener,
-        _: &mut (),
-        _: Option<Self>,
-    ) -> Result<Self> {
-        Err(Error::invalid("rows are read page by page, not in bundles"))
     }
 
     fn gather(batch: &Gathering<'_, Self>, columns: &mut Self::Buffer) -> Result<(), (u64, Error)> {

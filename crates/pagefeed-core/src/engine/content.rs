@@ -20,34 +20,39 @@ pub trait Content: Sized + Send + Sync + 'static {
     fn num_bytes(&self) -> usize;
 
     /// Memory that the scratch occupies.
-    fn scratch_bytes(scratch: &Self::Scratch) -> usize {
-        let _ = scratch;
+    fn scratch_bytes(_scratch: &Self::Scratch) -> usize {
         0
     }
 
     /// How many batches' memory is best allocated at once.
-    fn buffers_at_once(config: &EngineConfig) -> usize;
+    fn buffers_at_once(_config: &EngineConfig) -> usize {
+        1
+    }
 
     /// Memory for `count` batches.
     fn new_buffers(config: &EngineConfig, count: usize) -> Result<Vec<Self::Buffer>>;
 
     /// Whether dropping the memory of a batch gives it back to the system.
-    fn is_alone(buffer: &Self::Buffer) -> bool;
+    fn is_alone(_buffer: &Self::Buffer) -> bool {
+        true
+    }
 
     /// Loads the pages of a bundle as one; `recycle` as for [`PageSource::load`].
     fn load_bundle(
-        bundle: &Bundle,
-        source: &dyn PageSource<Self>,
-        config: &EngineConfig,
-        opener: &mut PageOpener,
-        scratch: &mut Self::Scratch,
-        recycle: Option<Self>,
-    ) -> Result<Self>;
+        _bundle: &Bundle,
+        _source: &dyn PageSource<Self>,
+        _config: &EngineConfig,
+        _opener: &mut PageOpener,
+        _scratch: &mut Self::Scratch,
+        _recycle: Option<Self>,
+    ) -> Result<Self> {
+        Err(Error::invalid(
+            "these are read page by page, not in bundles",
+        ))
+    }
 
     /// Adds what a finished batch came to.
-    fn count(buffer: &Self::Buffer, stats: &mut EngineStats) {
-        let _ = (buffer, stats);
-    }
+    fn count(_buffer: &Self::Buffer, _stats: &mut EngineStats) {}
 
     /// Writes the pages that are there into a batch; an error is about one page.
     fn gather(batch: &Gathering<'_, Self>, buffer: &mut Self::Buffer) -> Result<(), (u64, Error)>;

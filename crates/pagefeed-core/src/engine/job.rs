@@ -34,6 +34,23 @@ pub(super) struct LoadJob<P> {
     pub scratch_freed: usize,
 }
 
+/// What a batch is written into.
+pub(super) enum BatchMemory<B> {
+    /// The batch so far, or memory for it.
+    Ready(B),
+    /// There is none: this many batches' must be allocated.
+    Wanted(usize),
+}
+
+impl<B> BatchMemory<B> {
+    pub fn ready(self) -> Option<B> {
+        match self {
+            Self::Ready(buffer) => Some(buffer),
+            Self::Wanted(_) => None,
+        }
+    }
+}
+
 /// Write the pages that are held into a batch.
 pub(super) struct GatherJob<P: Content> {
     pub generation: u64,
@@ -44,8 +61,7 @@ pub(super) struct GatherJob<P: Content> {
     pub pages: Vec<Option<Arc<P>>>,
     /// Per use of the batch what it is the key of; empty if all are pages.
     pub bundles: Vec<Option<Arc<Bundle>>>,
-    /// The batch so far; if there is none, so many must be allocated.
-    pub buffer: Result<P::Buffer, usize>,
+    pub memory: BatchMemory<P::Buffer>,
     /// Memory that was allocated beside it.
     pub spare_buffers: Vec<P::Buffer>,
     /// Whether the buffer was not filled with padding yet.

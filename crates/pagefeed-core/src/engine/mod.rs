@@ -9,12 +9,14 @@ mod batch;
 mod budget;
 mod bundle;
 mod collect;
+mod config;
 mod content;
 mod job;
 mod pages;
 mod plan;
 mod scatter;
 mod schedule;
+mod source;
 mod spares;
 #[cfg(test)]
 mod tests;
@@ -27,182 +29,16 @@ use std::time::{Duration, Instant};
 
 pub use batch::{Batch, Buffer};
 pub use collect::{RowCollector, RowPage};
+pub use config::{EngineConfig, Layout, TokenType};
 pub use content::{Content, Gathering};
 pub use plan::{Bundles, Plan};
+pub use source::{PageEntry, PageSource};
 
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
-use crate::fields::{Borders, Fields, Sections};
-use crate::gather::{BatchToken, Separators};
-use crate::packing::Rule;
-use crate::page::PageOpener;
 use plan::PreparedPlan;
 use schedule::State;
 use worker::Shared;
-
-/// Where pages come from: numbered, loaded whole.
-///
-/// Everything but `load` and `will_need` is called under the engine's lock and must
-/// be quick.
-pub trait PageSource<P = TokenPage>: Send + Sync {
-    /// Reads and decodes a page. `recycle` is a spent page whose memory may be used;
-    /// it is about as large as `decoded_size` says. To keep to the budget, grow it by
-    /// `reserve_exact`.
-    fn load(&self, opener: &mut PageOpener, page: u64, recycle: Option<P>) -> Result<P>;
-
-    /// Estimate of the decoded page's bytes, before it is loaded.
-    fn decoded_size(&self, page: u64) -> usize;
-
-    /// Tells the system that the page will be loaded soon.
-    fn will_need(&self, page: u64);
-
-    /// Bytes of the page as stored, if known.
-    fn stored_size(&self, page: u64) -> usize {
-        let _ = page;
-        0
-    }
-
-    /// Bytes that the source itself keeps between loads (decoded dictionaries);
-    /// they count against the budget.
-    fn held_bytes(&self) -> usize {
-        0
-    }
-
-    /// Says where in which file an error about `page` is.
-    fn locate(&self, error: Error, page: u64) -> Error {
-        let _ = page;
-        error
-    }
-}
-
-/// Type of the tokens in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenType {
-    /// 64-bit signed.
-    I64,
-    /// 32-bit signed.
-    I32,
-    /// 16-bit unsigned.
-    U16,
-}
-
-impl TokenType {
-    /// Bytes of one token.
-    pub fn num_bytes(self) -> usize {
-        match self {
-            Self::I64 => 8,
-            Self::I32 => 4,
-            Self::U16 => 2,
-        }
-    }
-
-    fn holds(self, value: i64) -> bool {
-        match self {
-            Self::I64 => true,
-            Self::I32 => <i32 as BatchToken>::from_i64(value).is_some(),
-            Self::U16 => <u16 as BatchToken>::from_i64(value).is_some(),
-        }
-    }
-}
-
-/// How to run.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Threads that read, decode and scatter.
-    pub num_threads: usize,
-    /// Bytes of pages held, being read, of plans, and of batches from being assembled to
-    /// being dropped by the consumer.
-    pub budget: usize,
-    /// Type of the tokens in a batch.
-    pub token_type: TokenType,
-    /// Rows of a batch.
-    pub batch_rows: usize,
-    /// Tokens of a row.
-    pub row_length: usize,
-    /// Bytes that a row holds beside its tokens, about: text and the like.
-    pub row_payload: usize,
-    /// Token where no segment writes.
-    pub padding: i64,
-    /// How rows become the tokens of a batch.
-    pub layout: Layout,
-}
-
-/// How rows become the tokens of a batch.
-#[derive(Clone, Debug, Default)]
-pub struct Layout {
-    /// Token before every row, also one without tokens of its own.
-    pub bos: Option<i64>,
-    /// Token behind every row, likewise.
-    pub eos: Option<i64>,
-    /// How bundles are packed; otherwise their rows are joined like those of a page.
-    pub packing: Option<Rule>,
-    /// What is made of them beside tokens.
-    pub fields: Fields,
-}
-
-impl Layout {
-    fn separators(&self) -> Separators<i64> {
-        Separators {
-            bos: self.bos,
-            eos: self.eos,
-        }
-    }
-}
-
-impl EngineConfig {
-    /// Tokens of a batch.
-    pub fn batch_tokens(&self) -> usize {
-        self.batch_rows.saturating_mul(self.row_length)
-    }
-
-    /// Where in the memory of a batch its tokens and fields lie.
-    pub fn sections(&self) -> Sections {
-        let token_bytes = self.token_type.num_bytes();
-        Sections::new(&self.layout.fields, self.batch_tokens(), token_bytes)
-    }
-
-    /// Bytes of a batch.
-    pub fn batch_bytes(&self) -> usize {
-        let borders = match self.layout.fields.need_borders() {
-            true => Borders::num_bytes(self.batch_tokens()),
-            false => 0,
-        };
-        let rows = self.batch_rows.saturating_mul(self.row_payload);
-        let sections = self.sections().num_bytes();
-        sections.saturating_add(rows).saturating_add(borders)
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.num_threads == 0 {
-            return Err(Error::invalid("an engine needs at least one thread"));
-        }
-        for (name, token) in [
-            ("padding", Some(self.padding)),
-            ("bos", self.layout.bos),
-            ("eos", self.layout.eos),
-        ] {
-            if token.is_some_and(|token| !self.token_type.holds(token)) {
-                return Err(scatter::bad_token(self, name, token.unwrap_or_default()));
-            }
-        }
-        let num_tokens = self.row_length.checked_mul(self.batch_rows);
-        if num_tokens.is_none() || self.batch_bytes() > self.budget {
-            let fields = match self.layout.fields.need_borders() {
-                true => " with their fields",
-                false => "",
-            };
-            return Err(Error::invalid(format!(
-                "a budget of {} bytes does not hold one batch of {} rows of {} tokens of {} \
-                 bytes{fields}; raise the memory or lower the batch size",
-                self.budget,
-                self.batch_rows,
-                self.row_length,
-                self.token_type.num_bytes()
-            )));
-        }
-        self.layout.fields.check(self.batch_tokens())
-    }
-}
 
 /// What an engine has done so far.
 #[derive(Clone, Debug, Default)]
@@ -266,7 +102,7 @@ impl<P: Content> Engine<P> {
         if state.is_stopping {
             return Err(closed());
         }
-        state.append(&plan);
+        state.append(&plan, &*self.shared.source);
         self.shared.wake_worker(&mut state);
         Ok(())
     }

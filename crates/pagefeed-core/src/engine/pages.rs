@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::bundle::Bundle;
 use super::plan::PageHasher;
+use super::{PageEntry, PageSource};
 use crate::prefetch::fetch;
 
 /// Number of a batch, counted from 1 over the life of the engine.
@@ -30,6 +31,7 @@ struct Entry<P> {
     page: u64,
     /// What `page` is the key of, unless it is a page.
     bundle: Option<Arc<Bundle>>,
+    sizes: PageEntry,
     content: State<P>,
     /// Batches that still need the page, ascending.
     uses: VecDeque<BatchNumber>,
@@ -85,15 +87,25 @@ impl<P> PageTable<P> {
     }
 
     /// The slot of `page`, a new one if need be. A new one must get a use.
-    pub fn enter(&mut self, page: u64, bundle: Option<&Arc<Bundle>>) -> Slot {
+    pub fn enter(
+        &mut self,
+        page: u64,
+        bundle: Option<&Arc<Bundle>>,
+        source: &dyn PageSource<P>,
+    ) -> Slot {
         if let Some(&slot) = self.slots.get(&page) {
             return slot;
         }
+        let sizes = match bundle {
+            Some(bundle) => bundle.entry(source),
+            None => source.entry(page),
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 let entry = &mut self.entries[slot as usize];
                 entry.page = page;
                 entry.bundle = bundle.cloned();
+                entry.sizes = sizes;
                 entry.was_evicted = false;
                 slot
             }
@@ -102,6 +114,7 @@ impl<P> PageTable<P> {
                 self.entries.push(Entry {
                     page,
                     bundle: bundle.cloned(),
+                    sizes,
                     content: State::Absent,
                     uses: VecDeque::new(),
                     num_readers: 0,
@@ -126,6 +139,11 @@ impl<P> PageTable<P> {
 
     pub fn page(&self, slot: Slot) -> u64 {
         self.entries[slot as usize].page
+    }
+
+    /// What its source says of the slot's page.
+    pub fn entry(&self, slot: Slot) -> &PageEntry {
+        &self.entries[slot as usize].sizes
     }
 
     /// What the slot's page is the key of, unless it is a page.
@@ -287,6 +305,7 @@ impl<P> PageTable<P> {
     pub fn uses(&self, slot: Slot) -> impl Iterator<Item = BatchNumber> {
         self.entries[slot as usize].uses.iter().copied()
     }
+
     /// All pages that are held.
     pub fn into_held(self) -> impl Iterator<Item = P> {
         self.entries

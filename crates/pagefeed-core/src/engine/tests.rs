@@ -10,6 +10,8 @@ use std::time::Duration;
 use super::*;
 use crate::decode::Tokens;
 use crate::fields::Field;
+use crate::fields::Fields;
+use crate::page::PageOpener;
 
 mod bundles;
 mod eviction;
@@ -80,15 +82,11 @@ impl PageSource for Formula {
         })
     }
 
-    fn decoded_size(&self, page: u64) -> usize {
-        num_tokens(page) as usize * 8 + 16
+    fn entry(&self, page: u64) -> PageEntry {
+        PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
     }
 
     fn will_need(&self, _: u64) {}
-
-    fn stored_size(&self, _: u64) -> usize {
-        10
-    }
 }
 
 const ROWS: usize = 5;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::budget::Budget;
 use super::content::{Content, Gathering};
-use super::job::{GatherJob, Job, LoadJob};
+use super::job::{BatchMemory, GatherJob, Job, LoadJob};
 use super::schedule::State;
 use super::{EngineConfig, PageSource};
 use crate::error::{Error, Kind, Result, catch_panic};
@@ -166,12 +166,14 @@ fn release_large<P: Content>(shared: &Shared<P>, scratch: &mut P::Scratch, job: 
 }
 
 fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> {
-    if let Err(count) = job.buffer {
+    if let BatchMemory::Wanted(count) = job.memory {
         let mut buffers = P::new_buffers(&shared.config, count)?;
-        job.buffer = buffers.pop().ok_or(count);
+        if let Some(buffer) = buffers.pop() {
+            job.memory = BatchMemory::Ready(buffer);
+        }
         job.spare_buffers = buffers;
     }
-    let Ok(buffer) = &mut job.buffer else {
+    let BatchMemory::Ready(buffer) = &mut job.memory else {
         return Err(Error::invalid("a batch without memory"));
     };
     let batch = Gathering {

@@ -10,7 +10,7 @@ use super::BuildOptions;
 use super::chunk::StoredPage;
 use crate::error::{Error, Result};
 use crate::footer::{self, Chunk};
-use crate::header::{PageHeader, PageKind};
+use crate::header::{DataV2, PageHeader, PageKind};
 use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
@@ -193,7 +193,7 @@ impl<'a> ChunkReader<'a> {
         if self.chunk.num_nulls == Some(0) {
             return Ok(Some(0));
         }
-        if matches!(header.kind, PageKind::DataV2 { .. }) {
+        if matches!(header.kind, PageKind::DataV2(_)) {
             return Ok(None); // its levels are near and never compressed
         }
         let bytes = self.bytes(offset, header.header_size as u64)?;
@@ -202,11 +202,11 @@ impl<'a> ChunkReader<'a> {
 
     fn level_counts(&mut self, offset: u64, header: &PageHeader) -> Result<LevelCounts> {
         let body = offset + header.header_size as u64;
-        if let PageKind::DataV2 {
+        if let PageKind::DataV2(DataV2 {
             repetition_size,
             definition_size,
             ..
-        } = header.kind
+        }) = header.kind
         {
             let size = repetition_size.saturating_add(definition_size);
             if size > header.compressed_size {

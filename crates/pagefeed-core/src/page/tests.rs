@@ -1,5 +1,9 @@
+use super::levels::convert_bit_packed;
+use super::scratch::KEEP_BYTES;
 use super::*;
 use crate::decode::testing::{Random, encode_hybrid, header_v1, leaf, list_leaf, pack, prefixed};
+use crate::header::DataV2;
+use parquet::basic::Encoding;
 
 fn opener() -> PageOpener {
     PageOpener::new(true)
@@ -83,7 +87,7 @@ fn bit_packed_levels_become_hybrid_ones() {
 fn header_v2(sizes: (usize, usize), stored: usize, size: usize, compressed: bool) -> PageHeader {
     let mut header = header_v1(3, stored, Encoding::PLAIN);
     header.uncompressed_size = size;
-    header.kind = PageKind::DataV2 {
+    header.kind = PageKind::DataV2(DataV2 {
         num_values: 3,
         num_nulls: 0,
         num_rows: 1,
@@ -91,7 +95,7 @@ fn header_v2(sizes: (usize, usize), stored: usize, size: usize, compressed: bool
         repetition_size: sizes.0,
         definition_size: sizes.1,
         is_compressed: compressed,
-    };
+    });
     header
 }
 

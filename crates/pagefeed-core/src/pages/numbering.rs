@@ -80,14 +80,6 @@ impl NumberedPages {
         part.index.page(page)
     }
 
-    /// Bytes of a page as stored; 0 if there is no such page.
-    pub fn stored_size(&self, page: u64) -> usize {
-        let record = self.record(page);
-        record.map_or(0, |record| {
-            usize::try_from(record.compressed_size).unwrap_or(usize::MAX)
-        })
-    }
-
     /// Says where in which file an error about `page` is.
     pub fn locate(&self, error: Error, page: u64) -> Error {
         let Ok((part, page)) = self.find(page) else {
@@ -110,4 +102,9 @@ impl NumberedPages {
             part.store.will_need(file, record.offset..end);
         }
     }
+}
+
+/// Bytes as memory counts them.
+pub(super) fn saturated(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -7,11 +7,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
-use crate::engine::{PageSource, RowPage};
+use crate::engine::{PageEntry, PageSource, RowPage};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
-use crate::pages::numbering::{Indexed, NumberedPages};
+use crate::pages::numbering::{Indexed, NumberedPages, saturated};
 use crate::pages::reader::{locate, read_array};
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
@@ -131,19 +131,18 @@ pub fn mean_row_bytes(index: &Index) -> Result<u64> {
     let (mut bytes, mut rows) = (0u64, 0u64);
     for page in (0..index.num_pages()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let record = index.page(page)?;
-        bytes = bytes.saturating_add(decoded_size(&record, EXPANSION));
+        let strings = stored_size(&record).saturating_mul(EXPANSION);
+        bytes = bytes.saturating_add(strings.saturating_add(numbers_size(&record)));
         rows += record.num_rows;
     }
     Ok(bytes / rows.max(1))
 }
 
-/// Estimate of a decoded page's bytes.
-fn decoded_size(record: &PageRecord, expansion: u64) -> u64 {
+/// Estimate of a decoded page's bytes, those of strings left out.
+fn numbers_size(record: &PageRecord) -> u64 {
     const BYTES_PER_VALUE: u64 = 8;
     let values = record.num_values.saturating_add(record.num_rows);
-    let numbers = values.saturating_mul(BYTES_PER_VALUE);
-    let strings = stored_size(record).saturating_mul(expansion);
-    strings.saturating_add(numbers)
+    values.saturating_mul(BYTES_PER_VALUE)
 }
 
 /// Bytes that are read for a page: its dictionary is read with each page.
@@ -175,27 +174,33 @@ impl PageSource<RowPage> for RowSource {
         Ok(RowPage(array))
     }
 
-    fn decoded_size(&self, page: u64) -> usize {
+    fn entry(&self, page: u64) -> PageEntry {
         if let Some(array) = self.array(page) {
-            return array.get_array_memory_size();
+            return PageEntry::new(0, array.get_array_memory_size());
         }
-        let Ok((part, page)) = self.pages.find(page) else {
-            return 0;
-        };
-        let expansion = self.expansions[part.number].load(Ordering::Relaxed);
-        let record = part.index.page(page);
-        let bytes = record.map_or(0, |record| decoded_size(&record, expansion));
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+        let found = self.pages.find(page);
+        let record = found.and_then(|(part, page)| Ok((part.number, part.index.page(page)?)));
+        record.map_or_else(
+            |_| PageEntry::default(),
+            |(kind, record)| PageEntry {
+                kind,
+                ..PageEntry::new(
+                    saturated(stored_size(&record)),
+                    saturated(numbers_size(&record)),
+                )
+            },
+        )
+    }
+
+    fn decoded_size(&self, entry: &PageEntry) -> usize {
+        let expansion = self.expansions.get(entry.kind);
+        let expansion = expansion.map_or(0, |most| most.load(Ordering::Relaxed));
+        let strings = entry.stored_size.saturating_mul(saturated(expansion));
+        strings.saturating_add(entry.decoded_size)
     }
 
     fn will_need(&self, page: u64) {
         self.pages.will_need(page);
-    }
-
-    fn stored_size(&self, page: u64) -> usize {
-        let record = self.pages.record(page);
-        let bytes = record.map_or(0, |record| stored_size(&record));
-        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::decode::{TokenPage, decode_dictionary, decode_tokens_into};
-use crate::engine::PageSource;
+use crate::engine::{PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
-use crate::pages::numbering::{Indexed, NumberedPages, Part};
+use crate::pages::numbering::{Indexed, NumberedPages, Part, saturated};
 use crate::pages::reader;
 use crate::pages::token_ids::TokenIds;
 
@@ -102,10 +102,6 @@ impl PageSource for IndexSource {
             .map_err(|error| self.locate(error, page))
     }
 
-    fn stored_size(&self, page: u64) -> usize {
-        self.pages.stored_size(page)
-    }
-
     fn held_bytes(&self) -> usize {
         self.dictionaries.num_bytes()
     }
@@ -114,16 +110,16 @@ impl PageSource for IndexSource {
         self.pages.locate(error, page)
     }
 
-    fn decoded_size(&self, page: u64) -> usize {
+    fn entry(&self, page: u64) -> PageEntry {
         // Four bytes a token is an upper bound for all but 64-bit columns, whose
         // true size the engine learns when the page is there.
         const BYTES_PER_TOKEN: u64 = 4;
         const BYTES_PER_ROW: u64 = 4;
-        let record = self.pages.record(page);
-        record.map_or(0, |record| {
-            let bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
-            usize::try_from(bytes).unwrap_or(usize::MAX)
-        })
+        let Ok(record) = self.pages.record(page) else {
+            return PageEntry::default();
+        };
+        let bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
+        PageEntry::new(saturated(record.compressed_size), saturated(bytes))
     }
 
     fn will_need(&self, page: u64) {

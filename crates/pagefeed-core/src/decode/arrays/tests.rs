@@ -6,7 +6,6 @@ use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 
 use super::*;
-use crate::Kind;
 use crate::codec::Codec;
 use crate::decode::testing::{Random, Rows, StoredPage, encode_hybrid, encode_lists, random_rows};
 

@@ -1,6 +1,6 @@
 //! What is given up for a page, and when.
 
-use super::super::job::{GatherJob, Job};
+use super::super::job::{BatchMemory, GatherJob, Job};
 use super::*;
 
 /// Pages of fixed sizes.
@@ -20,17 +20,17 @@ impl PageSource for Sized {
         Ok(self.page(page))
     }
 
-    fn decoded_size(&self, page: u64) -> usize {
-        self.0[page as usize]
+    fn entry(&self, page: u64) -> PageEntry {
+        PageEntry::new(0, self.0[page as usize])
     }
 
     fn will_need(&self, _: u64) {}
 }
 
 fn gather(state: &mut State<TokenPage>, mut job: GatherJob<TokenPage>, config: &EngineConfig) {
-    if job.buffer.is_err() {
+    if let BatchMemory::Wanted(_) = job.memory {
         let mut buffers = TokenPage::new_buffers(config, 1).unwrap();
-        job.buffer = Ok(buffers.pop().unwrap());
+        job.memory = BatchMemory::Ready(buffers.pop().unwrap());
     }
     state.end_gather(job, Ok(()));
 }
@@ -44,7 +44,7 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     let mut state = State::<TokenPage>::new(config.clone());
     for page in [0, 1, 2, 0] {
         let plan = PreparedPlan::new(first_tokens(&[page]), &config).unwrap();
-        state.append(&Arc::new(plan));
+        state.append(&Arc::new(plan), &source);
     }
     let (mut slow, mut order) = (None, Vec::new());
     for _ in 0..100 {

@@ -91,8 +91,8 @@ fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
                 row_offsets: vec![0, 10],
             })
         }
-        fn decoded_size(&self, _: u64) -> usize {
-            100
+        fn entry(&self, _: u64) -> PageEntry {
+            PageEntry::new(0, 100)
         }
         fn will_need(&self, _: u64) {}
         fn locate(&self, error: Error, page: u64) -> Error {

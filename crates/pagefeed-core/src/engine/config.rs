@@ -1,0 +1,136 @@
+//! How an engine runs, and what its batches are like.
+
+use super::scatter;
+use crate::error::{Error, Result};
+use crate::fields::{Borders, Fields, Sections};
+use crate::gather::{BatchToken, Separators};
+use crate::packing::Rule;
+
+/// Type of the tokens in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenType {
+    /// 64-bit signed.
+    I64,
+    /// 32-bit signed.
+    I32,
+    /// 16-bit unsigned.
+    U16,
+}
+
+impl TokenType {
+    /// Bytes of one token.
+    pub fn num_bytes(self) -> usize {
+        match self {
+            Self::I64 => 8,
+            Self::I32 => 4,
+            Self::U16 => 2,
+        }
+    }
+
+    pub(super) fn holds(self, value: i64) -> bool {
+        match self {
+            Self::I64 => true,
+            Self::I32 => <i32 as BatchToken>::from_i64(value).is_some(),
+            Self::U16 => <u16 as BatchToken>::from_i64(value).is_some(),
+        }
+    }
+}
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Threads that read, decode and scatter.
+    pub num_threads: usize,
+    /// Bytes of pages held, being read, of plans, and of batches from being assembled to
+    /// being dropped by the consumer.
+    pub budget: usize,
+    /// Type of the tokens in a batch.
+    pub token_type: TokenType,
+    /// Rows of a batch.
+    pub batch_rows: usize,
+    /// Tokens of a row.
+    pub row_length: usize,
+    /// Bytes that a row holds beside its tokens, about: text and the like.
+    pub row_payload: usize,
+    /// Token where no segment writes.
+    pub padding: i64,
+    /// How rows become the tokens of a batch.
+    pub layout: Layout,
+}
+
+/// How rows become the tokens of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Token before every row, also one without tokens of its own.
+    pub bos: Option<i64>,
+    /// Token behind every row, likewise.
+    pub eos: Option<i64>,
+    /// How bundles are packed; otherwise their rows are joined like those of a page.
+    pub packing: Option<Rule>,
+    /// What is made of them beside tokens.
+    pub fields: Fields,
+}
+
+impl Layout {
+    pub(super) fn separators(&self) -> Separators<i64> {
+        Separators {
+            bos: self.bos,
+            eos: self.eos,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Tokens of a batch.
+    pub fn batch_tokens(&self) -> usize {
+        self.batch_rows.saturating_mul(self.row_length)
+    }
+
+    /// Where in the memory of a batch its tokens and fields lie.
+    pub fn sections(&self) -> Sections {
+        let token_bytes = self.token_type.num_bytes();
+        Sections::new(&self.layout.fields, self.batch_tokens(), token_bytes)
+    }
+
+    /// Bytes of a batch.
+    pub fn batch_bytes(&self) -> usize {
+        let borders = match self.layout.fields.need_borders() {
+            true => Borders::num_bytes(self.batch_tokens()),
+            false => 0,
+        };
+        let rows = self.batch_rows.saturating_mul(self.row_payload);
+        let sections = self.sections().num_bytes();
+        sections.saturating_add(rows).saturating_add(borders)
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.num_threads == 0 {
+            return Err(Error::invalid("an engine needs at least one thread"));
+        }
+        for (name, token) in [
+            ("padding", Some(self.padding)),
+            ("bos", self.layout.bos),
+            ("eos", self.layout.eos),
+        ] {
+            if token.is_some_and(|token| !self.token_type.holds(token)) {
+                return Err(scatter::bad_token(self, name, token.unwrap_or_default()));
+            }
+        }
+        let num_tokens = self.row_length.checked_mul(self.batch_rows);
+        if num_tokens.is_none() || self.batch_bytes() > self.budget {
+            let fields = match self.layout.fields.need_borders() {
+                true => " with their fields",
+                false => "",
+            };
+            return Err(Error::invalid(format!(
+                "a budget of {} bytes does not hold one batch of {} rows of {} tokens of {} \
+                 bytes{fields}; raise the memory or lower the batch size",
+                self.budget,
+                self.batch_rows,
+                self.row_length,
+                self.token_type.num_bytes()
+            )));
+        }
+        self.layout.fields.check(self.batch_tokens())
+    }
+}

@@ -1,0 +1,116 @@
+//! Batches that are written.
+
+use std::sync::Arc;
+
+use super::State;
+use super::pending::{DONE, Phase};
+use crate::engine::Content;
+use crate::engine::job::{BatchMemory, GatherJob, Job};
+use crate::engine::pages::{BatchNumber, Slot};
+use crate::error::Result;
+
+/// Pages that may be loaded at a stretch, ahead of their time, while a batch could be
+/// written: the rest of what is due is loaded between the next batches.
+const MAX_LOADS_DUE: f32 = 4.0;
+
+impl<P: Content> State<P> {
+    pub(super) fn begin_gather(&mut self, batch: BatchNumber) -> Job<P> {
+        let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
+        self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
+        let spare = self.spare_buffers.pop();
+        let position = (batch - self.head) as usize;
+        let pending = &mut self.batches[position];
+        pending.phase = Phase::Gathering;
+        let held = pending.uses.iter().copied();
+        self.pages.fetch(held.filter(|&slot| slot != DONE));
+        let pin = |&slot: &Slot| {
+            if slot == DONE {
+                None
+            } else {
+                self.pages.pin(slot)
+            }
+        };
+        let pages = pending.uses.iter().map(pin).collect();
+        let mut bundles = Vec::new();
+        if !pending.plan.bundles.is_empty() {
+            let bundle = |&slot: &Slot| {
+                if slot == DONE {
+                    None
+                } else {
+                    self.pages.bundle(slot).cloned()
+                }
+            };
+            bundles.extend(pending.uses.iter().map(bundle));
+        }
+        let is_new = pending.buffer.is_none();
+        let is_last = pending.num_missing == 0;
+        let memory = match pending.buffer.take() {
+            Some(buffer) => {
+                self.spare_buffers.extend(spare);
+                BatchMemory::Ready(buffer)
+            }
+            None => match spare {
+                Some(buffer) => BatchMemory::Ready(buffer),
+                None => {
+                    let best = P::buffers_at_once(&self.config);
+                    let count = self.budget.buffers_at_once(best);
+                    self.budget.num_buffers += count;
+                    BatchMemory::Wanted(count)
+                }
+            },
+        };
+        Job::Gather(GatherJob {
+            generation: self.generation,
+            batch,
+            plan: Arc::clone(&pending.plan),
+            number_in_plan: pending.number_in_plan,
+            pages,
+            bundles,
+            memory,
+            spare_buffers: Vec::new(),
+            is_new,
+            is_last,
+        })
+    }
+
+    /// Takes note of a batch that was written, in part or in full.
+    pub fn end_gather(&mut self, mut job: GatherJob<P>, result: Result<()>) {
+        self.num_running -= 1;
+        if let BatchMemory::Wanted(count) = job.memory {
+            self.budget.num_buffers -= count; // They could not be allocated.
+        }
+        self.spare_buffers.append(&mut job.spare_buffers);
+        if job.generation != self.generation {
+            self.garbage
+                .pages
+                .extend(job.pages.drain(..).flatten().filter_map(Arc::into_inner));
+            if let BatchMemory::Ready(buffer) = job.memory {
+                self.take_back(buffer);
+            }
+            return;
+        }
+        let position = (job.batch - self.head) as usize;
+        let mut uses = std::mem::take(&mut self.batches[position].uses);
+        self.pages
+            .fetch(uses.iter().copied().filter(|&slot| slot != DONE));
+        for (slot, page) in uses.iter_mut().zip(job.pages) {
+            if page.is_some() {
+                drop(page);
+                if let Some((page, bytes)) = self.pages.unpin(*slot, job.batch) {
+                    self.recycle(page, bytes);
+                }
+                *slot = DONE;
+            }
+        }
+        let is_done = uses.iter().all(|&slot| slot == DONE);
+        let pending = &mut self.batches[position];
+        pending.uses = uses;
+        pending.buffer = job.memory.ready();
+        pending.phase = if is_done { Phase::Done } else { Phase::Waiting };
+        if let Err(error) = result {
+            self.fail(job.batch, error);
+        }
+        self.give_up_spares();
+        self.budget.note_peak();
+    }
+}

@@ -1,0 +1,134 @@
+//! Loads of pages, and the memory they take: what is evicted for them, what is used again.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::engine::job::{Job, LoadJob};
+use crate::engine::pages::{BatchNumber, Slot};
+use crate::engine::{Content, PageSource};
+use crate::error::Result;
+
+/// Pages the source is told about before they are loaded.
+const ADVICE_DISTANCE: usize = 256;
+/// Pages the source is told about at one time.
+const ADVICE_AT_ONCE: usize = 16;
+
+/// Largest size of a page that is believed, so that sums cannot overflow.
+const MAX_ESTIMATE: usize = usize::MAX >> 8;
+
+impl<P: Content> State<P> {
+    /// Bytes that a page takes while it is loaded.
+    pub(super) fn estimate(&self, source: &dyn PageSource<P>, slot: Slot) -> usize {
+        let entry = self.pages.entry(slot);
+        let decoded = source.decoded_size(entry);
+        decoded.saturating_add(entry.loading_size).min(MAX_ESTIMATE)
+    }
+
+    /// Evicts pages needed later than `batch`, farthest first, if that makes room enough.
+    pub(super) fn make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+        let most = self.pages.evictable_bytes(batch);
+        self.budget.fits_without(most, bytes) && self.evict(batch, bytes)
+    }
+
+    /// Evicts pages needed later than `batch` until there is room; whether there is.
+    pub(super) fn evict(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+        while !self.budget.fits(bytes) {
+            let Some(slot) = self.pages.farthest_after(batch) else {
+                return false;
+            };
+            let waiting: Vec<BatchNumber> = self.pages.uses(slot).collect();
+            for needing in waiting {
+                if let Some(pending) = self.pending(needing) {
+                    pending.num_missing += 1;
+                }
+            }
+            if let Some((page, bytes)) = self.pages.evict(slot) {
+                self.recycle(page, bytes);
+            }
+        }
+        true
+    }
+
+    pub(super) fn begin_load(&mut self, slot: Slot, estimate: usize) -> Job<P> {
+        if self.pages.begin_load(slot) {
+            self.stats.pages_reloaded += 1;
+        }
+        let page = self.pages.page(slot);
+        let bundle = self.pages.bundle(slot).cloned();
+        self.stats.pages_loaded += 1;
+        self.loads_due = (self.loads_due - 1.0).max(0.0);
+        self.stats.bytes_read += self.pages.entry(slot).stored_size as u64;
+        let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
+        let recycled_bytes = recycled_bytes.unwrap_or(0);
+        self.budget.spare -= recycled_bytes;
+        let estimate = estimate.max(recycled_bytes);
+        self.budget.loading += estimate;
+        self.give_up_spares();
+        let distance = (self.config.budget / 4 / estimate.max(1)).min(ADVICE_DISTANCE);
+        let advise = std::iter::from_fn(|| self.pages.advise(distance));
+        Job::Load(LoadJob {
+            generation: self.generation,
+            slot,
+            estimate,
+            page,
+            bundle,
+            recycled_bytes,
+            recycle,
+            advise: advise.take(ADVICE_AT_ONCE).collect(),
+            scratch_before: 0,
+            scratch_after: 0,
+            scratch_freed: 0,
+        })
+    }
+
+    /// Takes note of a page that was loaded, or could not be.
+    pub fn end_load(&mut self, job: &LoadJob<P>, result: Result<P>) {
+        self.num_running -= 1;
+        self.budget.loading -= job.estimate;
+        self.budget.scratch += job.scratch_after;
+        self.budget.scratch -= job.scratch_before;
+        self.num_freed += job.scratch_freed;
+        match result {
+            Ok(page) if job.generation == self.generation => {
+                let packing = job.bundle.as_ref().map_or(0, |b| b.packing_bytes());
+                let bytes = page.num_bytes() + packing;
+                self.budget.held += bytes;
+                if bytes != job.recycled_bytes {
+                    self.num_freed += job.recycled_bytes;
+                }
+                for &batch in self.pages.loaded(job.slot, page, bytes) {
+                    let position = batch - self.head;
+                    self.batches[position as usize].num_missing -= 1;
+                }
+            }
+            Err(error) if job.generation == self.generation => {
+                let batch = self.pages.failed(job.slot);
+                self.fail(batch, error);
+            }
+            Ok(page) => self.garbage.pages.push(page),
+            Err(_) => {}
+        }
+        self.give_up_spares();
+        self.budget.note_peak();
+    }
+
+    /// Turns a held page that is not needed now into spare memory.
+    pub(super) fn recycle(&mut self, page: Arc<P>, bytes: usize) {
+        self.budget.held -= bytes;
+        if let Some(page) = Arc::into_inner(page) {
+            self.budget.spare += page.num_bytes();
+            self.spares.put(page);
+        }
+    }
+
+    pub(super) fn give_up_spares(&mut self) {
+        while self.budget.is_over() {
+            let Some((bytes, page)) = self.spares.take_largest() else {
+                return;
+            };
+            self.budget.spare -= bytes;
+            self.num_freed += bytes;
+            self.garbage.pages.push(page);
+        }
+    }
+}

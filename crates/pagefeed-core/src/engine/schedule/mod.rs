@@ -1,0 +1,245 @@
+//! Decides what to do next (`jobs`), and keeps account of `loads` and `gathers`. All
+//! decisions are made here, under one lock, and take about a microsecond; the work itself is done by the workers outside.
+//!
+//! Everything is done in plan order as far as the budget allows. The batch at the
+//! head may always be built: room for its pages is made by evicting the held page
+//! whose next use is farthest away, and if the head's own pages are too many, by
+//! writing those that are there into the batch and letting them go.
+
+mod gathers;
+mod jobs;
+mod loads;
+mod pending;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::job::Garbage;
+use super::pages::{BatchNumber, PageTable, Slot};
+use super::plan::PreparedPlan;
+use super::spares::SparePages;
+use super::{Content, EngineConfig, EngineStats, PageSource};
+use crate::error::{Error, Result};
+use pending::{Pending, Phase};
+
+/// Bytes of pages freed after which the allocator is trimmed.
+const TRIM_AFTER: usize = 16 << 20;
+
+/// Everything the lock protects.
+pub(super) struct State<P: Content> {
+    config: EngineConfig,
+    /// Submitted and not taken; the first is number `head`.
+    batches: VecDeque<Pending<P::Buffer>>,
+    head: BatchNumber,
+    pages: PageTable<P>,
+    budget: Budget,
+    spares: SparePages<P>,
+    spare_buffers: Vec<P::Buffer>,
+    /// The first batch that failed, and why. Nothing at or after it is worked on.
+    failure: Option<(BatchNumber, Error)>,
+    /// Changes when pending work is dropped: jobs of another generation end unseen.
+    generation: u64,
+    num_running: usize,
+    /// Bytes of the plans of `batches`.
+    pending_bytes: usize,
+    /// Pages to load so that loads are spread evenly over the batches that are planned:
+    /// where an epoch begins many pages are opened, where it ends almost none.
+    loads_due: f32,
+    garbage: Garbage<P>,
+    /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
+    num_freed: usize,
+    /// Workers asleep and not yet told to wake.
+    pub num_idle: usize,
+    /// Consumers asleep.
+    pub num_waiting: usize,
+    pub is_stopping: bool,
+    pub stats: EngineStats,
+}
+
+impl<P: Content> State<P> {
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            batches: VecDeque::new(),
+            head: 1,
+            pages: PageTable::default(),
+            budget: Budget::new(&config),
+            spares: SparePages::default(),
+            spare_buffers: Vec::new(),
+            failure: None,
+            generation: 0,
+            num_running: 0,
+            pending_bytes: 0,
+            loads_due: 0.0,
+            garbage: Garbage::default(),
+            num_freed: 0,
+            num_idle: 0,
+            num_waiting: 0,
+            is_stopping: false,
+            stats: EngineStats::default(),
+            config,
+        }
+    }
+
+    pub fn num_pending(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Appends the batches of `plan`.
+    pub fn append(&mut self, plan: &Arc<PreparedPlan>, source: &dyn PageSource<P>) {
+        let slots: Vec<Slot> = plan
+            .pages
+            .iter()
+            .map(|&page| self.pages.enter(page, plan.bundles.get(&page), source))
+            .collect();
+        for number_in_plan in 0..plan.num_batches() {
+            let batch = self.end();
+            let needed = plan.uses(number_in_plan);
+            let uses: Vec<Slot> = needed.iter().map(|&page| slots[page as usize]).collect();
+            let held = uses
+                .iter()
+                .filter(|&&slot| self.pages.add_use(slot, batch))
+                .count();
+            let pending = Pending {
+                plan: Arc::clone(plan),
+                number_in_plan,
+                num_missing: uses.len() - held,
+                uses,
+                phase: Phase::Waiting,
+                buffer: None,
+            };
+            self.pending_bytes += pending.num_bytes();
+            self.batches.push_back(pending);
+        }
+        self.count_plans();
+        // Plans take room that pages had.
+        self.give_up_spares();
+        self.evict(self.head, 0);
+    }
+
+    fn count_plans(&mut self) {
+        self.budget.plans = self.pending_bytes + self.pages.num_bytes();
+        self.budget.most_plans = self.budget.most_plans.max(self.budget.plans);
+    }
+
+    /// Bytes of plans that were not taken yet, and of the table of their pages.
+    pub fn plan_bytes(&self) -> usize {
+        self.budget.plans
+    }
+
+    /// Drops all pending batches. Work in progress ends unseen.
+    pub fn clear(&mut self) {
+        self.head = self.end();
+        for pending in std::mem::take(&mut self.batches) {
+            pending
+                .buffer
+                .into_iter()
+                .for_each(|buffer| self.take_back(buffer));
+        }
+        self.pending_bytes = 0;
+        self.budget.most_plans = 0;
+        let dropped = std::mem::take(&mut self.pages);
+        self.count_plans();
+        self.garbage.pages.extend(dropped.into_held());
+        self.num_freed += self.budget.held;
+        self.budget.held = 0;
+        self.failure.take_if(|(batch, _)| *batch > 0);
+        self.generation += 1;
+    }
+
+    /// The batch at the head if it is finished, or the error in its place.
+    pub fn take_head(&mut self) -> Result<Option<P::Buffer>> {
+        if let Some((batch, error)) = &self.failure
+            && *batch <= self.head
+        {
+            return Err(error.clone());
+        }
+        let Some(Phase::Done) = self.batches.front().map(|head| &head.phase) else {
+            return Ok(None);
+        };
+        self.head += 1;
+        self.stats.batches += 1;
+        self.stats.tokens += self.config.batch_tokens() as u64;
+        let taken = self.batches.pop_front();
+        self.pending_bytes -= taken.as_ref().map_or(0, Pending::num_bytes);
+        self.count_plans();
+        let buffer = taken.and_then(|pending| pending.buffer);
+        if let Some(buffer) = &buffer {
+            P::count(buffer, &mut self.stats);
+        }
+        Ok(buffer)
+    }
+
+    /// Whether [`State::take_head`] has something to say.
+    pub fn head_is_settled(&self) -> bool {
+        self.failure
+            .as_ref()
+            .is_some_and(|(batch, _)| *batch <= self.head)
+            || self
+                .batches
+                .front()
+                .is_some_and(|head| matches!(head.phase, Phase::Done))
+    }
+
+    /// Stores the memory of a batch for reuse.
+    pub fn take_back(&mut self, buffer: P::Buffer) {
+        let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !P::is_alone(&buffer);
+        if is_kept && !self.is_stopping {
+            self.spare_buffers.push(buffer);
+        } else {
+            self.budget.num_buffers -= 1;
+            self.garbage.buffers.push(buffer);
+        }
+    }
+
+    /// Fails every batch from now on: the engine itself is broken.
+    pub fn fail_all(&mut self, error: Error) {
+        self.failure = Some((0, error));
+    }
+
+    fn fail(&mut self, batch: BatchNumber, error: Error) {
+        if self
+            .failure
+            .as_ref()
+            .is_none_or(|(first, _)| batch < *first)
+        {
+            self.failure = Some((batch, error));
+        }
+    }
+
+    /// One past the last batch submitted.
+    fn end(&self) -> BatchNumber {
+        self.head + self.batches.len() as u64
+    }
+
+    fn pending(&mut self, batch: BatchNumber) -> Option<&mut Pending<P::Buffer>> {
+        self.batches.get_mut(batch.checked_sub(self.head)? as usize)
+    }
+
+    /// Gives up all memory that is kept for reuse.
+    pub fn release(&mut self) {
+        self.clear();
+        while let Some((_, page)) = self.spares.take_largest() {
+            self.garbage.pages.push(page);
+        }
+        self.garbage.buffers.append(&mut self.spare_buffers);
+        self.garbage.is_trim_due = true;
+    }
+
+    /// Memory to discard outside the lock.
+    pub fn take_garbage(&mut self) -> Garbage<P> {
+        if self.num_freed >= TRIM_AFTER {
+            self.num_freed = 0;
+            self.garbage.is_trim_due = true;
+        }
+        std::mem::take(&mut self.garbage)
+    }
+
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            held_bytes: (self.budget.held + self.budget.loading) as u64,
+            peak_bytes: self.budget.peak as u64,
+            ..self.stats.clone()
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Batches that were submitted and not taken yet.
+
+use std::sync::Arc;
+
+use crate::engine::pages::Slot;
+use crate::engine::plan::PreparedPlan;
+
+/// A use that was gathered.
+pub(super) const DONE: Slot = Slot::MAX;
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    Waiting,
+    Gathering,
+    Done,
+}
+
+/// A batch submitted and not yet taken.
+#[derive(Debug)]
+pub(super) struct Pending<B> {
+    pub plan: Arc<PreparedPlan>,
+    pub number_in_plan: usize,
+    /// Slots of the pages it needs; `DONE` once gathered.
+    pub uses: Vec<Slot>,
+    /// Uses whose pages are not held.
+    pub num_missing: usize,
+    pub phase: Phase,
+    pub buffer: Option<B>,
+}
+
+impl<B> Pending<B> {
+    /// Memory that goes with it: of a plan, with its last batch.
+    pub fn num_bytes(&self) -> usize {
+        let is_last = self.number_in_plan + 1 == self.plan.num_batches();
+        let plan = if is_last { self.plan.num_bytes() } else { 0 };
+        plan + size_of::<Self>() + self.uses.capacity() * size_of::<Slot>()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.num_missing == 0 && matches!(self.phase, Phase::Waiting)
+    }
+}

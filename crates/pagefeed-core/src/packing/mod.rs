@@ -1,0 +1,163 @@
+//! Packs documents into sequences of one length: a pure function of their lengths.
+//!
+//! With a fixed yield `T` tokens make `ceil(T / length)` sequences, whatever the lengths
+//! are: documents are placed whole as long as one has room for them, and what is left
+//! is split over the room that remains, which suffices. Best-fit decreasing (Johnson,
+//! "Near-optimal bin packing algorithms", 1973) seldom leaves anything. If it does, some
+//! documents are kept back, the others are packed again, and they are poured into the
+//! gaps: first rests of documents that are longer than a sequence and split anyway.
+
+mod place;
+mod rooms;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+
+use crate::error::{Error, Result};
+use place::{Attempt, Item, fewest_splits};
+
+/// Where a document goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Longest first, into the sequence that it fills best.
+    #[default]
+    BestFit,
+    /// In their order, into the first sequence that has room.
+    FirstFit,
+    /// In their order, into the last sequence, or a new one.
+    Greedy,
+}
+
+/// How to pack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// Where a document goes.
+    pub method: Method,
+    /// Split only documents longer than a sequence, in however many sequences that
+    /// ends; otherwise the number of sequences is fixed.
+    pub never_split: bool,
+}
+
+/// A run of tokens of one document, and its place in a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Number of the document.
+    pub row: u32,
+    /// First token, counted within the document.
+    pub first_token: u32,
+    /// Number of tokens.
+    pub num_tokens: u32,
+    /// Place of the first token in the sequence.
+    pub offset: u32,
+}
+
+/// Documents, packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    pieces: Vec<Piece>,
+    /// First piece of each sequence, and the number of pieces.
+    first_piece: Vec<u32>,
+}
+
+impl Packing {
+    /// Memory it takes.
+    pub fn num_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>() + self.first_piece.capacity() * 4
+    }
+
+    /// Number of sequences.
+    pub fn num_sequences(&self) -> usize {
+        self.first_piece.len().saturating_sub(1)
+    }
+
+    /// The pieces of a sequence, in its order.
+    pub fn sequence(&self, sequence: usize) -> Option<&[Piece]> {
+        let (first, end) = (
+            self.first_piece.get(sequence)?,
+            self.first_piece.get(sequence + 1)?,
+        );
+        self.pieces.get(*first as usize..*end as usize)
+    }
+}
+
+/// Packs documents of so many tokens into sequences of `length`. Documents without
+/// tokens are nowhere.
+pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
+    if length == 0 {
+        return Err(Error::invalid("sequences of no token hold no document"));
+    }
+    let mut total = 0;
+    let mut full = Vec::new();
+    let mut items = Vec::with_capacity(lengths.len());
+    for (row, &num_tokens) in (0u32..).zip(lengths) {
+        total += u64::from(num_tokens);
+        let rest = num_tokens % length;
+        for piece in 0..num_tokens / length {
+            full.push(Item {
+                num_tokens: length,
+                row,
+                first_token: piece * length,
+            });
+        }
+        if rest > 0 {
+            items.push(Item {
+                num_tokens: rest,
+                row,
+                first_token: num_tokens - rest,
+            });
+        }
+    }
+    let num_sequences = if rule.never_split {
+        full.len() + items.len()
+    } else {
+        usize::try_from(total.div_ceil(u64::from(length))).unwrap_or(usize::MAX)
+    };
+    if num_sequences >= u32::MAX as usize {
+        return Err(Error::invalid("too many sequences in one block"));
+    }
+    if rule.method == Method::BestFit {
+        items.sort_unstable_by_key(|item| (Reverse(item.num_tokens), item.row));
+    }
+    let limit = num_sequences - full.len();
+    let placed = match rule.method {
+        Method::BestFit => fewest_splits(&items, length, limit),
+        method => Attempt::new(&items, &[], length, limit, method).placed,
+    };
+    let before = full.len() as u32;
+    let mut all = Vec::with_capacity(full.len() + placed.len());
+    all.extend((0u32..).zip(full));
+    all.extend(
+        placed
+            .into_iter()
+            .map(|(sequence, item)| (sequence + before, item)),
+    );
+    Ok(collect(all))
+}
+
+/// Puts what was placed into order.
+fn collect(mut placed: Vec<(u32, Item)>) -> Packing {
+    placed.sort_unstable_by_key(|(sequence, item)| (*sequence, item.row, item.first_token));
+    let mut packing = Packing {
+        pieces: Vec::with_capacity(placed.len()),
+        first_piece: vec![0],
+    };
+    let (mut current, mut offset) = (0, 0);
+    for (sequence, item) in placed {
+        if sequence != current {
+            packing.first_piece.push(packing.pieces.len() as u32);
+            (current, offset) = (sequence, 0);
+        }
+        packing.pieces.push(Piece {
+            row: item.row,
+            first_token: item.first_token,
+            num_tokens: item.num_tokens,
+            offset,
+        });
+        offset += item.num_tokens;
+    }
+    if !packing.pieces.is_empty() {
+        packing.first_piece.push(packing.pieces.len() as u32);
+    }
+    packing
+}

@@ -1,0 +1,128 @@
+//! Buffers that pages are decompressed into, kept between pages.
+
+use crate::buffers::RecycledBuffer;
+use crate::codec::{Codec, Decompressor};
+use crate::error::{Error, Result};
+use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
+
+/// Scratch buffers larger than this are given back after each page: every thread has
+/// some, which together would be more than the pages they were for.
+pub(super) const KEEP_BYTES: usize = 2 << 20;
+
+/// Decompresses `stored` into `scratch`, or borrows it if it is not compressed; says
+/// whether the scratch buffer may be taken for the page's.
+pub(super) fn decompress<'a>(
+    decompressor: &mut Decompressor,
+    scratch: &'a mut Scratch,
+    codec: Codec,
+    stored: &'a [u8],
+    size: usize,
+) -> Result<(&'a [u8], bool)> {
+    if codec == Codec::Uncompressed && stored.len() == size {
+        return Ok((stored, false));
+    }
+    scratch.fill(decompressor, codec, stored, size)?;
+    Ok((&scratch.memory[..size], scratch.is_takeable()))
+}
+
+/// Refuses a size that no page may have, or not one of so few stored bytes.
+fn check_size(codec: Codec, stored: usize, size: usize) -> Result<()> {
+    if size > MAX_UNCOMPRESSED_PAGE_BYTES || size > codec.max_decompressed_size(stored) {
+        return Err(Error::limit(format!(
+            "the page claims to hold {size} bytes in {stored} compressed ones"
+        )));
+    }
+    Ok(())
+}
+
+/// A dictionary page, decompressed.
+pub(crate) struct Dictionary {
+    pub(crate) num_values: usize,
+    scratch: Scratch,
+}
+
+impl Dictionary {
+    /// Decompresses one into `scratch`.
+    pub(super) fn read(
+        decompressor: &mut Decompressor,
+        mut scratch: Scratch,
+        codec: Codec,
+        stored: &[u8],
+        size: usize,
+        num_values: usize,
+    ) -> Result<Self> {
+        scratch.fill(decompressor, codec, stored, size)?;
+        Ok(Self {
+            num_values,
+            scratch,
+        })
+    }
+
+    /// Its memory, for the next one.
+    pub(super) fn into_scratch(self) -> Scratch {
+        self.scratch
+    }
+
+    /// Its PLAIN values.
+    pub(crate) fn values(&self) -> &[u8] {
+        &self.scratch.memory[..self.scratch.size]
+    }
+
+    /// Its buffer, which begins with the values, unless that is far too large.
+    pub(crate) fn take_values(&mut self) -> Option<RecycledBuffer> {
+        self.scratch.is_takeable().then(|| self.scratch.take())
+    }
+}
+
+/// A buffer that is kept between pages.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub memory: RecycledBuffer,
+    /// Bytes of it that the last page takes.
+    size: usize,
+}
+
+impl Scratch {
+    /// Decompresses a page of `size` bytes into it.
+    fn fill(
+        &mut self,
+        decompressor: &mut Decompressor,
+        codec: Codec,
+        stored: &[u8],
+        size: usize,
+    ) -> Result<()> {
+        check_size(codec, stored.len(), size)?;
+        self.reserve(size)?;
+        // Of the page nobody knows yet what it holds.
+        decompressor.decompress(codec, stored, &mut self.memory[..size])
+    }
+
+    /// Makes room for a page of `size` bytes.
+    fn reserve(&mut self, size: usize) -> Result<()> {
+        if self.memory.len() < size {
+            // Nothing of the old contents is needed.
+            self.memory = RecycledBuffer::default();
+            self.memory = RecycledBuffer::new(size)?;
+        }
+        self.size = size;
+        Ok(())
+    }
+
+    pub fn release_large(&mut self) {
+        if self.memory.capacity() > KEEP_BYTES {
+            self.memory = RecycledBuffer::default();
+        }
+    }
+
+    /// Whether the memory may be handed on with the page: not if most of it would be
+    /// held for nothing.
+    pub fn is_takeable(&self) -> bool {
+        self.memory.capacity() <= self.size.saturating_mul(2)
+    }
+
+    pub fn take(&mut self) -> RecycledBuffer {
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.truncate(self.size);
+        memory
+    }
+}
