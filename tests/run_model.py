@@ -122,7 +122,16 @@ class RunModel:
     @property
     def stand(self) -> int:
         """Where the loader stands: before an iteration, maybe before skipped steps."""
-        return self.place if self.running or self.is_finished else self.position
+        return self.position if self.is_before else self.place
+
+    @property
+    def is_before(self) -> bool:
+        """Whether it waits for an iteration: then it passes over nothing yet."""
+        if self.running:
+            return False
+        if self.epoch_size:
+            return not self.is_finished
+        return self.number(self.position) < self.max_steps
 
     def __len__(self) -> int:
         """Steps of a whole iteration, by sizes alone."""
@@ -189,7 +198,8 @@ class RunModel:
 
     def _move(self, position: int) -> None:
         self.position = position
-        if not self.has_one_size:
+        # Where all that is left is skipped, a mixture's place has no number yet.
+        if not self.has_one_size and (self.epoch_size or not self.is_finished):
             self.anchor = self.place, self.step
 
     def set_epoch(self, epoch: int) -> bool:
@@ -203,9 +213,8 @@ class RunModel:
 
     def resized(self, batch_size: int, world_size: int) -> "RunModel":
         """A run that loads the state of this one, with other sizes."""
-        is_before = not self.running and not self.is_finished
         place = self.stand
-        step = self.number(place) if is_before else self.step
+        step = self.number(place) if self.is_before else self.step
         loaded = replace(
             self,
             batch_size=batch_size,
