@@ -57,12 +57,6 @@ class RunMachine(RuleBasedStateMachine):
         """Iterators of the loaders' running iteration."""
         self.saved: list[tuple[str, Any]] = []
 
-    def usual(self, sizes: tuple[int, int], *, drop_last: bool | None = None) -> Any:
-        """Sizes at which a last step that is not full takes nothing from others."""
-        batch_size, world_size = sizes
-        dropped = self.model.drop_last if drop_last is None else drop_last
-        return (batch_size if dropped or world_size == 1 else 1), world_size
-
     def make_all(self) -> list[pf.Loader]:
         sizes = self.model.world_size, self.model.batch_size
         return [self.make(rank, *sizes) for rank in range(self.model.world_size)]
@@ -207,7 +201,7 @@ class RunMachine(RuleBasedStateMachine):
     def load(self, data: st.DataObject, sizes: tuple[int, int]) -> None:
         """Load a state into new loaders, of other sizes."""
         state, snapshot = data.draw(st.sampled_from(self.saved))
-        self.restore(snapshot, *self.usual(sizes))
+        self.restore(snapshot, *sizes)
         self.loaders = self.make_all()
         self.fresh = self.running = None
         self.load_all(state)

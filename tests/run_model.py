@@ -52,6 +52,11 @@ class RunModel:
         return self.first_epoch * self.epoch_size if self.epoch_size else 0
 
     @property
+    def end(self) -> int:
+        """One past the last position of an iteration of epochs."""
+        return self.next_epoch * (self.epoch_size or 0)
+
+    @property
     def next_epoch(self) -> int:
         """Epoch in which the iteration after this one begins."""
         return self.first_epoch + self.epochs
@@ -59,8 +64,7 @@ class RunModel:
     def kept(self, first: int) -> list[int]:
         """The positions from one on that are not skipped, to the iteration's end."""
         if self.epoch_size:
-            end = self.next_epoch * self.epoch_size
-            return [p for p in range(first, end) if p not in self.skipped]
+            return [p for p in range(first, self.end) if p not in self.skipped]
         found: list[int] = []
         kept = (p for p in itertools.count(first) if p not in self.skipped)
         while True:
@@ -72,20 +76,36 @@ class RunModel:
     def number(self, position: int) -> int:
         """The number of the step at a position, skipped ones counted."""
         first, step = self.anchor
-        return step + (position - first) // self.step_size
+        index = (position - first) // self.step_size
+        if self.epoch_size:
+            steps, rest = divmod(self.end - first, self.step_size)
+            begin = first + steps * self.step_size - self.world_size
+            if self.lends(steps, rest) and position >= begin:
+                index = max(index, steps)
+        return step + index
 
-    def steps(self, first: int | None = None) -> list[Step]:
-        """The steps from a position on: those ahead."""
-        kept = self.kept(self.position if first is None else first)
-        size = self.step_size
-        parts = [kept[at : at + size] for at in range(0, len(kept), size)]
-        if self.drop_last and parts and len(parts[-1]) < size:
-            parts.pop()
-        return [Step(self.number(part[0]), part) for part in parts]
+    def lends(self, steps: int, rest: int) -> bool:
+        """Whether so many full steps lend to the rest, which some ranks lack."""
+        is_short = 0 < rest < self.world_size
+        return is_short and steps > 0 and self.batch_size > 1 and not self.drop_last
+
+    def steps(self) -> list[Step]:
+        """The steps that lie ahead."""
+        return [
+            step for step in self.known_steps() if step.positions[0] >= self.position
+        ]
 
     def known_steps(self) -> list[Step]:
         """All steps that the loader can still tell, those taken too."""
-        return self.steps(self.anchor[0])
+        kept, size = self.kept(self.anchor[0]), self.step_size
+        parts = [kept[at : at + size] for at in range(0, len(kept), size)]
+        if self.drop_last and parts and len(parts[-1]) < size:
+            parts.pop()
+        numbers = [self.number(part[0]) for part in parts]
+        if parts and self.lends(len(parts) - 1, len(parts[-1])):
+            parts[-1] = parts[-2][-self.world_size :] + parts[-1]
+            del parts[-2][-self.world_size :]
+        return [Step(*step) for step in zip(numbers, parts, strict=True)]
 
     @property
     def is_finished(self) -> bool:
@@ -94,7 +114,7 @@ class RunModel:
     @property
     def place(self) -> int:
         """The next position that is not skipped, or the end."""
-        end = self.next_epoch * self.epoch_size if self.epoch_size else self.position
+        end = self.end if self.epoch_size else self.position
         return next(iter(self.kept(self.position)), end)
 
     @property
@@ -108,7 +128,7 @@ class RunModel:
         """The number that leads to the end."""
         if not self.epoch_size:
             return self.max_steps
-        distance = self.next_epoch * self.epoch_size - self.anchor[0]
+        distance = self.end - self.anchor[0]
         partial = 0 if self.drop_last else self.step_size - 1
         return self.anchor[1] + (distance + partial) // self.step_size
 
@@ -122,7 +142,16 @@ class RunModel:
     @property
     def stand(self) -> int:
         """Where the loader stands: before an iteration, maybe before skipped steps."""
-        return self.place if self.running or self.is_finished else self.position
+        return self.position if self.is_before else self.place
+
+    @property
+    def is_before(self) -> bool:
+        """Whether it waits for an iteration: then it passes over nothing yet."""
+        if self.running:
+            return False
+        if self.epoch_size:
+            return not self.is_finished
+        return self.number(self.position) < self.max_steps
 
     def __len__(self) -> int:
         """Steps of a whole iteration, by sizes alone."""
@@ -166,9 +195,8 @@ class RunModel:
 
     def seek(self, number: int) -> None:
         """Go to a step, or to the next that is not skipped."""
-        target = self.anchor[0] + (number - self.anchor[1]) * self.step_size
         steps = self.known_steps()
-        ahead = [step for step in steps if step.positions[0] >= target]
+        ahead = [step for step in steps if step.number >= number]
         if ahead:
             self._move(ahead[0].positions[0])
         elif steps:
@@ -189,7 +217,8 @@ class RunModel:
 
     def _move(self, position: int) -> None:
         self.position = position
-        if not self.has_one_size:
+        # Where all that is left is skipped, a mixture's place has no number yet.
+        if not self.has_one_size and (self.epoch_size or not self.is_finished):
             self.anchor = self.place, self.step
 
     def set_epoch(self, epoch: int) -> bool:
@@ -203,9 +232,8 @@ class RunModel:
 
     def resized(self, batch_size: int, world_size: int) -> "RunModel":
         """A run that loads the state of this one, with other sizes."""
-        is_before = not self.running and not self.is_finished
         place = self.stand
-        step = self.number(place) if is_before else self.step
+        step = self.number(place) if self.is_before else self.step
         loaded = replace(
             self,
             batch_size=batch_size,

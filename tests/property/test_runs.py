@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -52,7 +53,7 @@ class EpochMachine(RunMachine):
 
     @initialize(sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans())
     def start(self, sizes: tuple[int, int], epochs: int, drop_last: bool) -> None:
-        batch_size, world_size = self.usual(sizes, drop_last=drop_last)
+        batch_size, world_size = sizes
         model = RunModel(
             batch_size=batch_size,
             world_size=world_size,
@@ -253,6 +254,7 @@ class MixtureMachine(RunMachine):
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = EpochMachine.TestCase
 TestMixtures = MixtureMachine.TestCase
+TestEpochs.pytestmark = TestMixtures.pytestmark = pytest.mark.timeout(120 * TIMES)
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
