@@ -335,3 +335,11 @@ def test_the_command_line_refuses(folder, capsys, option, value):
         code = end.code
     assert code == 2
     assert value in capsys.readouterr().err
+
+
+def test_settings_of_a_loader_are_read_and_never_set(folder):
+    loader = numbered_loader(folder, batch_size=3)
+    assert loader.batch_size == 3
+    with pytest.raises(AttributeError, match="another Loader with batch_size=5"):
+        loader.batch_size = 5
+    assert loader.batch_size == 3

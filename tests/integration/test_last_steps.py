@@ -153,3 +153,34 @@ def test_the_mean_loss_of_an_evaluation_is_exact(folder, batch_size, world_size)
     assert padding == steps * batch_size * world_size - alone.num_sequences
     if steps > 1:
         assert min(counts) > 0
+
+
+@settings(max_examples=200)
+@given(
+    start=st.integers(0, 20),
+    num_sequences=st.integers(0, 120),
+    batch_size=st.integers(1, 5),
+    world_size=st.integers(1, 9),
+    drop_last=st.booleans(),
+    data=st.data(),
+)
+def test_a_range_of_positions_is_what_the_positions_are(
+    start, num_sequences, batch_size, world_size, drop_last, data
+):
+    route = Route(
+        start=start,
+        end=start + num_sequences,
+        batch_size=batch_size,
+        rank=data.draw(st.integers(0, world_size - 1)),
+        world_size=world_size,
+        drop_last=drop_last,
+    )
+    num_steps = route.num_steps or 0
+    first = data.draw(st.integers(0, num_steps))
+    count = data.draw(st.integers(0, num_steps - first))
+    positions = route.positions(first, count).tolist()
+    found = route.progression(first, count)
+    if found is not None:
+        assert list(found) == positions
+    elif NO_POSITION not in positions:  # The last two steps may lend and borrow.
+        assert first + count > num_steps - 2

@@ -86,14 +86,10 @@ class Iteration(Generic[Out]):
     def _plan_anew(self) -> None:
         """Forget what was planned and not counted."""
         self._engine.clear()
-        self._num_planned = self._num_taken
+        self._num_planned = self._place.num_taken
         self._pieces = self._all_pieces()
         self._next_epoch: Iterator[None] = iter(())
         self._is_whole = True
-
-    @property
-    def _num_taken(self) -> int:
-        return self._place.num_taken
 
     @property
     def route(self) -> Route:
@@ -108,7 +104,7 @@ class Iteration(Generic[Out]):
     @property
     def is_finished(self) -> bool:
         """Whether all steps were taken."""
-        return self._num_steps is not None and self._num_taken >= self._num_steps
+        return self._num_steps is not None and self._place.num_taken >= self._num_steps
 
     @property
     def consumed(self) -> tuple[LoaderState, int, int]:
@@ -120,7 +116,7 @@ class Iteration(Generic[Out]):
     @property
     def step(self) -> int:
         """Number of the next step of this process."""
-        return self.route.number_here(self._num_taken)
+        return self.route.number_here(self._place.num_taken)
 
     def close(self) -> None:
         """Stop; batches that were planned and not taken are forgotten."""
@@ -156,11 +152,11 @@ class Iteration(Generic[Out]):
 
     def count(self) -> None:
         """Count the batch that was taken last: its consumer has it."""
-        left = None if self._num_steps is None else self._num_steps - self._num_taken
-        if left is not None and left <= STEPS_WITH_PADDING:
-            positions = self.route.positions(self._num_taken, 1)
+        num_taken, last = self._place.num_taken, self._num_steps
+        if last is not None and last - num_taken <= STEPS_WITH_PADDING:
+            positions = self.route.positions(num_taken, 1)
             self.num_padding_rows += int((positions == NO_POSITION).sum())
-        self._place = self._place._replace(num_taken=self._num_taken + 1)
+        self._place = self._place._replace(num_taken=num_taken + 1)
         self.is_new = False
         self._is_whole = True
 
@@ -177,16 +173,16 @@ class Iteration(Generic[Out]):
     @property
     def _is_urgent(self) -> bool:
         """Whether the next step is not planned, or too few are to begin with."""
-        if self._num_planned == self._num_taken:
+        if self._num_planned == self._place.num_taken:
             return True
         sequences = self._num_planned * self.route.batch_size
-        return self._num_taken == 0 and sequences < BEGIN_UNITS and self._has_room
+        return self._place.num_taken == 0 and sequences < BEGIN_UNITS and self._has_room
 
     @property
     def _has_room(self) -> bool:
         """Whether more is to be planned, and the plans may take more memory."""
-        is_near = self._num_planned - self._num_taken <= self._ahead_steps
-        return is_near and self._engine.plan_bytes < self._plan_bytes
+        ahead = self._num_planned - self._place.num_taken
+        return ahead <= self._ahead_steps and self._engine.plan_bytes < self._plan_bytes
 
     def _plan_on(self) -> bool:
         """Do a few milliseconds of planning at most; False if all is planned."""

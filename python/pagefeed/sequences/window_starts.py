@@ -87,7 +87,7 @@ class WindowStarts:
         rising, places = sorted_with_places(sequences)
         some = self._look_up(rising[::LOOK_UP_EVERY])
         is_new = np.diff(some.span, prepend=-1) > 0
-        some = StartSpans(*(column[is_new] for column in some))
+        some = StartSpans(*[column[is_new] for column in some])
         begin = np.searchsorted(rising, self.first_window(some.begin, some.line))
         end = np.searchsorted(rising, self.first_window(some.end, some.line))
         if (end - begin).sum() < SHARED * len(begin):
@@ -110,8 +110,8 @@ class WindowStarts:
         counts = np.diff(head[by_head], append=len(sequences))
         which = np.empty(len(sequences), dtype=np.int64)
         which[places] = np.repeat(by_head, counts)
-        columns = (np.concatenate(column) for column in zip(*found, strict=True))
-        return which, StartSpans(*columns)
+        columns = zip(*found, strict=True)
+        return which, StartSpans(*map(np.concatenate, columns))
 
     def _look_up(self, sequences: Int64Array) -> StartSpans:
         """Return the span in which each window begins."""
