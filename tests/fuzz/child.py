@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from saved_files import digest_of
 
 import pagefeed as pf
-from saved_files import digest_of
 
 BATCHES = 200
 MOST = 1 << 22

@@ -252,9 +252,8 @@ class MixtureMachine(RunMachine):
 
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
-TestEpochs = EpochMachine.TestCase
-TestMixtures = MixtureMachine.TestCase
-TestEpochs.pytestmark = TestMixtures.pytestmark = pytest.mark.timeout(120 * TIMES)
+TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
+TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
