@@ -26,19 +26,19 @@ PACKAGE = ROOT / "python" / "pagefeed"
 # The quick tests that fit a module: the first entry whose word its path holds.
 ORDERS = "integration/test_released.py"
 FITTING: list[tuple[str, list[str]]] = [
-    ("order/", ["unit/test_order.py", "property/test_order.py"]),
+    ("order/", ["unit/test_order.py", "unit/test_sums.py", "property/test_order.py"]),
     (
         "mixture/",
         ["unit/test_mixture.py", ORDERS, "property/test_mixture.py"],
     ),
     ("run/mixed", [ORDERS, "integration/test_mixture_lanes.py"]),
-    ("run/state", ["integration/test_states.py"]),
+    ("run/state", [ORDERS, "integration/test_states.py"]),
     (
         "run/",
         [
+            ORDERS,
             "integration/test_last_steps.py",
             "integration/test_ranks.py",
-            "property/test_runs.py",
         ],
     ),
     (

@@ -1,11 +1,13 @@
 """Few bytes that claim much: what a page decodes to is known before it is decoded."""
 
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pagefeed as pf
 import thrift
 from files import (
     PageBytes,
@@ -31,6 +33,7 @@ from handmade import (
     rle_run,
     token_list,
 )
+from pagefeed.errors import CorruptFileError, LimitExceededError
 from probing import Job, Outcome, assert_all, probe
 from thrift import Struct, i32, i64, varint, zigzag
 
@@ -236,3 +239,44 @@ def test_a_first_string_that_is_as_long_as_the_page(tmp_path: Path, first: int):
     (outcome,) = attempts(tmp_path, {"long": file})
     assert outcome.outcome == ("CorruptFileError" if first else "values"), outcome
     assert "defect" not in outcome.message
+
+
+MOST = (1 << 31) - 1
+NULLS = rle_run(MOST, 0, 1)
+ROWS: dict[str, tuple[int, Struct, PageBytes, type[Exception]]] = {
+    "nulls": (
+        MOST,
+        flat(INT32, repetition=OPTIONAL),
+        data_page(MOST, len(NULLS).to_bytes(4, "little") + NULLS),
+        LimitExceededError,
+    ),
+    "deltas": (
+        1 << 26,
+        flat(BYTE_ARRAY),
+        data_page(1 << 26, bytes.fromhex("80808080040402") + bytes(6), encoding=DELTA),
+        CorruptFileError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_order_of_rows_that_are_not_there_takes_no_memory(tmp_path: Path, name: str):
+    count, leaf, page, error = ROWS[name]
+    path = tmp_path / "claims.parquet"
+    path.write_bytes(one_column([leaf], [page], num_rows=count).encode())
+    loader = pf.Loader(
+        pf.parquet(path, column="input_ids"),
+        sequences=pf.Documents(columns=["input_ids"]),
+        batch_size=1,
+        memory="16MiB",
+        num_threads=1,
+        rank=0,
+        world_size=1,
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(error, match=r"claims\.parquet"):
+            next(iter(loader))
+        assert tracemalloc.get_traced_memory()[1] < SMALL
+    finally:
+        tracemalloc.stop()

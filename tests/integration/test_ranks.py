@@ -224,6 +224,9 @@ def test_a_step_that_does_not_exist_is_refused(folder):
     endless = numbered_loader(folder, epochs=None)
     endless.seek(10 * steps)
     assert endless.state_dict()["epoch"] in (9, 10)
+    endless.skip([10 * steps])
+    next(iter(endless))
+    assert endless.state_dict()["step"] == 10 * steps + 2
 
 
 def test_skipped_steps_are_left_out_and_the_others_keep_their_numbers(folder):
