@@ -164,7 +164,6 @@ FORK = """
 import os, sys
 from numbered import first_tokens, numbered_loader
 from pagefeed.errors import CancelledError
-from pagefeed.loader import session_of
 
 whole = [first_tokens(batch) for batch in numbered_loader(sys.argv[1])]
 loader = numbered_loader(sys.argv[1])
@@ -334,7 +333,7 @@ parts = {{
     str(n): pf.parquet(f"{tmp_path}/{{n}}", column="input_ids") for n in range(150)
 }}
 mixed = pf.mix(parts, temperature=1e9, max_steps=450)
-settings = dict(batch_size=1, memory="8MiB", num_threads=2, rank=0, world_size=1)
+settings = dict(batch_size=1, fields=["input_ids", "loss_mask"], memory="8MiB", num_threads=2, rank=0, world_size=1)
 loader = pf.Loader(mixed, sequences=pf.Windows(8), **settings)
 print(len({{int(batch["input_ids"][0, 0]) // 1000 for batch in loader}}))
 """

@@ -59,6 +59,11 @@ class BatchIterator(Iterator[Batch], Generic[Out]):
         iteration.count()
         return batch
 
+    def close(self) -> None:
+        """Stop, as a generator would: what was planned and not taken is forgotten."""
+        if self._iteration is not None:
+            self._iteration.close()
+
 
 def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:  # noqa: ANN401 - whatever it returns
     """Return what a user's function makes of a batch.
