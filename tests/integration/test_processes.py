@@ -333,7 +333,9 @@ parts = {{
     str(n): pf.parquet(f"{tmp_path}/{{n}}", column="input_ids") for n in range(150)
 }}
 mixed = pf.mix(parts, temperature=1e9, max_steps=450)
-settings = dict(batch_size=1, fields=["input_ids", "loss_mask"], memory="8MiB", num_threads=2, rank=0, world_size=1)
+fields = ["input_ids", "loss_mask"]
+settings = dict(batch_size=1, fields=fields, memory="8MiB", num_threads=2)
+settings |= dict(rank=0, world_size=1)
 loader = pf.Loader(mixed, sequences=pf.Windows(8), **settings)
 print(len({{int(batch["input_ids"][0, 0]) // 1000 for batch in loader}}))
 """

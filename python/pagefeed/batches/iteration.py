@@ -30,6 +30,10 @@ STEPS_WITH_PADDING = 2
 """Steps at the end of an iteration that may be filled up."""
 
 
+PIECE_SHARE = 1 << 9
+"""Bytes of all plans for each sequence of a piece: some eight times what it takes."""
+
+
 class _Place(NamedTuple):
     """How far it is; one object, so that another thread sees it whole."""
 
@@ -203,7 +207,9 @@ class Iteration(Generic[Out]):
             chunk = min(2 * chunk, self._chunk_steps)
             if self._num_steps is not None:
                 steps = min(steps, self._num_steps - first)
-            yield from planner.pieces(first, steps)
+            # None of them is much beside what all plans may take.
+            most = max(1, self._plan_bytes // PIECE_SHARE)
+            yield from planner.pieces(first, steps, most)
             first += steps
             # After that of the last step: these steps may have begun several epochs.
             self._next_epoch = planner.begin_next_epoch(first - 1)

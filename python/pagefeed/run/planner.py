@@ -74,15 +74,22 @@ class Planner:
         """
         return self.track.begin_next_epoch(self.route.position_after(step))
 
-    def pieces(self, first: int, count: int) -> Iterator[Int64Array | None]:
+    def pieces(
+        self, first: int, count: int, most: int = PIECE_SEQUENCES
+    ) -> Iterator[Int64Array | None]:
         """Find the sequences of these steps, in pieces that are soon planned.
+
+        Args:
+            first: First step.
+            count: Number of steps.
+            most: Sequences of a piece at most, if these are a step or more.
 
         Yields:
             Those of the next few steps, all of each; None after other work.
         """
         sequences = yield from self._reading(first, count)
         batch_size = self.route.batch_size
-        at_once = max(1, PIECE_SEQUENCES // batch_size)
+        at_once = max(1, min(most, PIECE_SEQUENCES) // batch_size)
         size = at_once * batch_size
         for begin in range(0, len(sequences), size):
             yield sequences[begin : begin + size]
