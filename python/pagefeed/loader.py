@@ -34,7 +34,7 @@ from pagefeed.batches import (
     parse_dtype,
     transformed,
 )
-from pagefeed.dataset import ParquetDataset, check_dataset
+from pagefeed.dataset import Dataset, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import MoveListener, check_share, resolve_rank, resolve_threads
 from pagefeed.mixture import Mixture
@@ -147,7 +147,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: ParquetDataset | Mixture,
+        dataset: Dataset | Mixture,
         *,
         sequences: SequenceSetting,
         batch_size: int,
@@ -625,7 +625,7 @@ class Loader:
 
 
 def _rebuild(
-    dataset: ParquetDataset | Mixture, options: dict[str, Any], state: LoaderState
+    dataset: Dataset | Mixture, options: dict[str, Any], state: LoaderState
 ) -> Loader:
     loader = Loader(dataset, **options)
     loader._go_to(LoaderState.from_dict(state.to_dict()))  # noqa: SLF001 - a twin

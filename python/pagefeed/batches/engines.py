@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from pagefeed import _core
 from pagefeed.batches.fields import Fields
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import ReloadWarning
 from pagefeed.sequences import SequenceLayout
 
@@ -41,7 +41,7 @@ class ProcessEngine:
 
     def __init__(
         self,
-        datasets: Sequence[ParquetDataset],
+        datasets: Sequence[Dataset],
         *,
         batch_rows: int,
         row_length: int,
@@ -84,7 +84,7 @@ class ProcessEngine:
 
     def _start(self) -> _core.Engine:
         return _core.Engine(
-            [dataset.index.core for dataset in self._datasets],
+            [dataset.index.handle for dataset in self._datasets],
             num_threads=self._num_threads,
             memory=self._memory,
             dtype=self._dtype,

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import EpochOrder, Shuffle, SmallOrder
 from pagefeed.run.damage import sequences_of_damage
@@ -39,7 +39,7 @@ class Supply(Protocol):
         """What the sequences are."""
 
     @property
-    def datasets(self) -> Sequence[ParquetDataset]:
+    def datasets(self) -> Sequence[Dataset]:
         """What they are cut from, in the order in which pages are numbered through."""
 
     @property
@@ -123,7 +123,7 @@ class EpochSupply:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        dataset: Dataset,
         *,
         sequences: SequenceSetting,
         seed: int,
@@ -151,7 +151,7 @@ class EpochSupply:
         )
 
     @property
-    def datasets(self) -> Sequence[ParquetDataset]:
+    def datasets(self) -> Sequence[Dataset]:
         """The dataset alone."""
         return [self.dataset]
 
@@ -294,7 +294,7 @@ class EpochSupply:
         return {}
 
 
-def check_metadata(dataset: ParquetDataset, sequences: SequenceSetting) -> None:
+def check_metadata(dataset: Dataset, sequences: SequenceSetting) -> None:
     """Refuse metadata that would be left out without a word.
 
     Raises:
@@ -309,7 +309,7 @@ def check_metadata(dataset: ParquetDataset, sequences: SequenceSetting) -> None:
 
 
 def bind_checked(
-    sequences: SequenceSetting, dataset: ParquetDataset, name: str
+    sequences: SequenceSetting, dataset: Dataset, name: str
 ) -> SequenceIndex:
     """Sequences a dataset.
 

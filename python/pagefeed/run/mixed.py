@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -11,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from pagefeed._base import Int64Array, sorted_with_places
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.mixture import (
     LEAST_LANES,
@@ -81,7 +80,7 @@ class MixtureSupply:
         self._in_order = shuffle.in_order
         self.names = sorted(mixture.datasets)
         """Names of the datasets, in the order in which they are numbered."""
-        self.datasets: Sequence[ParquetDataset] = [
+        self.datasets: Sequence[Dataset] = [
             mixture.datasets[name] for name in self.names
         ]
         self.sequences_of = [
@@ -391,8 +390,8 @@ def _largest_shares(schedule: Schedule) -> list[float]:
     return list(largest)
 
 
-def _holds(dataset: ParquetDataset, file: str) -> bool:
-    return os.path.abspath(file) in dataset.index.files
+def _holds(dataset: Dataset, file: str) -> bool:
+    return dataset.index.find_file(file) is not None
 
 
 def _check_size(state: LoaderState) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Component, Mixture
 from pagefeed.sequences import DocumentIndex, SequenceIndex
@@ -18,7 +18,7 @@ FINGERPRINT_DIGITS = 12
 def make_parts(
     mixture: Mixture,
     names: Sequence[str],
-    datasets: Sequence[ParquetDataset],
+    datasets: Sequence[Dataset],
     sequences_of: Sequence[SequenceIndex],
 ) -> list[Component]:
     """Return the datasets with their sequences and the tokens these deliver.

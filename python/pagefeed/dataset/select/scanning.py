@@ -10,16 +10,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select.pieces import Piece, pieces_of
 from pagefeed.dataset.select.query import Expression, Schema, arrow, field_of
 from pagefeed.dataset.spans import Spans
+from pagefeed.dataset.token_index import TokenIndex
 from pagefeed.errors import (
     CorruptFileError,
+    FileAccessError,
     InvalidArgumentError,
     MissingDependencyError,
     PagefeedError,
 )
+from pagefeed.storage import Storage
 
 __all__ = [
     "Opened",
@@ -52,20 +54,25 @@ def open_piece(piece: Piece) -> Opened:
     return _with_folders(piece.index, piece.file, piece.held_groups())
 
 
-def schema_of(index: PageIndex, file: int) -> Schema:
+def schema_of(index: TokenIndex, file: int) -> Schema:
     """Return the columns of a file, those in the names of folders included."""
     return _with_folders(index, file).schema
 
 
 @lru_cache(maxsize=1024)
-def list_size(path: str, column: str, fingerprint: str) -> int:  # noqa: ARG001
+def list_size(
+    storage: Storage,
+    path: str,
+    column: str,
+    fingerprint: str,  # noqa: ARG001
+) -> int:
     """Return the tokens of every row, if the column is of fixed-size lists; else 0.
 
     Kept for as long as the fingerprint, which covers the type, is the same. Without
     pyarrow nothing is known, and nothing is lost but time.
     """
     try:
-        schema = _open(path).physical_schema
+        schema = _open(storage, path).physical_schema
     except MissingDependencyError:
         return 0
     if column not in schema.names:
@@ -100,7 +107,7 @@ def scan(
     counts = np.diff(piece.first_rows)[groups]
     before = np.cumsum(counts) - counts
     at = 0
-    for values in _values(piece.path, opened, expression):
+    for values in _values(piece, opened, expression):
         cuts = before[(before > at) & (before < at + len(values))] - at
         for part in np.split(values, cuts):
             group = int(np.searchsorted(before, at, side="right")) - 1
@@ -221,14 +228,14 @@ def _describe(name: str, values: Any) -> str:  # noqa: ANN401
 
 
 def _with_folders(
-    index: PageIndex, file: int, row_groups: Sequence[int] | None = None
+    index: TokenIndex, file: int, row_groups: Sequence[int] | None = None
 ) -> Opened:
     """A fragment of a file with the values that its folders name.
 
     A column that the file itself has is taken from there.
     """
     path = index.files[file]
-    fragment = _open(path, row_groups)
+    fragment = _open(index.storage, path, row_groups)
     schema, known = fragment.physical_schema, None
     pa, pc = arrow(), arrow("pyarrow.compute")
     for name, column in index.folder_columns.items():
@@ -240,11 +247,12 @@ def _with_folders(
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
         known = fact if known is None else known & fact
     if known is not None:
-        fragment = _open(path, row_groups, known)
+        fragment = _open(index.storage, path, row_groups, known)
     return Opened(fragment, schema)
 
 
 def _open(
+    storage: Storage,
     path: str,
     row_groups: Sequence[int] | None = None,
     known: Expression | None = None,
@@ -253,6 +261,7 @@ def _open(
 
     Raises:
         CorruptFileError: If pyarrow cannot read its footer.
+        MissingFileError: If the file is gone.
     """
     pa = arrow()
     try:
@@ -261,19 +270,19 @@ def _open(
             .ParquetFileFormat()
             .make_fragment(
                 path,
-                filesystem=arrow("pyarrow.fs").LocalFileSystem(),
+                filesystem=storage.arrow_filesystem(),
                 partition_expression=known,
                 row_groups=None if row_groups is None else list(row_groups),
             )
         )
         fragment.ensure_complete_metadata()
     except (pa.ArrowException, OSError) as problem:
-        raise _unreadable(path, problem) from None
+        raise _unreadable(storage, path, problem) from None
     return fragment
 
 
 def _values(
-    path: str, opened: Opened, expression: Expression
+    piece: Piece, opened: Opened, expression: Expression
 ) -> Iterator[npt.NDArray[Any]]:
     pa, pc = arrow(), arrow("pyarrow.compute")
     scanner = opened.fragment.scanner(
@@ -289,10 +298,14 @@ def _values(
                 column = pc.fill_null(column, pa.scalar(0).cast(column.type))
             yield np.asarray(column.to_numpy(zero_copy_only=False))
     except (pa.ArrowException, OSError) as problem:
-        raise _unreadable(path, problem) from None
+        raise _unreadable(piece.index.storage, piece.path, problem) from None
 
 
-def _unreadable(path: str, problem: Exception) -> CorruptFileError:
+def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedError:
+    try:
+        storage.size(path)
+    except FileAccessError as gone:  # Which says nothing of what the file held.
+        return gone
     line = (str(problem).splitlines() or [type(problem).__name__])[0]
     error = CorruptFileError(f"{path}: pyarrow cannot read it: {line}")
     error.file = path

@@ -1,0 +1,95 @@
+"""What a loader needs of a dataset, whatever its files are."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.spans import Spans
+from pagefeed.dataset.token_index import TokenIndex
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Dataset", "check_dataset"]
+
+
+class Dataset(Protocol):
+    """Rows of tokens, in a fixed order; further columns of the same rows.
+
+    What sequences are cut from, runs are planned over and reports are about.
+    """
+
+    @property
+    def can_seek(self) -> bool:
+        """Whether any row can be read without those before it."""
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the number of rows and tokens is known before they are read."""
+
+    @property
+    def column(self) -> str:
+        """The column that is fed: a list of tokens per row."""
+
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """Further columns of the same rows, for :class:`Documents`."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files, in the order of the dataset."""
+
+    @property
+    def verify_checksums(self) -> bool:
+        """Whether checksums are verified where they are present."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents: which rows, not where they lie."""
+
+    @property
+    def index(self) -> TokenIndex:
+        """Where the rows of the column lie."""
+
+    @property
+    def spans(self) -> Spans:
+        """The rows, as sequences are cut from them."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def column_index(self, column: str) -> TokenIndex:
+        """Return the index of any column of the same rows."""
+
+    def source_of(self, column: str) -> TokenIndex | FolderColumn:
+        """Return where any column of the same rows comes from."""
+
+    def check_not_empty(self) -> None:
+        """Raise an EmptySelectionError if rows were selected and there are none."""
+
+
+def check_dataset(dataset: object, name: str) -> None:
+    """Refuse what is no dataset, nor a mixture of some.
+
+    Orders are planned over all rows and may begin at any: what cannot seek, or does
+    not know its length, is refused, too.
+
+    Raises:
+        InvalidArgumentError: Saying what to write.
+    """
+    if hasattr(dataset, "datasets"):
+        return
+    abilities = [getattr(dataset, each, None) for each in ("can_seek", "has_length")]
+    if all(abilities):
+        return
+    if None not in abilities:
+        raise InvalidArgumentError(
+            f"{name}={dataset!r:.60} can only be read from its begin on, or does not "
+            "know its length: sequences are shuffled and resumed over all rows; store "
+            "its rows as files first"
+        )
+    shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
+    raise InvalidArgumentError(
+        f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
+        "column='input_ids')"
+    )
