@@ -38,7 +38,7 @@ FITTING: list[tuple[str, list[str]]] = [
     ("pack", ["property/test_packing.py", "integration/test_packed.py"]),
     ("window", ["property/test_windows.py", "integration/test_sequences.py"]),
     (
-        "selection divide criteria predicate query scanning pieces",
+        "selection division divide criteria predicate query scanning pieces",
         ["sequence/test_predicate.py", "property/test_selection.py"],
     ),
     ("field", ["property/test_fields.py", "integration/test_fields.py"]),

@@ -6,7 +6,7 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes.
 """
 
-from pagefeed.dataset.dataset import Dataset, check_dataset
+from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
@@ -24,6 +24,7 @@ __all__ = [
     "ParquetDataset",
     "Spans",
     "TokenIndex",
+    "check_abilities",
     "check_dataset",
     "derived_arrays",
     "derived_key",

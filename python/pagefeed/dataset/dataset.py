@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Any, Protocol
 
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.spans import Spans
 from pagefeed.dataset.token_index import TokenIndex
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Dataset", "check_dataset"]
+__all__ = ["Dataset", "check_abilities", "check_dataset"]
 
 
 class Dataset(Protocol):
@@ -71,25 +71,28 @@ class Dataset(Protocol):
 def check_dataset(dataset: object, name: str) -> None:
     """Refuse what is no dataset, nor a mixture of some.
 
-    Orders are planned over all rows and may begin at any: what cannot seek, or does
-    not know its length, is refused, too.
-
     Raises:
         InvalidArgumentError: Saying what to write.
     """
-    if hasattr(dataset, "datasets"):
-        return
-    abilities = [getattr(dataset, each, None) for each in ("can_seek", "has_length")]
-    if all(abilities):
-        return
-    if None not in abilities:
+    if hasattr(dataset, "can_seek"):
+        check_abilities(dataset, name)
+    elif not hasattr(dataset, "datasets"):
+        shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
+        raise InvalidArgumentError(
+            f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
+            "column='input_ids')"
+        )
+
+
+def check_abilities(dataset: Any, name: str) -> None:  # noqa: ANN401
+    """Refuse a dataset over which no order can be planned, nor resumed.
+
+    Raises:
+        InvalidArgumentError: If it cannot seek, or does not know its length.
+    """
+    if not (dataset.can_seek and dataset.has_length):
         raise InvalidArgumentError(
             f"{name}={dataset!r:.60} can only be read from its begin on, or does not "
             "know its length: sequences are shuffled and resumed over all rows; store "
-            "its rows as files first"
+            "its rows in files first"
         )
-    shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
-    raise InvalidArgumentError(
-        f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
-        "column='input_ids')"
-    )

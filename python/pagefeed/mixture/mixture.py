@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pagefeed._base import check_choice, check_positive, check_whole
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, check_abilities
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Mixture", "Stage", "Stop", "check_weights", "mix"]
@@ -281,11 +281,12 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
             raise InvalidArgumentError(
                 f"the name of a dataset is a str, found {name!r}"
             )
-        if not hasattr(dataset, "spans"):
+        if not hasattr(dataset, "can_seek"):
             raise InvalidArgumentError(
                 f"{name!r} is {dataset!r:.60}: expected a dataset, such as "
                 "pagefeed.parquet(...), or (dataset, weight)"
             )
+        check_abilities(dataset, name)
 
 
 def _checked_epochs(
