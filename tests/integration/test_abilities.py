@@ -1,5 +1,7 @@
 """Datasets say what they can do; no order is planned over those that cannot seek."""
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -62,5 +64,6 @@ def test_any_dataset_of_the_protocol_is_delivered(tmp_path, sequences):
         return origins, sum(1 for _ in loader), loader.state_dict()
 
     assert delivered(Other(dataset)) == delivered(dataset)
-    mixed = pf.mix({"a": (Other(dataset), 1.0)})
+    other: Any = Other(dataset)
+    mixed = pf.mix({"a": (other, 1.0)})
     assert next(iter(pf.Loader(mixed, sequences=sequences, batch_size=4)))
