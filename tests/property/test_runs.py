@@ -254,7 +254,8 @@ class MixtureMachine(RunMachine):
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = EpochMachine.TestCase
 TestMixtures = MixtureMachine.TestCase
-TestEpochs.pytestmark = TestMixtures.pytestmark = pytest.mark.timeout(120 * TIMES)
+for machine in (TestEpochs, TestMixtures):
+    setattr(machine, "pytestmark", pytest.mark.timeout(120 * TIMES))  # noqa: B010
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
