@@ -252,10 +252,8 @@ class MixtureMachine(RunMachine):
 
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
-TestEpochs = EpochMachine.TestCase
-TestMixtures = MixtureMachine.TestCase
-for machine in (TestEpochs, TestMixtures):
-    setattr(machine, "pytestmark", pytest.mark.timeout(120 * TIMES))  # noqa: B010
+TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
+TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
