@@ -21,6 +21,16 @@ LAYERS = (
 MOST_MODULES = 15
 """Of a folder: with more it is two floors in one."""
 
+MAY_TOUCH_FILES = ("storage", "_base.stored", "order.starts", "cli")
+"""What asks the file system: for data storage alone, the others for their own files."""
+
+FILE_MODULES = ("glob", "shutil", "io", "pyarrow.fs", "pyarrow.parquet")
+FILE_CALLS = (
+    *("stat", "lstat", "listdir", "scandir", "walk", "glob", "rglob", "iglob"),
+    *("exists", "isfile", "isdir", "is_file", "is_dir", "getsize", "getmtime"),
+    *("read_bytes", "read_text", "abspath", "realpath", "LocalFileSystem"),
+)
+
 Module = tuple[str, ...]
 """Where a module lies below the package; a folder's face is the folder."""
 Imports = dict[Module, set[Module]]
@@ -91,6 +101,52 @@ def test_layers_exist():
 
 def test_no_import_cycles():
     TopologicalSorter(read_imports(PACKAGE)).prepare()
+
+
+def file_uses(source: str) -> list[str]:
+    """Where a module asks the file system, one line each."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name in FILE_MODULES]
+        elif isinstance(node, ast.ImportFrom) and node.module in FILE_MODULES:
+            names = [node.module]
+        elif isinstance(node, ast.Name) and node.id == "open":
+            names = ["open"]
+        elif isinstance(node, ast.Attribute) and node.attr in FILE_CALLS:
+            names = [node.attr] * (ast.unparse(node.value) != "ast")
+        elif isinstance(node, ast.Attribute) and node.attr == "open":
+            # Of the standard library's own; an index of the data plane opens, too.
+            names = ["open"] * (ast.unparse(node.value) in ("os", "io", "Path"))
+        found += [f"line {node.lineno}: {name}" for name in names]  # type: ignore[attr-defined]
+    return found
+
+
+def test_files_of_data_are_touched_by_storage_alone():
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(module_of(path, PACKAGE))
+        if not name.startswith(MAY_TOUCH_FILES):
+            found[name] = file_uses(path.read_text())
+    assert {name: uses for name, uses in found.items() if uses} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nos.stat(file)",
+        "with open(file) as opened: pass",
+        "from glob import iglob",
+        "import glob",
+        "Path(file).read_bytes()",
+        "os.open(file, 0)",
+        "import os\nos.path.abspath(file)",
+        "arrow('pyarrow.fs').LocalFileSystem()",
+    ],
+)
+def test_uses_of_files_are_found(source):
+    assert len(file_uses(source)) == 1
 
 
 FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE})

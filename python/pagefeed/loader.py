@@ -29,7 +29,7 @@ from pagefeed.batches import (
     check_padding,
     parse_dtype,
 )
-from pagefeed.dataset import ParquetDataset, check_dataset
+from pagefeed.dataset import Dataset, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads
 from pagefeed.mixture import Mixture
@@ -98,7 +98,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: ParquetDataset | Mixture,
+        dataset: Dataset | Mixture,
         *,
         sequences: SequenceSetting,
         batch_size: int,
@@ -145,7 +145,7 @@ class Loader:
         )
         self._session = Session(settings)
 
-    dataset = Setting[ParquetDataset | Mixture]()
+    dataset = Setting[Dataset | Mixture]()
     sequences = Setting[SequenceSetting]()
     batch_size = Setting[int]()
     seed = Setting[int]()

@@ -19,7 +19,7 @@ from pagefeed.batches import (
     parse_dtype,
     token_engine,
 )
-from pagefeed.dataset import ParquetDataset, check_dataset
+from pagefeed.dataset import Dataset, check_dataset
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
 from pagefeed.run import check_metadata, plan_batches
@@ -77,7 +77,7 @@ class SequenceView:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        dataset: Dataset,
         sequences: SequenceSetting,
         *,
         memory: int | str = "256MiB",
@@ -170,5 +170,5 @@ class SequenceView:
         return np.where(sequences < 0, sequences + len(self), sequences)
 
 
-def _rebuild(dataset: ParquetDataset, options: dict[str, Any]) -> SequenceView:
+def _rebuild(dataset: Dataset, options: dict[str, Any]) -> SequenceView:
     return SequenceView(dataset, **options)

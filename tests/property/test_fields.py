@@ -32,7 +32,7 @@ def index(tmp_path_factory):
     rows = pa.FixedSizeListArray.from_arrays(tokens, ROW_TOKENS)
     table = pa.table({"input_ids": rows.cast(pa.list_(pa.int32()))})
     pq.write_table(table, path, row_group_size=ROWS_OF_PAGE, use_dictionary=False)
-    index = pf.parquet(path, column="input_ids").index.core
+    index = pf.parquet(path, column="input_ids").index.handle
     assert index.num_pages == NUM_PAGES
     return index
 

@@ -15,7 +15,7 @@ from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_columns
-from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE
 from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
@@ -56,7 +56,7 @@ class DocumentFeed:
 
     def __init__(
         self,
-        datasets: Sequence[ParquetDataset],
+        datasets: Sequence[Dataset],
         index: AnyIndex,
         documents: Documents,
         *,
@@ -187,7 +187,7 @@ class DocumentFeed:
             [
                 (*source.values, None)
                 if isinstance(source, FolderColumn)
-                else source.core
+                else source.handle
                 for source in self._columns
             ],
             names=self._names,
@@ -204,7 +204,7 @@ class DocumentFeed:
         )
 
 
-def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
+def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:
     """Number of the first page of each: folders' values follow all indexes."""
     sizes = np.array([0 if isinstance(c, FolderColumn) else len(c) for c in columns])
     first: Int64Array = np.cumsum(sizes) - sizes

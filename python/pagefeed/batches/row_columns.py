@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
 from pagefeed.sequences import Documents
 
@@ -27,7 +27,7 @@ class RowColumns:
     """What they are called in the files of each dataset."""
 
 
-def row_columns(datasets: Sequence[ParquetDataset], documents: Documents) -> RowColumns:
+def row_columns(datasets: Sequence[Dataset], documents: Documents) -> RowColumns:
     """Return the columns that batches of documents hold.
 
     Args:
@@ -60,9 +60,7 @@ def row_columns(datasets: Sequence[ParquetDataset], documents: Documents) -> Row
     return RowColumns(names=(TOKENS, *others), of=of)
 
 
-def _check_same(
-    datasets: Sequence[ParquetDataset], named: Sequence[tuple[str, ...]]
-) -> None:
+def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -> None:
     for data, names in zip(datasets, named, strict=True):
         if names != named[0]:
             raise InvalidArgumentError(
@@ -73,7 +71,7 @@ def _check_same(
 
 
 def aligned_columns(
-    columns: RowColumns, sources: Sequence[Sequence[PageIndex | FolderColumn]]
+    columns: RowColumns, sources: Sequence[Sequence[TokenIndex | FolderColumn]]
 ) -> list[int]:
     """Return which columns hold a value for every token, and are cut like the tokens.
 
@@ -101,7 +99,7 @@ def aligned_columns(
 
 
 def _is_aligned(
-    tokens: PageIndex | FolderColumn, other: PageIndex | FolderColumn, name: str
+    tokens: TokenIndex | FolderColumn, other: TokenIndex | FolderColumn, name: str
 ) -> bool:
     if isinstance(tokens, FolderColumn) or isinstance(other, FolderColumn):
         return False

@@ -11,7 +11,7 @@ from pagefeed.batches.document_batches import DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
 from pagefeed.batches.token_batches import Feed, TokenFeed, token_engine
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
@@ -34,7 +34,7 @@ MAX_ORDER_BYTES = 32 << 20
 class LoaderSettings:
     """The arguments of a loader, each checked and of its final type."""
 
-    dataset: ParquetDataset | Mixture
+    dataset: Dataset | Mixture
     sequences: SequenceSetting
     batch_size: int
     seed: int

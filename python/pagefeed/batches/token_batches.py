@@ -12,7 +12,7 @@ from pagefeed._base import Int64Array
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.run import BatchPlan, plan_batches
 from pagefeed.sequences import AnyIndex, SequenceLayout
 
@@ -109,7 +109,7 @@ class TokenFeed:
 
 
 def token_engine(
-    datasets: Sequence[ParquetDataset],
+    datasets: Sequence[Dataset],
     *,
     batch_rows: int,
     row_length: int,
@@ -137,7 +137,7 @@ def token_engine(
     """
     return ProcessEngine(
         lambda: _core.Engine(
-            [dataset.index.core for dataset in datasets],
+            [dataset.index.handle for dataset in datasets],
             num_threads=num_threads,
             memory=memory,
             dtype=dtype,

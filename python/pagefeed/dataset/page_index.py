@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,37 +23,16 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import IndexRecipe, build_or_open
+from pagefeed.dataset.token_index import BlockKind, Page
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
 )
-from pagefeed.storage import PathLike, Paths, expand_paths, plain_path
+from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
 
-__all__ = ["BlockKind", "Page", "PageIndex"]
-
-BlockKind = Literal["page", "row_group"]
+__all__ = ["PageIndex"]
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """Where one page lies."""
-
-    file: str
-    """Path of the file."""
-    row_group: int
-    """Row group in the file."""
-    page: int
-    """Number of the data page within its column chunk."""
-    first_row: int
-    """First row that begins in the page, counted within the file."""
-    num_rows: int
-    """Rows that begin in the page."""
-    offset: int
-    """Offset of the page header in the file, in bytes."""
-    compressed_size: int
-    """Header and data as stored, in bytes; without the dictionary page."""
 
 
 class PageIndex:
@@ -70,8 +48,10 @@ class PageIndex:
     """
 
     def __init__(self, core: _core.Index, recipe: IndexRecipe) -> None:
-        self.core = core
-        """The index as the data plane holds it."""
+        self.handle = core
+        """The index as the data plane takes it."""
+        self.storage: Storage = LocalStorage()
+        """Where the files lie."""
         self._recipe = recipe
 
     @classmethod
@@ -114,7 +94,7 @@ class PageIndex:
         if cache_dir is None:
             cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
         recipe = IndexRecipe(
-            files=tuple(expand_paths(paths)),
+            files=tuple(LocalStorage().list_files(paths)),
             column=column,
             cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
             page_index=check_flag(page_index, "page_index"),
@@ -128,7 +108,7 @@ class PageIndex:
 
     def __len__(self) -> int:
         """Return the number of pages."""
-        return self.core.num_pages
+        return self.handle.num_pages
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
@@ -163,7 +143,7 @@ class PageIndex:
     @property
     def num_rows(self) -> int:
         """Number of rows in all files."""
-        return self.core.num_rows
+        return self.handle.num_rows
 
     @property
     def num_values(self) -> int:
@@ -171,17 +151,17 @@ class PageIndex:
 
         Of texts without lists, as the files' statistics count them.
         """
-        return self.core.num_values
+        return self.handle.num_values
 
     @property
     def value_bytes(self) -> int:
         """Bytes of one value in the column's own type; 0 if it is not a number."""
-        return self.core.value_bytes
+        return self.handle.value_bytes
 
     @lazy
     def mean_row_bytes(self) -> int:
         """Bytes of a row in memory, about: by counts and stored sizes of some pages."""
-        return self.core.mean_row_bytes
+        return self.handle.mean_row_bytes
 
     @lazy
     def fingerprint(self) -> str:
@@ -190,7 +170,7 @@ class PageIndex:
         Digest of every file's footer and size in their order, and of the column; not
         of names, folders or times.
         """
-        return self.core.fingerprint
+        return self.handle.fingerprint
 
     @property
     def files(self) -> list[str]:
@@ -215,34 +195,34 @@ class PageIndex:
     @lazy
     def file_first_page(self) -> Int64Array:
         """First page of each file, and the number of pages: int64 [files + 1]."""
-        return np.asarray(self.core.file_first_page(), dtype=np.int64)
+        return np.asarray(self.handle.file_first_page(), dtype=np.int64)
 
     @lazy
     def file_first_row(self) -> Int64Array:
         """First row of each file, and the number of rows: int64 [files + 1]."""
-        return np.asarray(self.core.file_first_row(), dtype=np.int64)
+        return np.asarray(self.handle.file_first_row(), dtype=np.int64)
 
     @lazy
     def file_first_value(self) -> Int64Array:
         """First value of each file, and the number of values: int64 [files + 1]."""
-        return np.asarray(self.core.file_first_value(), dtype=np.int64)
+        return np.asarray(self.handle.file_first_value(), dtype=np.int64)
 
     @property
     def null_pages(self) -> Int64Array:
         """Pages of a column of lists in which a list holds a null: int64, rising."""
-        return np.frombuffer(self.core.null_pages(), dtype=np.int64)
+        return np.frombuffer(self.handle.null_pages(), dtype=np.int64)
 
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
-        return _lookup(self.core.first_rows, pages)
+        return _lookup(self.handle.first_rows, pages)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``pages``, likewise."""
-        return _lookup(self.core.first_values, pages)
+        return _lookup(self.handle.first_values, pages)
 
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the page in which each of ``rows`` begins."""
-        return _lookup(self.core.pages_of_rows, rows)
+        return _lookup(self.handle.pages_of_rows, rows)
 
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
@@ -250,7 +230,24 @@ class PageIndex:
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
-        return _lookup(self.core.pages_of_values, values)
+        return _lookup(self.handle.pages_of_values, values)
+
+    def find_file(self, path: str) -> int | None:
+        """Return the number of a file of the index; None if it is none of them."""
+        return self._number_of_file.get(self.storage.name_of(path))
+
+    @lazy
+    def _number_of_file(self) -> dict[str, int]:
+        return {file: number for number, file in enumerate(self._recipe.files)}
+
+    def check_files(self) -> None:
+        """Refuse files that are not as they were indexed.
+
+        Raises:
+            StaleFileError: For the first file that changed.
+            MissingFileError: For the first that is gone.
+        """
+        self.handle.check_files()
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves as one.
@@ -264,9 +261,9 @@ class PageIndex:
             int64 [runs], rising from 0; None if every page is a run.
         """
         if kind == "row_group":
-            runs: bytes | None = self.core.row_group_runs()
+            runs: bytes | None = self.handle.row_group_runs()
         else:
-            runs = self.core.dictionary_runs()
+            runs = self.handle.dictionary_runs()
         return None if runs is None else np.frombuffer(runs, dtype=np.int64)
 
     def locate(self, page: int) -> Page:
@@ -275,7 +272,7 @@ class PageIndex:
         Raises:
             InvalidArgumentError: If there is no such page.
         """
-        file, row_group, number, first_row, num_rows, offset, size = self.core.locate(
+        file, row_group, number, first_row, num_rows, offset, size = self.handle.locate(
             self._check_page(page)
         )
         return Page(
@@ -300,7 +297,7 @@ class PageIndex:
             StaleFileError: If the file changed since it was indexed.
             CorruptFileError: If the page is not what index and format promise.
         """
-        return self.core.read_page(
+        return self.handle.read_page(
             self._check_page(page), verify_checksums=self._recipe.verify_checksums
         )
 
@@ -313,7 +310,9 @@ class PageIndex:
         Raises:
             UnsupportedError: If the column is not a list of integers.
         """
-        return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
+        return np.asarray(
+            self.handle.row_offsets(self._check_page(page)), dtype=np.int64
+        )
 
     def _check_page(self, page: int) -> int:
         number = check_whole(page, "page")

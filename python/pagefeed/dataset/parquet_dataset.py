@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from pagefeed._base import (
     Facts,
@@ -26,9 +25,17 @@ from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import PathLike, Paths, expand_paths, plain_path
+from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
 
 __all__ = ["ParquetDataset", "parquet"]
+
+
+class _Listed(NamedTuple):
+    """Files before they are indexed, as their schema is read."""
+
+    storage: Storage
+    files: Sequence[str]
+    folder_columns: Mapping[str, FolderColumn]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +57,21 @@ class ParquetDataset:
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
 
+    @property
+    def can_seek(self) -> bool:
+        """Whether any row can be read without those before it: always."""
+        return True
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the number of rows is known before they are read: always."""
+        return True
+
     @lazy
     def index(self) -> PageIndex:
         """The page index of the column, built or opened on first use."""
         if self.selection is not None:
-            return self.selection.spans.index
+            return cast("PageIndex", self.selection.index)  # Made below, of one.
         index = self._build_index(self.column)
         for name in self.metadata:  # Those that do not exist are told here.
             if name not in index.folder_columns:
@@ -100,7 +117,7 @@ class ParquetDataset:
     def spans(self) -> Spans:
         """The rows of the dataset, as sequences are cut from them."""
         if self.selection is not None:
-            return self.selection.spans
+            return self.selection
         return PageSpans(self.index)
 
     @property
@@ -110,7 +127,7 @@ class ParquetDataset:
         Of selected rows it says which they are, not how they were selected.
         """
         if self.selection is not None:
-            return self.selection.spans.fingerprint
+            return self.selection.fingerprint
         return self.index.fingerprint
 
     def __len__(self) -> int:
@@ -168,7 +185,8 @@ class ParquetDataset:
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        return select.schema_of(self, 0).remove_metadata()
+        listed = _Listed(LocalStorage(), self.files, self.folder_columns)
+        return select.schema_of(listed, 0).remove_metadata()
 
     @property
     def columns(self) -> list[str]:
@@ -227,7 +245,7 @@ class ParquetDataset:
             >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
             >>> len(good)  # doctest: +SKIP
         """
-        return self._of(select.where(self.spans, self.selection, predicate))
+        return self._of(select.where(self.spans, predicate))
 
     def tiers(
         self,
@@ -259,9 +277,7 @@ class ParquetDataset:
             >>> list(web.tiers("quality", edges=[0.3, 0.8]))  # doctest: +SKIP
             ['quality < 0.3', '0.3 <= quality < 0.8', 'quality >= 0.8']
         """
-        return self._parts(
-            select.by_tiers(self.spans, self.selection, column, edges, quantiles)
-        )
+        return self._parts(select.by_tiers(self.spans, column, edges, quantiles))
 
     def by_length(
         self, edges: Sequence[int], *, column: str | None = None
@@ -285,7 +301,7 @@ class ParquetDataset:
         """
         if column is not None:
             return self.tiers(column, edges=edges)
-        return self._parts(select.by_length(self.spans, self.selection, edges))
+        return self._parts(select.by_length(self.spans, edges))
 
     def split(self, *, seed: int = 0, **weights: float) -> dict[str, ParquetDataset]:
         """Divide the rows at random, in proportion to weights.
@@ -309,7 +325,7 @@ class ParquetDataset:
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
         """
-        return self._parts(select.by_weights(self.spans, self.selection, weights, seed))
+        return self._parts(select.by_weights(self.spans, weights, seed))
 
     def check_not_empty(self) -> None:
         """Raise if rows were selected and there are none.
@@ -325,21 +341,6 @@ class ParquetDataset:
 
     def _parts(self, selections: dict[str, Selection]) -> dict[str, ParquetDataset]:
         return {name: self._of(selection) for name, selection in selections.items()}
-
-
-def check_dataset(dataset: object, name: str) -> None:
-    """Refuse what is no dataset, nor a mixture of some.
-
-    Raises:
-        InvalidArgumentError: Saying what to write.
-    """
-    if hasattr(dataset, "spans") or hasattr(dataset, "datasets"):
-        return
-    shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
-    raise InvalidArgumentError(
-        f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
-        "column='input_ids')"
-    )
 
 
 def parquet(
@@ -382,7 +383,7 @@ def parquet(
             "each once"
         )
     return ParquetDataset(
-        files=tuple(expand_paths(paths)),
+        files=tuple(LocalStorage().list_files(paths)),
         column=check_column(column, "column"),
         metadata=others,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),

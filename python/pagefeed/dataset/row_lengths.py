@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, stored_arrays
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
+from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.spans import Spans
 
 __all__ = ["LengthCounts", "length_counts"]
 
-VERSION = 1
+VERSION = 2
 SPANS_AT_ONCE = 64
 _known: dict[str, LengthCounts] = {}
 """What this process has counted: some hundred KB each at most."""
@@ -53,12 +52,7 @@ def length_counts(spans: Spans) -> LengthCounts:
         UnsupportedError: If the column is not a list of integers.
     """
     index = spans.index
-    index.core.check_files()
-    digest = hashlib.blake2b(f"{VERSION} {spans.fingerprint}".encode(), digest_size=16)
-    for file in index.files:
-        state = os.stat(file)
-        digest.update(f" {state.st_size} {state.st_mtime_ns}".encode())
-    key = digest.hexdigest()
+    key = derived_key(index, str(VERSION), spans.fingerprint)
     if key in _known:
         return _known[key]
 
@@ -68,7 +62,7 @@ def length_counts(spans: Spans) -> LengthCounts:
         writer.append("length", length)
         writer.append("num_rows", num_rows)
 
-    stored = stored_arrays(index.cache_dir, f"lengths-{key}", key, write)
+    stored = derived_arrays(index, "lengths", key, write)
     _known[key] = LengthCounts(stored["length"], stored["num_rows"])
     return _known[key]
 

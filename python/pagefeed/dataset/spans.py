@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset.page_index import BlockKind, PageIndex
+from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import UnsupportedError
 
 __all__ = ["PageSpans", "Spans", "refuse_null_tokens"]
@@ -22,8 +22,9 @@ class Spans(Protocol):
     shuffled just as a whole one.
     """
 
-    index: PageIndex
-    """The index whose pages hold the rows."""
+    @property
+    def index(self) -> TokenIndex:
+        """The index whose pages hold the rows."""
 
     @property
     def fingerprint(self) -> str:
@@ -87,7 +88,7 @@ class Spans(Protocol):
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one.
 
-        See :meth:`PageIndex.runs`; None if every span is a run.
+        See :meth:`TokenIndex.runs`; None if every span is a run.
         """
 
 
@@ -98,7 +99,7 @@ class PageSpans:
         index: The index.
     """
 
-    def __init__(self, index: PageIndex) -> None:
+    def __init__(self, index: TokenIndex) -> None:
         self.index = index
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pagefeed._base import check_choice, check_positive, check_whole, html_table
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset, check_abilities
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Mixture", "Stage", "Stop", "check_weights", "mix"]
@@ -74,7 +74,7 @@ class Stage:
 class Mixture:
     """Datasets and how they are mixed; made by :func:`mix`."""
 
-    datasets: Mapping[str, ParquetDataset]
+    datasets: Mapping[str, Dataset]
     """The datasets by name."""
     weights: Mapping[str, float] | None
     """Their weights at the start; None: by temperature."""
@@ -133,7 +133,7 @@ class Mixture:
 
 
 def mix(
-    datasets: Mapping[str, ParquetDataset | tuple[ParquetDataset, float]],
+    datasets: Mapping[str, Dataset | tuple[Dataset, float]],
     *,
     temperature: float | None = None,
     unit: Literal["tokens", "sequences"] = "tokens",
@@ -290,11 +290,12 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
             raise InvalidArgumentError(
                 f"the name of a dataset is a str, found {name!r}"
             )
-        if not hasattr(dataset, "spans"):
+        if not hasattr(dataset, "can_seek"):
             raise InvalidArgumentError(
                 f"{name!r} is {dataset!r:.60}: expected a dataset, such as "
                 "pagefeed.parquet(...), or (dataset, weight)"
             )
+        check_abilities(dataset, name)
 
 
 def _checked_epochs(

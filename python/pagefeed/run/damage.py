@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import PageIndex, ParquetDataset
+from pagefeed.dataset import Dataset, TokenIndex
 from pagefeed.errors import PagefeedError
 from pagefeed.run.route import Ranges, merge_ranges
 from pagefeed.sequences import DocumentIndex, SequenceIndex, are_bundles
@@ -21,7 +21,7 @@ MOST_UNITS = 1 << 18
 
 
 def sequences_of_damage(
-    dataset: ParquetDataset, sequences: SequenceIndex, error: PagefeedError
+    dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> Int64Array:
     """Return the sequences with tokens of what an error about data names.
 
@@ -67,7 +67,7 @@ def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
 class _Spread:
     """The rows of the index, numbered through, that a sequence reaches over."""
 
-    def __init__(self, index: PageIndex, sequences: SequenceIndex) -> None:
+    def __init__(self, index: TokenIndex, sequences: SequenceIndex) -> None:
         self._index = index
         self._sequences = sequences
 
@@ -91,7 +91,7 @@ class _Spread:
 
 
 def _rows(
-    dataset: ParquetDataset, sequences: SequenceIndex, error: PagefeedError
+    dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> tuple[int, int] | None:
     """The rows of the damaged pages, numbered through; None if none are known."""
     if error.file not in dataset.files or error.row_group is None:
@@ -114,7 +114,7 @@ def _rows(
     return first_row, end_row
 
 
-def _column(dataset: ParquetDataset, sequences: SequenceIndex, leaf: str) -> str:
+def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     """The column of the dataset, or of its documents, that has this leaf."""
     names: Iterable[str] = ()
     if isinstance(sequences, DocumentIndex):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pagefeed.dataset import BlockKind, ParquetDataset
+from pagefeed.dataset import BlockKind, Dataset
 from pagefeed.order import EpochOrder, KeyPart, Shuffle, SmallOrder, choose_num_lanes
 from pagefeed.sequences import Blocks, SequenceIndex
 
@@ -28,7 +28,7 @@ class DatasetOrder:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        dataset: Dataset,
         *,
         fingerprint: str,
         index: SequenceIndex,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import EpochOrder, Shuffle, SmallOrder
 from pagefeed.run.damage import sequences_of_damage
@@ -39,7 +39,7 @@ class EpochSource:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        dataset: Dataset,
         *,
         sequences: SequenceSetting,
         seed: int,
@@ -70,7 +70,7 @@ class EpochSource:
         )
 
     @property
-    def datasets(self) -> Sequence[ParquetDataset]:
+    def datasets(self) -> Sequence[Dataset]:
         """The dataset alone."""
         return [self.dataset]
 
@@ -212,7 +212,7 @@ def _shifted(positions: Positions, by: int) -> Positions:
     return positions + by
 
 
-def check_metadata(dataset: ParquetDataset, sequences: SequenceSetting) -> None:
+def check_metadata(dataset: Dataset, sequences: SequenceSetting) -> None:
     """Refuse metadata that would be left out without a word.
 
     Raises:
@@ -227,7 +227,7 @@ def check_metadata(dataset: ParquetDataset, sequences: SequenceSetting) -> None:
 
 
 def bind_checked(
-    sequences: SequenceSetting, dataset: ParquetDataset, name: str
+    sequences: SequenceSetting, dataset: Dataset, name: str
 ) -> SequenceIndex:
     """Sequences a dataset.
 

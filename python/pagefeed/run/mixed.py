@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 from pagefeed.mixture import (
     Anchor,
@@ -104,7 +103,7 @@ class MixtureSource:
         return self.data.index
 
     @property
-    def datasets(self) -> Sequence[ParquetDataset]:
+    def datasets(self) -> Sequence[Dataset]:
         """The datasets, by number."""
         return self.data.datasets
 
@@ -207,8 +206,8 @@ class MixtureSource:
         return state
 
 
-def _holds(dataset: ParquetDataset, file: str) -> bool:
-    return os.path.abspath(file) in dataset.index.files
+def _holds(dataset: Dataset, file: str) -> bool:
+    return dataset.index.find_file(file) is not None
 
 
 def _check_size(state: LoaderState) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import LEAST_LANES, Component, Mixture
 from pagefeed.order import Shuffle, derive_key
@@ -51,7 +51,7 @@ class MixedDatasets:
     ) -> None:
         self.names = sorted(mixture.datasets)
         """Their names."""
-        self.datasets: Sequence[ParquetDataset] = [
+        self.datasets: Sequence[Dataset] = [
             mixture.datasets[name] for name in self.names
         ]
         """Themselves."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-from pagefeed.dataset import PageIndex, Spans
+from pagefeed.dataset import Spans, TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import DocumentIndex, SequenceIndex
 
@@ -35,7 +34,7 @@ class Origin:
 
 
 def origins_of_sequence(
-    index: PageIndex, sequences: SequenceIndex, sequence: int
+    index: TokenIndex, sequences: SequenceIndex, sequence: int
 ) -> list[Origin]:
     """Return the sources of a sequence, in the order of its tokens.
 
@@ -74,13 +73,13 @@ def number_of_row(spans: Spans, file: str, row: int) -> int | None:
     Raises:
         InvalidArgumentError: If there is no such file or row.
     """
-    path, index = os.path.abspath(file), spans.index
-    if path not in index.files:
+    index = spans.index
+    number = index.find_file(file)
+    if number is None:
         raise InvalidArgumentError(
             f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
             f"such as {index.files[0]!r}"
         )
-    number = index.files.index(path)
     first, end = index.file_first_row[number : number + 2].tolist()
     if not 0 <= row < end - first:
         raise InvalidArgumentError(

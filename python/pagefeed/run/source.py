@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset
 from pagefeed.errors import PagefeedError
 from pagefeed.run.provenance import Origin
 from pagefeed.run.state import LoaderState
@@ -73,7 +73,7 @@ class SequenceSource(Protocol):
         """What the sequences are."""
 
     @property
-    def datasets(self) -> Sequence[ParquetDataset]:
+    def datasets(self) -> Sequence[Dataset]:
         """What they are cut from, in the order in which pages are numbered through."""
 
     @property

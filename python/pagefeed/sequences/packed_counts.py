@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 from collections.abc import Callable
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, stored_arrays
-from pagefeed.dataset import Spans
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
+from pagefeed.dataset import Spans, derived_arrays, derived_key
 
 __all__ = ["stored_counts"]
 
-VERSION = 1
+VERSION = 2
 _logger = logging.getLogger("pagefeed")
 
 
@@ -35,7 +33,9 @@ def stored_counts(
     Returns:
         int64 [blocks].
     """
-    key = _key(spans, settings, first_span)
+    borders = np.ascontiguousarray(first_span).tobytes()
+    parts = (str(VERSION), spans.fingerprint, settings, borders)
+    key = derived_key(spans.index, *parts)
 
     def write(writer: ArrayWriter) -> None:
         writer.append("counts", [])
@@ -45,22 +45,5 @@ def stored_counts(
             for found in in_order(count, range(num_blocks)):
                 writer.append("counts", [found])
                 work.advance()
-        # What was read may not be what was indexed.
-        spans.index.core.check_files()
 
-    spans.index.core.check_files()
-    name = f"packed-{key}"
-    return stored_arrays(spans.index.cache_dir, name, key, write)["counts"]
-
-
-def _key(spans: Spans, settings: str, first_span: Int64Array) -> str:
-    """What tells these counts from all others: of which contents, cut how."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (str(VERSION), spans.fingerprint, settings):
-        digest.update(f"{len(part)} {part}".encode())
-    digest.update(np.ascontiguousarray(first_span).tobytes())
-    # A file may be rewritten with rows of other lengths under an equal footer.
-    for file in spans.index.files:
-        state = os.stat(file)
-        digest.update(f"{state.st_size} {state.st_mtime_ns}".encode())
-    return digest.hexdigest()
+    return derived_arrays(spans.index, "packed", key, write)["counts"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -178,12 +177,12 @@ class Hashing:
 
         Neither its name nor its place in the dataset: both may change.
         """
-        with open(piece.path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 8))
-            length = int.from_bytes(file.read(4), "little")
-            file.seek(max(0, size - 8 - length))
-            footer = file.read(length)
+        storage, path = piece.index.storage, piece.path
+        size = storage.size(path)
+        end = max(0, size - 8)
+        tail = storage.read(path, end, size)
+        length = int.from_bytes(tail[:4], "little")
+        footer = storage.read(path, max(0, end - length), end)
         digest = hashlib.blake2b(footer, digest_size=16, person=b"pagefeed.split")
         digest.update(f"{size} {self._seed}".encode())
         first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)

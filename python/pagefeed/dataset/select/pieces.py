@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
+from pagefeed.dataset.token_index import TokenIndex
 
 __all__ = ["Piece", "pieces_of"]
 
@@ -31,7 +31,7 @@ class Piece:
     """First row of each, numbered through the index, and the end: [row groups + 1]."""
 
     @property
-    def index(self) -> PageIndex:
+    def index(self) -> TokenIndex:
         """The index that numbers the rows."""
         return self.spans.index
 
@@ -105,7 +105,7 @@ def pieces_of(spans: Spans) -> Iterator[Piece]:
                 spans=spans,
                 file=int(files[begin]),
                 row_groups=tuple(
-                    index.core.locate(page)[1] for page in pages[begin:end].tolist()
+                    index.locate(page).row_group for page in pages[begin:end].tolist()
                 ),
                 first_rows=rows[begin : end + 1],
             )

@@ -18,10 +18,12 @@ from pagefeed.dataset.select.query import Expression, Schema, arrow, field_of
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import (
     CorruptFileError,
+    FileAccessError,
     InvalidArgumentError,
     MissingDependencyError,
     PagefeedError,
 )
+from pagefeed.storage import Storage
 
 __all__ = [
     "Opened",
@@ -46,8 +48,12 @@ class Files(Protocol):
     """Files, and what the folders on the way to them tell: a dataset or its index."""
 
     @property
+    def storage(self) -> Storage:
+        """Where the files lie."""
+
+    @property
     def files(self) -> Sequence[str]:
-        """Paths of the files."""
+        """Names of the files."""
 
     @property
     def folder_columns(self) -> Mapping[str, FolderColumn]:
@@ -73,14 +79,19 @@ def schema_of(files: Files, file: int) -> Schema:
 
 
 @lru_cache(maxsize=1024)
-def list_size(path: str, column: str, fingerprint: str) -> int:  # noqa: ARG001
+def list_size(
+    storage: Storage,
+    path: str,
+    column: str,
+    fingerprint: str,  # noqa: ARG001
+) -> int:
     """Return the tokens of every row, if the column is of fixed-size lists; else 0.
 
     Kept for as long as the fingerprint, which covers the type, is the same. Without
     pyarrow nothing is known, and nothing is lost but time.
     """
     try:
-        schema = _open(path).physical_schema
+        schema = _open(storage, path).physical_schema
     except MissingDependencyError:
         return 0
     if column not in schema.names:
@@ -115,7 +126,7 @@ def scan(
     counts = np.diff(piece.first_rows)[groups]
     before = np.cumsum(counts) - counts
     at = 0
-    for values in _values(piece.path, opened, expression):
+    for values in _values(piece, opened, expression):
         cuts = before[(before > at) & (before < at + len(values))] - at
         for part in np.split(values, cuts):
             group = int(np.searchsorted(before, at, side="right")) - 1
@@ -247,7 +258,7 @@ def _with_folders(
     A column that the file itself has is taken from there.
     """
     path = files.files[file]
-    fragment = _open(path, row_groups)
+    fragment = _open(files.storage, path, row_groups)
     schema, known = fragment.physical_schema, None
     pa, pc = arrow(), arrow("pyarrow.compute")
     for name, column in files.folder_columns.items():
@@ -259,11 +270,12 @@ def _with_folders(
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
         known = fact if known is None else known & fact
     if known is not None:
-        fragment = _open(path, row_groups, known)
+        fragment = _open(files.storage, path, row_groups, known)
     return Opened(fragment, schema)
 
 
 def _open(
+    storage: Storage,
     path: str,
     row_groups: Sequence[int] | None = None,
     known: Expression | None = None,
@@ -272,6 +284,7 @@ def _open(
 
     Raises:
         CorruptFileError: If pyarrow cannot read its footer.
+        MissingFileError: If the file is gone.
     """
     pa = arrow()
     try:
@@ -280,19 +293,19 @@ def _open(
             .ParquetFileFormat()
             .make_fragment(
                 path,
-                filesystem=arrow("pyarrow.fs").LocalFileSystem(),
+                filesystem=storage.arrow_filesystem(),
                 partition_expression=known,
                 row_groups=None if row_groups is None else list(row_groups),
             )
         )
         fragment.ensure_complete_metadata()
     except (pa.ArrowException, OSError) as problem:
-        raise _unreadable(path, problem) from None
+        raise _unreadable(storage, path, problem) from None
     return fragment
 
 
 def _values(
-    path: str, opened: Opened, expression: Expression
+    piece: Piece, opened: Opened, expression: Expression
 ) -> Iterator[npt.NDArray[Any]]:
     pa, pc = arrow(), arrow("pyarrow.compute")
     scanner = opened.fragment.scanner(
@@ -308,10 +321,14 @@ def _values(
                 column = pc.fill_null(column, pa.scalar(0).cast(column.type))
             yield np.asarray(column.to_numpy(zero_copy_only=False))
     except (pa.ArrowException, OSError) as problem:
-        raise _unreadable(path, problem) from None
+        raise _unreadable(piece.index.storage, piece.path, problem) from None
 
 
-def _unreadable(path: str, problem: Exception) -> CorruptFileError:
+def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedError:
+    try:
+        storage.size(path)
+    except FileAccessError as gone:  # Which says nothing of what the file held.
+        return gone
     line = (str(problem).splitlines() or [type(problem).__name__])[0]
     error = CorruptFileError(f"{path}: pyarrow cannot read it: {line}")
     error.file = path

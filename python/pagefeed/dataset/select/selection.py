@@ -1,68 +1,77 @@
-"""How datasets are divided: by predicates, tiers, lengths and hashes."""
+"""Selections: one part of a division, as the spans that sequences are cut from."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import logging
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed._base import is_made, lazy
-from pagefeed.dataset.select.criteria import NO_PART, Criterion, Hashing, Lengths, Scan
-from pagefeed.dataset.select.division import Division, SelectedSpans
-from pagefeed.dataset.select.predicate import Constant
-from pagefeed.dataset.select.query import ColumnQuery, Expression, query_of
-from pagefeed.dataset.select.scanning import quantiles_of, schema_of, summary_of
-from pagefeed.dataset.spans import Spans
-from pagefeed.errors import EmptySelectionError, InvalidArgumentError
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, is_made, lazy
+from pagefeed.dataset.derived import derived_arrays
+from pagefeed.dataset.select.criteria import Scan
+from pagefeed.dataset.select.division import Division
+from pagefeed.dataset.select.scanning import list_size, summary_of
+from pagefeed.dataset.token_index import BlockKind, TokenIndex
+from pagefeed.errors import EmptySelectionError
 
-__all__ = ["Selection", "by_length", "by_tiers", "by_weights", "where"]
+__all__ = ["Selection"]
+
+PAGES_AT_ONCE = 256
+_logger = logging.getLogger("pagefeed")
 
 
-@dataclass(frozen=True, eq=False)
 class Selection:
-    """One part of the rows of a dataset, or of another selection."""
+    """One part of the rows of a dataset, or of another selection, as spans.
 
-    division: Division
-    """What divides the rows."""
-    number: int
-    """Which part this is."""
-    before: Selection | None
-    """The selection that is divided; None if all rows are."""
+    Args:
+        division: What divides the rows.
+        number: Which part this is.
+    """
+
+    def __init__(self, division: Division, number: int) -> None:
+        self.index: TokenIndex = division.spans.index
+        self._division = division
+        self._number = number
+
+    def __reduce__(self) -> tuple[type[Selection], tuple[Division, int]]:
+        """Pickle as the recipe, see :class:`Division`."""
+        return Selection, (self._division, self._number)
 
     @property
     def name(self) -> str:
         """Name of the part."""
-        return self.division.criterion.parts[self.number]
+        return self._division.criterion.parts[self._number]
+
+    @property
+    def before(self) -> Selection | None:
+        """The selection that is divided; None if all rows are."""
+        divided = self._division.spans
+        return divided if isinstance(divided, Selection) else None
 
     @lazy
     def names(self) -> tuple[str, ...]:
         """Names of all parts on the way, the first one first."""
-        return (*(self.before.names if self.before else ()), self.name)
-
-    @lazy
-    def origin(self) -> str:
-        """What tells it from all other selections of the same index."""
-        before = self.before.origin if self.before else ""
-        key = self.division.criterion.key
-        return f"{len(before)} {before}{len(key)} {key}{self.number}"
+        before = self.before
+        return (*(() if before is None else before.names), self.name)
 
     @property
-    def spans(self) -> SelectedSpans:
-        """The rows."""
-        return self.division.parts[self.number]
+    def origin(self) -> str:
+        """What tells it from all other selections of the same index."""
+        before, key = self._division.origin, self._division.criterion.key
+        return f"{len(before)} {before}{len(key)} {key}{self._number}"
 
     @property
     def known_rows(self) -> int | None:
         """How many rows; None until they are selected, which reads columns."""
-        return self.spans.num_rows if is_made(self.division, "stored") else None
+        return self.num_rows if is_made(self._division, "stored") else None
 
     @property
     def known_tokens(self) -> int | None:
         """How many tokens; None until they are counted, which may read pages."""
-        return self.spans.num_values if is_made(self.spans, "values_before") else None
+        return self.num_values if is_made(self, "values_before") else None
 
     def check_not_empty(self) -> None:
         """Raise if no row is selected.
@@ -70,133 +79,203 @@ class Selection:
         Raises:
             EmptySelectionError: Saying what the columns hold.
         """
-        if self.spans.num_rows:
+        if self.num_rows:
             return
-        if self.before is not None:
-            self.before.check_not_empty()
-        rows, criterion = self.division.spans, self.division.criterion
+        before = self.before
+        if before is not None:
+            before.check_not_empty()
+        rows, criterion = self._division.spans, self._division.criterion
         found = ""
         if isinstance(criterion, Scan):
             found = summary_of(rows, criterion.query.columns)
-        before = f" with {' and '.join(self.before.names)}" if self.before else ""
+        held = "" if before is None else f" with {' and '.join(before.names)}"
         raise EmptySelectionError(
-            f"no row is selected: none of {rows.num_rows:,} rows{before} is in "
+            f"no row is selected: none of {rows.num_rows:,} rows{held} is in "
             f"{self.name!r}{'; ' if found else ''}{found}"
         )
 
+    @lazy
+    def fingerprint(self) -> str:
+        """What identifies the contents: those of the files, and which rows these are.
 
-def where(
-    spans: Spans, before: Selection | None, predicate: str | Expression
-) -> Selection:
-    """Select the rows for which a predicate is true."""
-    query = query_of(predicate)
-    if spans.index.files:
-        query.bind(
-            schema_of(spans.index, 0)
-        )  # Errors early; other files are asked when they are read.
-    criterion = Scan(query, [query.text])
-    return Selection(Division(spans, _origin(before), criterion), 0, before)
+        Not how they were selected.
+        """
+        rows = self._division.stored.about["digests"][self._number]
+        text = f"{self.index.fingerprint} {rows}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
+    def __len__(self) -> int:
+        """Return the number of spans."""
+        return len(self._row)
 
-def by_tiers(
-    spans: Spans,
-    before: Selection | None,
-    column: str,
-    edges: Sequence[Constant] | None,
-    quantiles: int | None,
-) -> dict[str, Selection]:
-    """Divide by the value of a column; rows without one last, if there are any."""
-    if (edges is None) == (quantiles is None):
-        raise InvalidArgumentError("give either edges=[...] or quantiles=")
-    if quantiles is not None:
-        if isinstance(quantiles, bool) or not isinstance(quantiles, int):
-            raise InvalidArgumentError(f"quantiles={quantiles!r} must be a number")
-        if not 2 <= quantiles < NO_PART:
-            raise InvalidArgumentError(
-                f"quantiles={quantiles} must be at least 2 and below {NO_PART}"
-            )
-        edges = quantiles_of(spans, column, quantiles)
-    checked = _rising(edges or ())
-    missing = f"{column} is null"
-    query = ColumnQuery(column, checked)
-    if spans.index.files:
-        query.bind(schema_of(spans.index, 0))
-    criterion = Scan(query, [*_names(column, checked), missing])
-    parts = _parts(spans, before, criterion)
-    if parts[missing].spans.num_rows == 0:
-        del parts[missing]
-    return parts
+    @property
+    def num_rows(self) -> int:
+        """Rows of all spans."""
+        return int(self._rows_before[-1])
 
+    @property
+    def num_values(self) -> int:
+        """Values of these rows: tokens of a token column."""
+        return int(self.values_before[-1])
 
-def by_length(
-    spans: Spans, before: Selection | None, edges: Sequence[int]
-) -> dict[str, Selection]:
-    """Divide by the number of tokens of the rows."""
-    checked = _rising(edges)
-    if not all(isinstance(edge, int) and edge > 0 for edge in checked):
-        raise InvalidArgumentError(f"edges={list(edges)} must be numbers of tokens")
-    numbers = [int(edge) for edge in checked]
-    return _parts(spans, before, Lengths(numbers, _names("tokens", numbers)))
+    @property
+    def num_pages(self) -> int:
+        """Pages that hold these rows."""
+        return len(self._page_span) - 1
 
+    @lazy
+    def page_values(self) -> int:
+        """Values of all rows of these pages."""
+        total = 0
+        for pages, _ in self._held_pages(1 << 16):
+            ends = self.index.first_values(np.stack([pages, pages + 1]))
+            total += int((ends[1] - ends[0]).sum())
+        return total
 
-def by_weights(
-    spans: Spans, before: Selection | None, weights: Mapping[str, float], seed: int
-) -> dict[str, Selection]:
-    """Divide by a hash of the rows, in proportion to weights."""
-    if not weights:
-        raise InvalidArgumentError("name the parts: split(train=0.99, validation=0.01)")
-    for name, weight in weights.items():
-        if not (isinstance(weight, int | float) and 0 < weight <= 1):
-            raise InvalidArgumentError(
-                f"{name}={weight!r} must be a share of the rows, above 0 and at most 1"
-            )
-    if math.fsum(weights.values()) > 1 + 1e-9:
-        raise InvalidArgumentError(
-            f"the shares {dict(weights)} sum to {math.fsum(weights.values())}, and "
-            "must not exceed 1"
+    @lazy
+    def file_first_span(self) -> Int64Array:
+        """First span of each file, and the number of spans: int64 [files + 1]."""
+        return np.searchsorted(self._row, self.index.file_first_row, side="left")
+
+    @property
+    def file_first_row(self) -> Int64Array:
+        """Rows of the spans before each file, and of all: int64 [files + 1]."""
+        return self._rows_before[self.file_first_span]
+
+    @lazy
+    def file_first_value(self) -> Int64Array:
+        """Values of the spans before each file, and of all: int64 [files + 1]."""
+        return self.values_before[self.file_first_span]
+
+    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
+        return self._rows_before[np.asarray(spans, dtype=np.int64)]
+
+    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``spans``, likewise."""
+        return self.values_before[np.asarray(spans, dtype=np.int64)]
+
+    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span of each of ``rows``."""
+        return np.searchsorted(self._rows_before, rows, side="right") - 1
+
+    def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each of ``values``."""
+        return np.searchsorted(self.values_before, values, side="right") - 1
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+        """Return the page of the index, and the row in that page, of their starts."""
+        rows = self._row[np.asarray(spans, dtype=np.int64)]
+        pages = self.index.pages_of_rows(rows)
+        return pages, rows - self.index.first_rows(pages)
+
+    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each row of a page; -1 if none does."""
+        row = self.index.first_rows(pages) + np.asarray(rows, dtype=np.int64)
+        spans = np.searchsorted(self._row, row, side="right") - 1
+        if len(self) == 0:
+            return np.full_like(spans, -1)
+        length = self.first_rows(spans + 1) - self.first_rows(spans)
+        inside = (spans >= 0) & (row < self._row[spans] + length)
+        return np.where(inside, spans, -1)
+
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index."""
+        return np.searchsorted(self._row, rows, side="left")
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first span of each run that a shuffle moves as one."""
+        runs = self.index.runs(kind)
+        if runs is None:
+            return None if self.num_pages == len(self) else self._page_span[:-1]
+        first = self._page_span[:-1]
+        run = np.searchsorted(runs, self.places(first)[0], side="right")
+        begins: Int64Array = first[np.diff(run, prepend=0) != 0]
+        return begins
+
+    @lazy
+    def _row(self) -> Int64Array:
+        """First row of each span, numbered through the index: int64 [spans]."""
+        return self._division.stored[f"{self._number}.row"]
+
+    @lazy
+    def _rows_before(self) -> Int64Array:
+        """Rows of the spans before each, and of all: int64 [spans + 1]."""
+        return self._division.stored[f"{self._number}.rows_before"]
+
+    @lazy
+    def _page_span(self) -> Int64Array:
+        """First span of each page that has some, and their number: [pages + 1]."""
+        return self._division.stored[f"{self._number}.page_span"]
+
+    @lazy
+    def values_before(self) -> Int64Array:
+        """Values of the spans before each, and of all: int64 [spans + 1].
+
+        Where a page is selected as a whole the index knows them; rows of other pages
+        have to be read, once.
+        """
+        stored = self._division.stored
+        if stored.about["has_values"]:
+            return stored[f"{self._number}.values_before"]
+        key = f"{self._division.key}-{self._number}"
+        stored = derived_arrays(self.index, "tokens", key, self._write_values)
+        return stored["values_before"]
+
+    def _write_values(self, writer: ArrayWriter) -> None:
+        total, held = 0, self._held_pages(PAGES_AT_ONCE)
+        _logger.info("tokens of %d selected rows are counted, once", self.num_rows)
+        with Work("tokens of selected rows", total=len(self), unit="runs") as work:
+            for num_values in in_order(self._count_values, held):
+                ends = total + np.cumsum(num_values)
+                writer.append("values_before", ends - num_values)
+                total += int(num_values.sum())
+                work.advance(len(num_values))
+        writer.append("values_before", [total])
+
+    def _held_pages(self, count: int) -> Iterator[tuple[Int64Array, Int64Array]]:
+        """Pages that hold spans, ``count`` at a time, and their first spans and end."""
+        for begin in range(0, self.num_pages, count):
+            first = self._page_span[begin : begin + count + 1]
+            yield self.places(first[:-1])[0], first
+
+    def _count_values(self, held: tuple[Int64Array, Int64Array]) -> Int64Array:
+        """Values of each span of some pages; reads those that are selected in part."""
+        pages, first = held
+        index = self.index
+        spans = np.arange(first[0], first[-1])
+        row = self._row[spans]
+        num_rows = np.diff(self.first_rows(np.append(spans, first[-1])))
+        first = first - first[0]
+        page_row = index.first_rows(np.stack([pages, pages + 1]))
+        page_value = index.first_values(np.stack([pages, pages + 1]))
+        page_rows, page_values = (
+            np.diff(page_row, axis=0)[0],
+            np.diff(page_value, axis=0)[0],
         )
-    if len(weights) > NO_PART:
-        raise InvalidArgumentError(
-            f"{len(weights)} parts are too many: there may be {NO_PART}"
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InvalidArgumentError(f"seed={seed!r} must be a whole number")
-    return _parts(spans, before, Hashing(seed, weights))
+        # Rows of equal length, if that is what the values of the page come to.
+        length = self._promised_length(pages)
+        length[length * page_rows != page_values] = 0
+        num_values: Int64Array = num_rows * np.repeat(length, np.diff(first))
+        whole = num_rows[first[:-1]] == page_rows
+        num_values[first[:-1][whole]] = page_values[whole]
+        known = whole | (length > 0) | (page_values == 0)
+        for number in np.flatnonzero(~known).tolist():
+            here = slice(first[number], first[number + 1])
+            begin = row[here] - page_row[0, number]
+            offsets = index.row_offsets(int(pages[number]))
+            num_values[here] = offsets[begin + num_rows[here]] - offsets[begin]
+        return num_values
 
-
-def _parts(
-    spans: Spans, before: Selection | None, criterion: Criterion
-) -> dict[str, Selection]:
-    division = Division(spans, _origin(before), criterion)
-    return {
-        name: Selection(division, number, before)
-        for number, name in enumerate(criterion.parts)
-    }
-
-
-def _origin(before: Selection | None) -> str:
-    return before.origin if before else ""
-
-
-def _rising(edges: Sequence[Constant]) -> list[Constant]:
-    """The edges as plain values, checked."""
-    values = [edge.item() if isinstance(edge, np.generic) else edge for edge in edges]
-    if isinstance(edges, str) or not values or len(values) >= NO_PART - 1:
-        raise InvalidArgumentError(
-            f"edges={edges!r} must be a list of 1 to {NO_PART - 2} values"
-        )
-    words = [value for value in values if isinstance(value, str)]
-    numbers = [value for value in values if not isinstance(value, str)]
-    rising = all(low < high for low, high in itertools.pairwise(words))
-    rising = rising and all(low < high for low, high in itertools.pairwise(numbers))
-    rising = rising and not (words and numbers) and not any(map(math.isnan, numbers))
-    if not rising:
-        raise InvalidArgumentError(f"edges={values!r} must rise from value to value")
-    return values
-
-
-def _names(what: str, edges: Sequence[Constant]) -> list[str]:
-    between = [
-        f"{low!r} <= {what} < {high!r}" for low, high in itertools.pairwise(edges)
-    ]
-    return [f"{what} < {edges[0]!r}", *between, f"{what} >= {edges[-1]!r}"]
+    def _promised_length(self, pages: Int64Array) -> Int64Array:
+        """Tokens of every row, where the type of the column says so; else 0."""
+        index = self.index
+        file = np.searchsorted(index.file_first_page, pages, side="right") - 1
+        files, which = np.unique(file, return_inverse=True)
+        paths = index.files
+        storage, column, fingerprint = index.storage, index.column, index.fingerprint
+        lengths = [
+            list_size(storage, paths[number], column, fingerprint)
+            for number in files.tolist()
+        ]
+        return np.array(lengths, dtype=np.int64)[which]

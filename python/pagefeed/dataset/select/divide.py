@@ -1,0 +1,129 @@
+"""How datasets are divided: by predicates, tiers, lengths and hashes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pagefeed.dataset.select.criteria import NO_PART, Criterion, Hashing, Lengths, Scan
+from pagefeed.dataset.select.division import Division
+from pagefeed.dataset.select.predicate import Constant
+from pagefeed.dataset.select.query import ColumnQuery, Expression, query_of
+from pagefeed.dataset.select.scanning import quantiles_of, schema_of
+from pagefeed.dataset.select.selection import Selection
+from pagefeed.dataset.spans import Spans
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["by_length", "by_tiers", "by_weights", "where"]
+
+
+def where(spans: Spans, predicate: str | Expression) -> Selection:
+    """Select the rows for which a predicate is true."""
+    query = query_of(predicate)
+    if spans.index.files:
+        # Errors early; other files are asked when they are read.
+        query.bind(schema_of(spans.index, 0))
+    criterion = Scan(query, [query.text])
+    return Selection(_division(spans, criterion), 0)
+
+
+def by_tiers(
+    spans: Spans,
+    column: str,
+    edges: Sequence[Constant] | None,
+    quantiles: int | None,
+) -> dict[str, Selection]:
+    """Divide by the value of a column; rows without one last, if there are any."""
+    if (edges is None) == (quantiles is None):
+        raise InvalidArgumentError("give either edges=[...] or quantiles=")
+    if quantiles is not None:
+        if isinstance(quantiles, bool) or not isinstance(quantiles, int):
+            raise InvalidArgumentError(f"quantiles={quantiles!r} must be a number")
+        if not 2 <= quantiles < NO_PART:
+            raise InvalidArgumentError(
+                f"quantiles={quantiles} must be at least 2 and below {NO_PART}"
+            )
+        edges = quantiles_of(spans, column, quantiles)
+    checked = _rising(edges or ())
+    missing = f"{column} is null"
+    query = ColumnQuery(column, checked)
+    if spans.index.files:
+        query.bind(schema_of(spans.index, 0))
+    criterion = Scan(query, [*_names(column, checked), missing])
+    parts = _parts(spans, criterion)
+    if parts[missing].num_rows == 0:
+        del parts[missing]
+    return parts
+
+
+def by_length(spans: Spans, edges: Sequence[int]) -> dict[str, Selection]:
+    """Divide by the number of tokens of the rows."""
+    checked = _rising(edges)
+    if not all(isinstance(edge, int) and edge > 0 for edge in checked):
+        raise InvalidArgumentError(f"edges={list(edges)} must be numbers of tokens")
+    numbers = [int(edge) for edge in checked]
+    return _parts(spans, Lengths(numbers, _names("tokens", numbers)))
+
+
+def by_weights(
+    spans: Spans, weights: Mapping[str, float], seed: int
+) -> dict[str, Selection]:
+    """Divide by a hash of the rows, in proportion to weights."""
+    if not weights:
+        raise InvalidArgumentError("name the parts: split(train=0.99, validation=0.01)")
+    for name, weight in weights.items():
+        if not (isinstance(weight, int | float) and 0 < weight <= 1):
+            raise InvalidArgumentError(
+                f"{name}={weight!r} must be a share of the rows, above 0 and at most 1"
+            )
+    if math.fsum(weights.values()) > 1 + 1e-9:
+        raise InvalidArgumentError(
+            f"the shares {dict(weights)} sum to {math.fsum(weights.values())}, and "
+            "must not exceed 1"
+        )
+    if len(weights) > NO_PART:
+        raise InvalidArgumentError(
+            f"{len(weights)} parts are too many: there may be {NO_PART}"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise InvalidArgumentError(f"seed={seed!r} must be a whole number")
+    return _parts(spans, Hashing(seed, weights))
+
+
+def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
+    division = _division(spans, criterion)
+    return {
+        name: Selection(division, number) for number, name in enumerate(criterion.parts)
+    }
+
+
+def _division(spans: Spans, criterion: Criterion) -> Division:
+    origin = spans.origin if isinstance(spans, Selection) else ""
+    return Division(spans, origin, criterion)
+
+
+def _rising(edges: Sequence[Constant]) -> list[Constant]:
+    """The edges as plain values, checked."""
+    values = [edge.item() if isinstance(edge, np.generic) else edge for edge in edges]
+    if isinstance(edges, str) or not values or len(values) >= NO_PART - 1:
+        raise InvalidArgumentError(
+            f"edges={edges!r} must be a list of 1 to {NO_PART - 2} values"
+        )
+    words = [value for value in values if isinstance(value, str)]
+    numbers = [value for value in values if not isinstance(value, str)]
+    rising = all(low < high for low, high in itertools.pairwise(words))
+    rising = rising and all(low < high for low, high in itertools.pairwise(numbers))
+    rising = rising and not (words and numbers) and not any(map(math.isnan, numbers))
+    if not rising:
+        raise InvalidArgumentError(f"edges={values!r} must rise from value to value")
+    return values
+
+
+def _names(what: str, edges: Sequence[Constant]) -> list[str]:
+    between = [
+        f"{low!r} <= {what} < {high!r}" for low, high in itertools.pairwise(edges)
+    ]
+    return [f"{what} < {edges[0]!r}", *between, f"{what} >= {edges[-1]!r}"]

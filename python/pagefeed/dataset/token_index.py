@@ -1,0 +1,146 @@
+"""What sequences, runs and reports ask of an index of pages, of whatever kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+from pagefeed._core import Index
+from pagefeed.dataset.folders import FolderColumn
+from pagefeed.storage import Storage
+
+__all__ = ["BlockKind", "Page", "TokenIndex"]
+
+BlockKind = Literal["page", "row_group"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """Where one page lies."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Number of the data page within its column chunk."""
+    first_row: int
+    """First row that begins in the page, counted within the file."""
+    num_rows: int
+    """Rows that begin in the page."""
+    offset: int
+    """Offset of the page header in the file, in bytes."""
+    compressed_size: int
+    """Header and data as stored, in bytes; without the dictionary page."""
+
+
+class TokenIndex(Protocol):
+    """Where the rows of one column lie: pages of some files, numbered through.
+
+    A page is what the data plane loads at once; rows belong to the page they begin in.
+    """
+
+    @property
+    def handle(self) -> Index:
+        """The index as the data plane takes it."""
+
+    @property
+    def storage(self) -> Storage:
+        """Where the files lie."""
+
+    @property
+    def column(self) -> str:
+        """The column as it was asked for."""
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files, in order."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents, wherever they lie."""
+
+    @property
+    def cache_dir(self) -> str | None:
+        """Folder of what is derived from the index; None if there is none."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all files."""
+
+    @property
+    def num_values(self) -> int:
+        """Number of values: the tokens of a token column."""
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of one value in the column's own type; 0 if it is not a number."""
+
+    @property
+    def mean_row_bytes(self) -> int:
+        """Bytes of a row in memory, about."""
+
+    @property
+    def file_first_page(self) -> Int64Array:
+        """First page of each file, and the number of pages: int64 [files + 1]."""
+
+    @property
+    def file_first_row(self) -> Int64Array:
+        """First row of each file, and the number of rows: int64 [files + 1]."""
+
+    @property
+    def file_first_value(self) -> Int64Array:
+        """First value of each file, and the number of values: int64 [files + 1]."""
+
+    @property
+    def folder_columns(self) -> Mapping[str, FolderColumn]:
+        """Columns that lie in the names of folders (``lang=en/``), by their names."""
+
+    @property
+    def null_pages(self) -> Int64Array:
+        """Pages in which a list holds a null: int64, rising."""
+
+    def __len__(self) -> int:
+        """Return the number of pages."""
+
+    def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``pages``; ``len(self)`` gives them all."""
+
+    def first_values(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``pages``, likewise."""
+
+    def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins."""
+
+    def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of the file of each of ``rows``."""
+
+    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the page that holds each of ``values``, numbered through."""
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first page of each run that a shuffle moves as one.
+
+        None if every page is a run.
+        """
+
+    def locate(self, page: int) -> Page:
+        """Return where a page lies."""
+
+    def row_offsets(self, page: int) -> Int64Array:
+        """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
+
+    def find_file(self, path: str) -> int | None:
+        """Return the number of a file of the index; None if it is none of them."""
+
+    def check_files(self) -> None:
+        """Refuse files that are not as they were indexed.
+
+        Raises:
+            StaleFileError: For the first file that changed.
+            MissingFileError: For the first that is gone.
+        """

@@ -1,0 +1,69 @@
+"""Datasets say what they can do; no order is planned over those that cannot seek."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.errors import InvalidArgumentError
+
+
+class Stream:
+    """Rows that can be read in one way only."""
+
+    def __init__(self, *, can_seek: bool, has_length: bool) -> None:
+        self.can_seek = can_seek
+        self.has_length = has_length
+
+
+USES = {
+    "loader": lambda dataset: pf.Loader(
+        dataset, sequences=pf.Documents(), batch_size=1
+    ),
+    "mixture": lambda dataset: pf.mix({"stream": (dataset, 1.0)}),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("abilities", [(False, True), (True, False), (False, False)])
+def test_streams_are_refused_by_name(use, abilities):
+    stream = Stream(can_seek=abilities[0], has_length=abilities[1])
+    with pytest.raises(InvalidArgumentError, match=r"stream|dataset=.*Stream") as e:
+        use(stream)
+    assert "only be read from its begin on" in str(e.value)
+
+
+class Other:
+    """A dataset of another kind: it has what the protocol asks, and no more."""
+
+    def __init__(self, dataset: pf.ParquetDataset) -> None:
+        for name in ("can_seek", "has_length", "column", "metadata", "files"):
+            setattr(self, name, getattr(dataset, name))
+        for name in ("verify_checksums", "fingerprint", "index", "spans"):
+            setattr(self, name, getattr(dataset, name))
+        for name in ("column_index", "source_of", "check_not_empty"):
+            setattr(self, name, getattr(dataset, name))
+        self._length = len(dataset)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+@pytest.mark.parametrize("sequences", [pf.Documents(), pf.Windows(8), pf.Packed(8)])
+def test_any_dataset_of_the_protocol_is_delivered(tmp_path, sequences):
+    rows = [[n] * (1 + n % 5) for n in range(200)]
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    dataset = pf.parquet(tmp_path, column="input_ids")
+
+    def delivered(dataset):
+        settings = {"sequences": sequences, "batch_size": 4, "seed": 3}
+        loader = pf.Loader(dataset, **settings)
+        origins = [loader.locate(step, 0) for step in range(3)]
+        return origins, sum(1 for _ in loader), loader.state_dict()
+
+    assert delivered(Other(dataset)) == delivered(dataset)
+    other: Any = Other(dataset)
+    mixed = pf.mix({"a": (other, 1.0)})
+    assert next(iter(pf.Loader(mixed, sequences=sequences, batch_size=4)))
