@@ -15,7 +15,7 @@ from pagefeed.run.route import Ranges, Route, merge_ranges
 
 __all__ = ["LoaderState"]
 
-VERSION = 1
+VERSION = 2
 MAX_SKIPPED = 16
 """Skipped ranges in a state: with more it could exceed 1 KB."""
 MOST_USUAL_LANES = 48
