@@ -237,8 +237,8 @@ def test_ctrl_c_ends_a_loop(folder, options):
 
 INDEXING = """
 from pagefeed import _core
-print("building", flush=True)
 try:
+    print("building", flush=True)
     _core.Index.build(
         [{path!r}] * 1_000_000, "input_ids",
         page_index=True, verify_checksums=True, num_threads=2,
