@@ -29,10 +29,14 @@ from pagefeed.reports import (
     Rewriting,
     ShuffleCost,
     StageForecast,
+    TracedPart,
+    TracedRow,
     Verification,
     forecast,
     forecast_mixture,
     inspect,
+    replay,
+    trace,
     verify,
 )
 from pagefeed.run import Origin, Slot
@@ -70,6 +74,8 @@ __all__ = [
     "Slot",
     "Stage",
     "StageForecast",
+    "TracedPart",
+    "TracedRow",
     "Verification",
     "Windows",
     "errors",
@@ -78,7 +84,9 @@ __all__ = [
     "inspect",
     "mix",
     "parquet",
+    "replay",
     "show_progress",
+    "trace",
     "verify",
 ]
 """All that is public beside `pagefeed.torch`, `pagefeed.integrations` and the CLI."""

@@ -26,6 +26,7 @@ from pagefeed.reports.soundness import (
     sound_batches,
     sound_part,
 )
+from pagefeed.reports.tracing import TracedPart, TracedRow, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "ShuffleCost",
     "StageForecast",
     "TextTokenizer",
+    "TracedPart",
+    "TracedRow",
     "Verification",
     "damage_of",
     "forecast",
@@ -51,7 +54,9 @@ __all__ = [
     "inspect",
     "load_tokenizer",
     "plot_mixture",
+    "replay",
     "sound_batches",
     "sound_part",
+    "trace",
     "verify",
 ]
