@@ -27,6 +27,7 @@ pub(crate) mod unpack;
 mod values;
 
 pub use arrays::{Paths, decode_array, decode_array_by};
+pub use bounds::limit_pages;
 pub use conform::conform;
 pub use integers::decode_dictionary;
 pub(crate) use numbers::with_values;

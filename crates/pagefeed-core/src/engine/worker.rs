@@ -8,6 +8,7 @@ use super::content::{Content, Gathering};
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
 use super::schedule::State;
 use super::{EngineConfig, PageSource};
+use crate::decode::limit_pages;
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::page::PageOpener;
 
@@ -83,6 +84,7 @@ pub(super) fn run<P: Content>(shared: &Shared<P>) {
 
 fn work<P: Content>(shared: &Shared<P>) {
     let source = &*shared.source;
+    limit_pages(Budget::largest_page(&shared.config));
     let (mut opener, mut scratch) = (None, P::Scratch::default());
     let mut state = shared.lock();
     loop {
