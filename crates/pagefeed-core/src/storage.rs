@@ -109,7 +109,9 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
             .iter()
             .flat_map(|each| each.ranges.iter().cloned())
             .collect();
-        let mut bytes = storage.read_ranges(&same_file[0].file, &ranges)?.into_iter();
+        let mut bytes = storage
+            .read_ranges(&same_file[0].file, &ranges)?
+            .into_iter();
         for each in same_file {
             let parts = each.ranges.iter().cloned().zip(bytes.by_ref()).collect();
             all.push(Fetched { parts });
