@@ -16,6 +16,7 @@ from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
 from pagefeed.reports import (
+    Check,
     ColumnFacts,
     Damage,
     DatasetForecast,
@@ -28,6 +29,7 @@ from pagefeed.reports import (
     PageSizes,
     Rewriting,
     ShuffleCost,
+    Smoke,
     StageForecast,
     TracedPart,
     TracedRow,
@@ -36,6 +38,7 @@ from pagefeed.reports import (
     forecast_mixture,
     inspect,
     replay,
+    smoke,
     trace,
     verify,
 )
@@ -44,6 +47,7 @@ from pagefeed.sequences import Documents, Packed, Windows
 from pagefeed.view import SequenceView
 
 __all__ = [
+    "Check",
     "ColumnFacts",
     "Damage",
     "DatasetForecast",
@@ -72,6 +76,7 @@ __all__ = [
     "Shuffle",
     "ShuffleCost",
     "Slot",
+    "Smoke",
     "Stage",
     "StageForecast",
     "TracedPart",
@@ -86,6 +91,7 @@ __all__ = [
     "parquet",
     "replay",
     "show_progress",
+    "smoke",
     "trace",
     "verify",
 ]

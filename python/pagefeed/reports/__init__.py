@@ -19,6 +19,8 @@ from pagefeed.reports.mixture_forecast import (
     forecast_mixture,
     plot_mixture,
 )
+from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.smoke_test import Check, Smoke, smoke
 from pagefeed.reports.soundness import (
     UNREADABLE,
     Damage,
@@ -31,6 +33,7 @@ from pagefeed.reports.verification import Leg, Verification, verify
 
 __all__ = [
     "UNREADABLE",
+    "Check",
     "ColumnFacts",
     "Damage",
     "DatasetForecast",
@@ -43,6 +46,7 @@ __all__ = [
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
+    "Smoke",
     "StageForecast",
     "TextTokenizer",
     "TracedPart",
@@ -53,8 +57,10 @@ __all__ = [
     "forecast_mixture",
     "inspect",
     "load_tokenizer",
+    "plan_digest",
     "plot_mixture",
     "replay",
+    "smoke",
     "sound_batches",
     "sound_part",
     "trace",
