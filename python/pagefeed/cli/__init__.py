@@ -19,6 +19,7 @@ VERBS = {
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",
     "smoke": "try a run before it begins: some steps and a tiny model",
+    "doctor": "find what limits a training: data, compute or their overlap",
     "trace": "say where a batch came from, or write steps anew",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }

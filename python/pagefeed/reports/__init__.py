@@ -12,6 +12,7 @@ from pagefeed.reports.inspection import (
     ShuffleCost,
     inspect,
 )
+from pagefeed.reports.limits import Diagnosis, Evidence, diagnose, doctor
 from pagefeed.reports.mixture_forecast import (
     DatasetForecast,
     MixtureForecast,
@@ -37,6 +38,8 @@ __all__ = [
     "ColumnFacts",
     "Damage",
     "DatasetForecast",
+    "Diagnosis",
+    "Evidence",
     "FileFacts",
     "Forecast",
     "Inspection",
@@ -53,6 +56,8 @@ __all__ = [
     "TracedRow",
     "Verification",
     "damage_of",
+    "diagnose",
+    "doctor",
     "forecast",
     "forecast_mixture",
     "inspect",
