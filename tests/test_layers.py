@@ -23,7 +23,7 @@ MOST_MODULES = 15
 
 MAY_TOUCH_FILES = (
     *("storage", "_base.stored", "order.starts", "cli"),
-    *("reports.limits.threads", "reports.checklist.node"),
+    *("reports.limits.threads", "reports.nodes.node"),
 )
 """What asks the file system: for data storage alone, the others for their own files,
 and for what it tells of this machine and process."""

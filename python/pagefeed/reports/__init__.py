@@ -20,6 +20,7 @@ from pagefeed.reports.mixture_forecast import (
     forecast_mixture,
     plot_mixture,
 )
+from pagefeed.reports.nodes import checklist, facts_of_node
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test import Check, Smoke, smoke
 from pagefeed.reports.soundness import (
@@ -55,9 +56,11 @@ __all__ = [
     "TracedPart",
     "TracedRow",
     "Verification",
+    "checklist",
     "damage_of",
     "diagnose",
     "doctor",
+    "facts_of_node",
     "forecast",
     "forecast_mixture",
     "inspect",
