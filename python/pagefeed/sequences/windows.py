@@ -167,13 +167,9 @@ class WindowIndex:
 
     def _span_of(self, sequences: Int64Array) -> Int64Array:
         """Return the span in which each window starts."""
-        return self.lines.spans_of(self.token_ranges(sequences)[0])
-
-    def token_ranges(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return where each window begins and ends among all tokens: int64 each."""
         line = self.starts.line_of(sequences)
         start = self.starts.shift[line] + sequences * self.stride
-        return start, np.minimum(start + self.length, self.line_first[line + 1])
+        return self.lines.spans_of(start)
 
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the windows with tokens of a row of the spans; reads its page."""
