@@ -21,6 +21,7 @@ VERBS = {
     "smoke": "try a run before it begins: some steps and a tiny model",
     "doctor": "find what limits a training: data, compute or their overlap",
     "checklist": "check many nodes before a run, from one file of facts each",
+    "report": "write a report of a run as one page of HTML",
     "trace": "say where a batch came from, or write steps anew",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }
