@@ -15,6 +15,7 @@ from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
     check_isolation,
     flex_mask,
+    refuse_second_sharding,
     sdpa_mask,
     varlen_arguments,
 )
@@ -115,7 +116,12 @@ class LoaderDataset(IterableDataset[Batch]):
         session_of(self.loader).listener = self._notice
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield all steps, or in a worker process every ``num_workers``-th."""
+        """Yield all steps, or in a worker process every ``num_workers``-th.
+
+        Raises:
+            InvalidArgumentError: If a framework would shard these batches once more.
+        """
+        refuse_second_sharding(self.loader)
         worker = get_worker_info()
         if worker is None:
             self._notice.started_here()

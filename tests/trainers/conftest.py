@@ -1,0 +1,26 @@
+"""Each framework is tested where it is installed: `make test-trainers`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from running import write_data  # noqa: E402 - beside this file
+
+
+def pytest_collection_modifyitems(items):
+    """What frameworks warn of is theirs."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with the numbered tokens, and room for checkpoints."""
+    path = tmp_path_factory.mktemp("trainer")
+    write_data(path)
+    return path
