@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from running import write_data  # noqa: E402 - beside this file
+from running import write_data
 
 
 def pytest_collection_modifyitems(items):

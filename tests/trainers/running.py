@@ -67,7 +67,7 @@ def run_job(
         for rank in range(world_size)
     ]
     try:
-        printed = [process.communicate(timeout=200)[0] for process in processes]
+        printed = [process.communicate(timeout=600)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -84,7 +84,9 @@ def flat(steps: list[list[int]]) -> list[int]:
     return [row for step in steps for row in step]
 
 
-def all_rows(reports: list[dict[str, Any]], run: str, first: int, stop: int) -> list[int]:
+def all_rows(
+    reports: list[dict[str, Any]], run: str, first: int, stop: int
+) -> list[int]:
     """Rows that all ranks together saw in some steps of a run, sorted."""
     return sorted(row for one in reports for row in flat(one[run]["seen"][first:stop]))
 

@@ -126,7 +126,7 @@ class Session:
         found = self._meter.read(self.stats()) | {
             "data/epoch": state.epoch,
             "data/step": state.step,
-            "data/tokens_total": source.at(state).num_tokens_before,
+            "data/tokens_total": source.at(self._finished or state).num_tokens_before,
         }
         return found if group is None else over_ranks(gather_from(group)(found))
 

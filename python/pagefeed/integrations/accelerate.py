@@ -24,7 +24,7 @@ _IterableDataset: Any = require(
     "torch.utils.data", extra="torch", purpose="pagefeed.integrations.accelerate"
 ).IterableDataset
 
-__all__ = ["PreparedLoader", "Remaining", "expected_ranks", "prepare"]
+__all__ = ["PreparedLoader", "Skippable", "expected_ranks", "prepare"]
 
 WHO = "Accelerate"
 
@@ -57,7 +57,7 @@ class Remaining(_IterableDataset):
         num_behind: Steps that will be skipped; None for those the loader has behind.
     """
 
-    def __init__(self, delivery: Delivery, num_behind: int | None = None) -> None:
+    def __init__(self, delivery: Delivery, num_behind: int | None) -> None:
         self._delivery = delivery
         self._num_behind = num_behind
 
@@ -74,7 +74,22 @@ class Remaining(_IterableDataset):
         return len(self._delivery)
 
 
-class PreparedLoader(_Mixin, Delivery):
+class Skippable(Delivery):
+    """Has what ``skip_first_batches`` asks of a DataLoader to make another of it."""
+
+    batch_size = None
+    drop_last = False
+    prefetch_factor = None
+    num_behind: int | None = None
+    """Steps it will skip; None for those the loader has behind."""
+
+    @property
+    def dataset(self) -> Remaining:
+        """What it reads."""
+        return Remaining(self, self.num_behind)
+
+
+class PreparedLoader(_Mixin, Skippable):
     """A loader for ``for batch in loader`` beside an accelerator; see :func:`prepare`.
 
     Args:
@@ -82,20 +97,13 @@ class PreparedLoader(_Mixin, Delivery):
         loader: Where they come from.
     """
 
-    batch_size = None
-    drop_last = False
     _drop_last = True  # No step is filled up with samples that metrics must not count.
 
     def __init__(self, accelerator: Any, loader: Loader) -> None:  # noqa: ANN401
-        Delivery.__init__(self, loader, endless=False)
+        Skippable.__init__(self, loader, endless=False)
         self._accelerator = accelerator
         self.gradient_state = accelerate.state.GradientState()
         self.reset()
-
-    @property
-    def dataset(self) -> Remaining:
-        """What ``skip_first_batches`` reads; by itself it is no dataset."""
-        return Remaining(self)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch on the device; the last says that it is it."""
@@ -103,7 +111,7 @@ class PreparedLoader(_Mixin, Delivery):
         device = self._accelerator.device
         loader = self.loader
         try:
-            for batch in Delivery.__iter__(self):
+            for batch in Skippable.__iter__(self):
                 self.end_of_dataloader = loader.num_steps_left == 0
                 yield accelerate.utils.send_to_device(
                     batch, device, non_blocking=loader.pin_memory

@@ -70,15 +70,16 @@ def megatron(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return OLMo-core's batch; labels stay at their tokens, its trainer shifts them.
+    """Return OLMo-core's batch, whose trainer makes the labels of it.
 
-    With ``cu_seqlens`` also ``doc_lens`` [batch_size, documents], padded with 0, and
-    ``max_doc_lens``, a list, as its attention wants them.
+    ``label_mask`` says which tokens carry loss. With ``cu_seqlens`` also ``doc_lens``
+    [batch_size, documents], padded with 0, and ``max_doc_lens``, a list, as its
+    attention wants them.
     """
-    kept = {name: batch[name] for name in ("input_ids", "labels") if name in batch}
+    ids = batch["input_ids"]
+    kept = {"input_ids": ids, "label_mask": batch["loss_mask"]}
     if "cu_seqlens" not in batch:
         return kept
-    ids = batch["input_ids"]
     rows, length = ids.shape
     borders = batch["cu_seqlens"].long()
     lengths, row_of = borders.diff(), borders[:-1] // length

@@ -11,14 +11,14 @@ from typing import Any
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.accelerate import Remaining, expected_ranks
+from pagefeed.integrations.accelerate import Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_fields,
     check_ranks_of,
     check_rows,
     check_torch,
 )
-from pagefeed.integrations.delivery import KEY, Delivery, steps_per_epoch
+from pagefeed.integrations.delivery import KEY, steps_per_epoch
 from pagefeed.integrations.dialects import flattened, in_rows
 from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
@@ -33,27 +33,10 @@ WHO = "the Trainer"
 PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
-class _Steps(Delivery):
-    """What ``get_train_dataloader`` returns: no DataLoader, which it would rebuild."""
-
-    batch_size = None
-    drop_last = False
-
-    def __init__(self, loader: Loader, *, flatten: bool) -> None:
-        convert = flattened if flatten else in_rows
-        super().__init__(loader, convert=convert, endless=True)
-        self.num_behind = 0
-
-    @property
-    def dataset(self) -> Remaining:
-        """What ``skip_first_batches`` reads."""
-        return Remaining(self, self.num_behind)
-
-
 class LoaderCallback(_Callback):
     """Saves and restores the position with the Trainer's state; see :func:`attach`."""
 
-    def __init__(self, steps: _Steps, alarm: WaitAlarm | None) -> None:
+    def __init__(self, steps: Skippable, alarm: WaitAlarm | None) -> None:
         self._steps = steps
         self._alarm = alarm
 
@@ -176,7 +159,8 @@ def attach(
             "with an attention_mask the models look at that alone, and attend across "
             "documents in spite of position_ids: leave one of the two fields out"
         )
-    steps = _Steps(loader, flatten=flatten)
+    convert = flattened if flatten else in_rows
+    steps = Skippable(loader, convert=convert, endless=True)
     callback = LoaderCallback(steps, alarm)
     trainer.get_train_dataloader = lambda: steps
     # In front of those that report what is logged.

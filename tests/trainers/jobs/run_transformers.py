@@ -3,7 +3,6 @@
 import copy
 
 import torch
-from job import LENGTH, VOCABULARY, Job, Seen
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -12,6 +11,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from job import LENGTH, VOCABULARY, Job, Seen
 from pagefeed.integrations.transformers import attach
 
 job = Job()
@@ -29,6 +29,7 @@ class Die(TrainerCallback):
     """Ends the process at a step, after its checkpoint."""
 
     def on_save(self, args, state, control, **_):
+        del args, control
         if state.global_step == job.options["die_at"]:
             job.die()
 
