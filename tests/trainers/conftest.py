@@ -1,13 +1,10 @@
 """Each framework is tested where it is installed: `make test-trainers`."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from running import write_data
+from trainers.running import write_data
 
 
 def pytest_collection_modifyitems(items):
@@ -21,6 +18,6 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A folder with the numbered tokens, and room for checkpoints."""
-    path = tmp_path_factory.mktemp("trainer")
+    path: Path = tmp_path_factory.mktemp("trainer")
     write_data(path)
     return path

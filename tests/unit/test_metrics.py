@@ -90,7 +90,7 @@ def test_a_port_is_a_number(port):
 
 
 def test_the_alarm_rings_once_for_each_time_of_waiting():
-    heard = []
+    heard: list[float] = []
     alarm = WaitAlarm(threshold=0.1, times=2, call=heard.append)
     for wait in (0.5, 0.0, 0.5, 0.6, 0.7, 0.0, 0.2, 0.3):
         alarm.look({"data/wait_fraction": wait})
