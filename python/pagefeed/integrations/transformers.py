@@ -123,7 +123,8 @@ def attach(
         loader: With ``format="torch"``, the trainer's data-parallel rank, the fields
             ``labels`` and what else the model takes, and as batch size the
             ``per_device_train_batch_size``.
-        flatten: Whether to feed one row; by default if the attention needs it.
+        flatten: Whether to feed one row; by default if the attention needs it, or an
+            ``SFTTrainer``, which counts the tokens of one.
         alarm: Told of the loader's numbers as they are logged.
 
     Raises:
@@ -151,7 +152,8 @@ def attach(
             "the Loader's"
         )
     if flatten is None:
-        flatten = _is_packed(loader) and _has_flash_attention(trainer.model)
+        needs_one_row = _has_flash_attention(trainer.model) or _is_sft(trainer)
+        flatten = _is_packed(loader) and needs_one_row
     if flatten:
         check_fields(loader, PACKED, "a padding-free batch")
     if _is_packed(loader) and "attention_mask" in loader.fields.names:
@@ -170,6 +172,10 @@ def attach(
 
 def _is_packed(loader: Loader) -> bool:
     return "position_ids" in loader.fields.names
+
+
+def _is_sft(trainer: Any) -> bool:  # noqa: ANN401
+    return any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
 
 
 def _has_flash_attention(model: Any) -> bool:  # noqa: ANN401
