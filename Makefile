@@ -57,7 +57,8 @@ test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for 
 	@for name in $(or $(ARGS),$(TRAINERS)); do \
 		echo "== $$name"; \
 		$(HAVE_TRAINERS)/$$name/bin/python -m pytest --quiet --timeout 900 \
-			--durations 3 $$(ls tests/trainers/test_$$name{,_*}.py 2> /dev/null); \
+			--durations 3 tests/trainers/test_examples.py \
+			$$(ls tests/trainers/test_$$name{,_*}.py 2> /dev/null); \
 	done
 
 .PHONY: fuzz

@@ -13,6 +13,7 @@ from typing import Any
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
+    Leaf,
     check_isolation,
     flex_mask,
     refuse_second_sharding,
@@ -31,6 +32,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "Leaf",
     "LoaderDataset",
     "as_dataset",
     "check_isolation",

@@ -11,8 +11,10 @@ from pagefeed.integrations.attention import (
     varlen_arguments,
 )
 from pagefeed.integrations.checks import refuse_second_sharding
+from pagefeed.integrations.delivery import Leaf
 
 __all__ = [
+    "Leaf",
     "check_isolation",
     "flex_mask",
     "refuse_second_sharding",
