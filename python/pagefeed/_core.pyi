@@ -1,7 +1,7 @@
 """The data plane: page index, page reads and the engine, in Rust."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -60,6 +60,7 @@ class Index:
         page_index: bool,
         verify_checksums: bool,
         num_threads: int,
+        advance: Callable[[int], object] | None = None,
     ) -> Index: ...
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Index: ...

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
@@ -105,9 +106,10 @@ fn width_of(data_type: &DataType) -> usize {
 
 #[pymethods]
 impl Index {
-    /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C.
+    /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
+    /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, advance = None))]
     fn build(
         py: Python<'_>,
         paths: Vec<String>,
@@ -115,13 +117,24 @@ impl Index {
         page_index: bool,
         verify_checksums: bool,
         num_threads: usize,
+        advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        cancellable(py, |cancel| {
+        let (num_done, mut num_told) = (Arc::new(AtomicUsize::new(0)), 0);
+        let tell = || {
+            let num_new = num_done.load(Ordering::Relaxed) - num_told;
+            num_told += num_new;
+            match &advance {
+                Some(advance) if num_new > 0 => advance.call1((num_new,)).map(drop),
+                _ => Ok(()),
+            }
+        };
+        cancellable(py, tell, |cancel| {
             let options = BuildOptions {
                 use_page_index: page_index,
                 verify_checksums,
                 num_threads,
                 cancel: Arc::clone(cancel),
+                num_done: Arc::clone(&num_done),
             };
             let store = Arc::new(Store::default());
             let index = CoreIndex::build(&store, &paths, &column, &options)?;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -77,7 +78,6 @@ class DocumentFeed:
         self._documents = documents
         columns = row_columns(datasets, documents)
         self._names = columns.names
-        self._datasets = datasets
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         self._parts = cast("tuple[DocumentIndex, ...]", parts)
         self._first_sequences = np.cumsum(
@@ -98,9 +98,26 @@ class DocumentFeed:
         self._padding = padding
         self._fields = fields
         self._convert = convert
-        self._engine = ProcessEngine(
-            lambda: self._start(num_threads, memory, vocab_size)
+        # Of nothing that knows this feed: an engine ends with the last use of its feed.
+        start = partial(
+            _core.RowEngine,
+            [
+                (*source.values, None)
+                if isinstance(source, FolderColumn)
+                else source.handle
+                for source in self._columns
+            ],
+            names=self._names,
+            num_threads=num_threads,
+            memory=memory,
+            batch_rows=batch_rows,
+            verify_checksums=[
+                dataset.verify_checksums for dataset in datasets for _ in self._names
+            ],
+            has_tokens=documents.max_length is not None,
+            vocab_size=vocab_size,
         )
+        self._engine = ProcessEngine(start)
 
     def engine(self) -> _core.RowEngine:
         """Return this process's engine: threads do not survive a fork."""
@@ -179,29 +196,6 @@ class DocumentFeed:
                     row[which, column] = rows - source.first_rows(local)
                 page[which, column] = local + self._first_pages[place]
         return page, row
-
-    def _start(
-        self, num_threads: int, memory: int, vocab_size: int | None
-    ) -> _core.RowEngine:
-        return _core.RowEngine(
-            [
-                (*source.values, None)
-                if isinstance(source, FolderColumn)
-                else source.handle
-                for source in self._columns
-            ],
-            names=self._names,
-            num_threads=num_threads,
-            memory=memory,
-            batch_rows=self._batch_rows,
-            verify_checksums=[
-                dataset.verify_checksums
-                for dataset in self._datasets
-                for _ in self._names
-            ],
-            has_tokens=self._documents.max_length is not None,
-            vocab_size=vocab_size,
-        )
 
 
 def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:

@@ -22,7 +22,7 @@ mod walk;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use arrow_schema::Field;
 use twox_hash::XxHash3_128;
@@ -49,6 +49,8 @@ pub struct BuildOptions {
     pub num_threads: usize,
     /// Set to true, it ends the build early, as [`Kind::Cancelled`](crate::error::Kind).
     pub cancel: Arc<AtomicBool>,
+    /// Counts the files that are indexed.
+    pub num_done: Arc<AtomicUsize>,
 }
 
 /// Where one page lies and what it holds.
