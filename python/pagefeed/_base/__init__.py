@@ -17,9 +17,11 @@ from pagefeed._base.arguments import (
 )
 from pagefeed._base.arrays import (
     Int64Array,
+    UInt32Array,
     UInt64Array,
     distinct,
     joined_ranges,
+    narrow_difference,
     sorted_with_places,
 )
 from pagefeed._base.extras import require
@@ -45,6 +47,7 @@ __all__ = [
     "Int64Array",
     "Progress",
     "Setting",
+    "UInt32Array",
     "UInt64Array",
     "Work",
     "check_callable",
@@ -65,6 +68,7 @@ __all__ = [
     "is_made",
     "joined_ranges",
     "lazy",
+    "narrow_difference",
     "parse_bytes",
     "require",
     "show_progress",

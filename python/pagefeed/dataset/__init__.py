@@ -12,7 +12,7 @@ from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset, parquet
 from pagefeed.dataset.row_lengths import length_counts
-from pagefeed.dataset.spans import Spans, refuse_null_tokens
+from pagefeed.dataset.spans import SpanParts, Spans, refuse_null_tokens
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Page",
     "PageIndex",
     "ParquetDataset",
+    "SpanParts",
     "Spans",
     "TokenIndex",
     "check_abilities",
