@@ -12,7 +12,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
 
 LAYERS = (
-    *("_core", "errors", "_base", "storage", "dataset", "sequences", "order"),
+    *(
+        "_core",
+        "errors",
+        "_base",
+        "storage",
+        "tokenizer",
+        "dataset",
+        "sequences",
+        "order",
+    ),
     *("mixture", "run", "launch", "batches", "loader", "view"),
     *("integrations", "torch", "reports", "cli", "__init__", "__main__"),
 )

@@ -28,6 +28,7 @@ from pagefeed.reports import (
 )
 from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Documents, Packed, Windows
+from pagefeed.tokenizer import Tokenizer
 from pagefeed.view import SequenceView
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Slot",
     "Stage",
     "StageForecast",
+    "Tokenizer",
     "Verification",
     "Windows",
     "errors",

@@ -32,6 +32,7 @@ pub mod pickle;
 mod prefetch;
 pub mod schema;
 pub mod store;
+pub mod text;
 pub mod thrift;
 
 pub use error::{Error, Kind, Result};

@@ -10,9 +10,10 @@ use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::numbering::Indexed;
-use pagefeed_core::pages::reader::read_array;
+use pagefeed_core::pages::reader::{locate, read_array};
 use pagefeed_core::pages::row_source::mean_row_bytes;
 use pagefeed_core::pages::source::IndexSource;
+use pagefeed_core::pages::text::{TextColumn, count_tokens};
 use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -21,6 +22,7 @@ use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 use crate::run::{cancellable, detached};
+use crate::tokenizer::{HeldCounts, Tokenizer, bytes_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -31,6 +33,8 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
+    /// How its texts become tokens, if they are to.
+    text: Option<TextColumn>,
     /// The store of this process, by its number. Locked only under the GIL, which a
     /// forking thread holds, so a child never finds it locked.
     store: Mutex<(u32, Arc<Store>)>,
@@ -40,6 +44,7 @@ impl Index {
     fn new(index: CoreIndex, store: Arc<Store>) -> Self {
         Self {
             index: Arc::new(index),
+            text: None,
             store: Mutex::new((std::process::id(), store)),
         }
     }
@@ -50,6 +55,7 @@ impl Index {
             index: self.index.clone(),
             store: self.store(),
             verify_checksums,
+            text: self.text.clone(),
         }
     }
 
@@ -303,6 +309,49 @@ impl Index {
             let page = source.load(&mut PageOpener::default(), page, None)?;
             Ok(page.row_offsets)
         })
+    }
+
+    /// The same index as one of tokens: engines encode the texts as they load them.
+    /// `counts` (uint32) are the tokens of every row.
+    fn tokenized(
+        &self,
+        tokenizer: &Tokenizer,
+        vocab_size: u32,
+        counts: Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let counts = HeldCounts::new(counts)?;
+        Ok(Self {
+            index: Arc::clone(&self.index),
+            text: Some(TextColumn {
+                encoder: tokenizer.encoder(),
+                vocab_size,
+                counts: Arc::new(counts),
+            }),
+            store: Mutex::new((std::process::id(), self.store())),
+        })
+    }
+
+    /// Number of tokens of each row of a page of texts: uint32 in native order.
+    #[pyo3(signature = (page, tokenizer, *, verify_checksums))]
+    fn count_tokens<'py>(
+        &self,
+        py: Python<'py>,
+        page: u64,
+        tokenizer: &Tokenizer,
+        verify_checksums: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (store, encoder) = (self.store(), tokenizer.encoder());
+        let counts = detached(py, || {
+            let record = self.index.page(page)?;
+            let texts = OPENER.with_borrow_mut(|opener| {
+                opener.verify_checksums = verify_checksums;
+                let data_type = self.index.field().data_type();
+                read_array(&self.index, &store, opener, page, data_type)
+            })?;
+            count_tokens(&texts, encoder.as_ref())
+                .map_err(|error| locate(&self.index, &record, error))
+        })?;
+        Ok(bytes_of(py, &counts))
     }
 
     /// Reads and decodes one page.

@@ -14,6 +14,7 @@ mod index;
 mod packing;
 mod rows;
 mod run;
+mod tokenizer;
 
 use pyo3::prelude::*;
 
@@ -32,6 +33,8 @@ mod _core {
     use crate::index::Index;
     #[pymodule_export]
     use crate::rows::RowEngine;
+    #[pymodule_export]
+    use crate::tokenizer::Tokenizer;
 
     #[pymodule_export]
     use crate::packing::pack;

@@ -33,6 +33,7 @@ from pagefeed._base.stepwise import finished
 from pagefeed._base.stored import (
     ArrayFolder,
     ArrayWriter,
+    remove_arrays,
     stored_arrays,
     warn_of_folder,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "joined_ranges",
     "lazy",
     "parse_bytes",
+    "remove_arrays",
     "require",
     "show_progress",
     "sorted_with_places",

@@ -22,7 +22,13 @@ from pagefeed._base.arrays import Int64Array
 from pagefeed._base.parallel import in_order
 from pagefeed.errors import CacheWarning, FileAccessError
 
-__all__ = ["ArrayFolder", "ArrayWriter", "stored_arrays", "warn_of_folder"]
+__all__ = [
+    "ArrayFolder",
+    "ArrayWriter",
+    "remove_arrays",
+    "stored_arrays",
+    "warn_of_folder",
+]
 
 _ABOUT = "about.json"
 _NUMBERS = "numbers"
@@ -227,6 +233,14 @@ def stored_arrays(
             raise _no_place(problem) from problem
         # The maps outlive the names of the files.
         return ArrayFolder(path, key)
+
+
+def remove_arrays(folder: str) -> None:
+    """Remove a folder of stored arrays that nobody needs any more, if it is there.
+
+    Arrays that are mapped stay readable until they are let go.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def warn_of_folder(folder: str, problem: Exception) -> None:

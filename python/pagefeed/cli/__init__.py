@@ -13,6 +13,7 @@ from pagefeed.errors import PagefeedError
 __all__ = ["main"]
 
 VERBS = {
+    "count": "count the tokens of texts ahead",
     "demo": "real text to shuffled, resumed batches",
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",

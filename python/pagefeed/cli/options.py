@@ -11,8 +11,14 @@ from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
+from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["configure_run", "make_loader"]
+__all__ = [
+    "configure_run",
+    "configure_tokenizer",
+    "make_loader",
+    "make_tokenizer",
+]
 
 
 def configure_run(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +55,37 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    configure_tokenizer(parser)
     configure_mixture(parser)
+
+
+def configure_tokenizer(
+    parser: argparse.ArgumentParser, *, required: bool = False
+) -> None:
+    """Declare the arguments of a tokenizer."""
+    parser.add_argument(
+        "--tokenizer",
+        required=required,
+        metavar="FILE",
+        help="for a column of texts: tokenizer.json, .model or tiktoken's ranks",
+    )
+    parser.add_argument(
+        "--pattern", help="of ranks: gpt2, cl100k_base, o200k_base or an expression"
+    )
+    parser.add_argument(
+        "--special-tokens",
+        choices=["as_token", "as_text"],
+        help="what special tokens in a text are (as the library does it)",
+    )
+
+
+def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
+    """Make the tokenizer that was asked for."""
+    return Tokenizer(
+        options.tokenizer,
+        pattern=options.pattern,
+        special_tokens=options.special_tokens,
+    )
 
 
 def _sequences(options: argparse.Namespace) -> SequenceSetting:
@@ -96,8 +132,12 @@ def _dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
             "give paths, or --mix with paths of its own: exactly one of them"
         )
     if options.mix:
-        if options.where is not None:
-            raise InvalidArgumentError("--where is for paths, not for a --mix")
+        if options.where is not None or options.tokenizer is not None:
+            raise InvalidArgumentError(
+                "--where and --tokenizer are for paths, not for a --mix"
+            )
         return make_mixture(options)
     dataset = parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    if options.tokenizer is not None:
+        dataset = dataset.tokenize(make_tokenizer(options))
     return dataset if options.where is None else dataset.where(options.where)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::pages::reader;
+use crate::pages::text::TextColumn;
 use crate::store::Store;
 
 /// An index whose pages are to be read.
@@ -15,6 +16,8 @@ pub struct Indexed {
     pub store: Arc<Store>,
     /// Verify CRCs of its pages where they are present.
     pub verify_checksums: bool,
+    /// How its texts become tokens, if they are to.
+    pub text: Option<TextColumn>,
 }
 
 /// One index among those numbered through.
@@ -25,6 +28,8 @@ pub struct Part {
     pub store: Arc<Store>,
     /// Verify CRCs of its pages where they are present.
     pub verify_checksums: bool,
+    /// How its texts become tokens, if they are to.
+    pub text: Option<TextColumn>,
     /// Its number among them.
     pub number: usize,
     /// Number of its first page.
@@ -48,6 +53,7 @@ impl NumberedPages {
                 index: indexed.index,
                 store: indexed.store,
                 verify_checksums: indexed.verify_checksums,
+                text: indexed.text,
                 number,
                 first_page,
             }

@@ -13,6 +13,8 @@ use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
 use crate::pages::numbering::{Indexed, NumberedPages, saturated};
 use crate::pages::reader::{locate, read_array};
+use crate::pages::source::encode;
+use crate::pages::text;
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
 
@@ -48,7 +50,10 @@ pub enum Column {
 impl Column {
     fn field(&self, name: &str) -> FieldRef {
         match self {
-            Self::Pages(pages) => Arc::clone(pages.index.field()),
+            Self::Pages(pages) => match &pages.text {
+                None => Arc::clone(pages.index.field()),
+                Some(_) => text::token_field(pages.index.field()),
+            },
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }
     }
@@ -160,6 +165,10 @@ impl PageSource<RowPage> for RowSource {
         let (part, page) = self.pages.find(page)?;
         let data_type = &self.types[part.number];
         opener.verify_checksums = part.verify_checksums;
+        if let Some(text) = &part.text {
+            let tokens = encode(opener, part, text, page, None)?;
+            return Ok(RowPage(conform(&text::as_lists(tokens)?, data_type)?));
+        }
         let array = read_array(&part.index, &part.store, opener, page, data_type)?;
         let record = part.index.page(page)?;
         if let Some(token_ids) = self.token_ids.filter(|_| self.is_first[part.number]) {
