@@ -24,8 +24,8 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
-from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.dataset.text import TokenizedIndex, tokenized
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
 from pagefeed.tokenizer import Tokenizer
 
