@@ -24,7 +24,7 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
-from pagefeed.dataset.text import TokenizedIndex, tokenized
+from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
 from pagefeed.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ class ParquetDataset:
         return True
 
     @lazy
-    def index(self) -> PageIndex | TokenizedIndex:
+    def index(self) -> PageIndex:
         """The page index of the column, built or opened on first use.
 
         Of texts that are tokenized, their tokens are counted then, if nobody has.
@@ -96,7 +96,7 @@ class ParquetDataset:
             verify_checksums=self.verify_checksums,
         )
 
-    def column_index(self, column: str) -> PageIndex | TokenizedIndex:
+    def column_index(self, column: str) -> PageIndex:
         """Return the page index of any column of the same rows."""
         if column == self.column:
             return self.index
@@ -104,7 +104,7 @@ class ParquetDataset:
             self._column_indexes[column] = self._build_index(column)
         return self._column_indexes[column]
 
-    def source_of(self, column: str) -> PageIndex | TokenizedIndex | FolderColumn:
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
         """Return where any column of the same rows comes from.
 
         Raises:
@@ -236,8 +236,8 @@ class ParquetDataset:
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
         of it work, and resume. The tokens of every row are counted when they are first
-        needed: one pass over all texts, on all CPUs, which ``pagefeed count`` does ahead;
-        with a cache folder it is done once, and found again by the tokenizer's
+        needed: one pass over all texts, on all CPUs, which ``pagefeed count`` does
+        ahead; with a cache folder it is done once, and found again by the tokenizer's
         fingerprint. From then on texts are encoded as their pages are loaded, by the
         threads of the loader.
 
@@ -264,9 +264,10 @@ class ParquetDataset:
                 f"the dataset is tokenized already, with {self.tokenizer.name}"
             )
         texts = replace(self, selection=None, tokenizer=tokenizer)
-        if self.selection is None:
+        chosen = self.selection
+        if chosen is None:
             return texts
-        return texts._of(self.selection.over(texts.spans))
+        return replace(texts, selection=chosen.over(texts.spans))
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.

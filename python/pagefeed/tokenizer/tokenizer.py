@@ -56,10 +56,10 @@ class Tokenizer:
     Texts are never cut off or padded, whatever the source says of it.
 
     Two engines of the data plane encode, on its own threads and without the GIL:
-    ``fastokens`` where it has given the same ids as ``tokenizers`` on a fixed set of hard
-    texts when the tokenizer is made, and on the first documents; ``tokenizers`` for all
-    else, see :attr:`engine`. SentencePiece models and functions run in Python, one text
-    at a time.
+    ``fastokens`` where it has given the same ids as ``tokenizers`` on a fixed set of
+    hard texts when the tokenizer is made, and on the first documents; ``tokenizers``
+    for all else, see :attr:`engine`. SentencePiece models and functions run in Python,
+    one text at a time.
 
     Args:
         source: A ``tokenizer.json``, a SentencePiece ``.model`` or a file of tiktoken's
@@ -241,10 +241,10 @@ class Tokenizer:
 
     @lazy
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify it: the same wherever it gives the same.
+        """32 hexadecimal digits that identify it: equal wherever it gives equal ids.
 
-        Digest of all that decides on ids; not of names, nor of what merely decodes. Of a
-        function: of its name and vocabulary, and the ids of some texts.
+        Digest of all that decides on ids; not of names, nor of what merely decodes. Of
+        a function: of its name and vocabulary, and the ids of some texts.
         """
         digest = hashlib.blake2b(digest_size=16)
         definition = self._settings.definition

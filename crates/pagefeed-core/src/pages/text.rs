@@ -21,9 +21,9 @@ pub trait RowCounts: Send + Sync {
     fn of(&self, rows: Range<u64>) -> Option<&[u32]>;
 }
 
-/// How a column of texts becomes one of tokens.
+/// How texts become tokens.
 #[derive(Clone)]
-pub struct TextColumn {
+pub struct Tokenization {
     /// What encodes the texts.
     pub encoder: Arc<dyn Encode>,
     /// One more than the largest id.
@@ -32,7 +32,7 @@ pub struct TextColumn {
     pub counts: Arc<dyn RowCounts>,
 }
 
-impl TextColumn {
+impl Tokenization {
     /// Tokens of some rows; 0 beyond the end, where nothing is ever loaded.
     fn num_tokens(&self, rows: Range<u64>) -> u64 {
         let counts = self.counts.of(rows).unwrap_or_default();

@@ -1,0 +1,241 @@
+//! Pages of any column, as Arrow arrays.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, Field, FieldRef};
+
+use crate::decode::{TokenPage, conform};
+use crate::engine::{Page, PageEntry, PageSource};
+use crate::error::{Error, Result};
+use crate::index::{Index, PageRecord};
+use crate::page::PageOpener;
+use crate::pages::indexed::Indexed;
+use crate::pages::numbering::saturated;
+use crate::pages::reader::read_array;
+use crate::pages::text::{Tokenization, token_field};
+use crate::pages::text_column::TextColumn;
+use crate::pages::token_ids::TokenIds;
+use crate::schema::common::common_field;
+use crate::storage::Fetched;
+
+/// How much larger than stored a page of strings is taken to be at least, before it is
+/// loaded: what text compresses to.
+const EXPANSION: u64 = 4;
+/// And at most, lest one page of repeated strings make all look giant.
+const MAX_EXPANSION: u64 = 16;
+
+/// Where a column of one dataset comes from.
+pub enum Column {
+    /// From the pages of an index.
+    Pages(Indexed),
+    /// From the pages of an index of texts, as lists of tokens.
+    Texts(Indexed, Tokenization),
+    /// It has few values, each in many rows: rows of this array.
+    Values(ArrayRef),
+}
+
+impl Column {
+    fn field(&self, name: &str) -> FieldRef {
+        match self {
+            Self::Pages(pages) => Arc::clone(pages.index.field()),
+            Self::Texts(pages, _) => token_field(pages.index.field()),
+            Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
+        }
+    }
+
+    /// The pages of the column, each as `data_type`.
+    fn source(self, data_type: &DataType, token_ids: Option<TokenIds>) -> Result<Source> {
+        Ok(match self {
+            Self::Pages(column) => Arc::new(RowColumn {
+                column,
+                data_type: data_type.clone(),
+                expansion: AtomicU64::new(EXPANSION),
+                token_ids,
+            }),
+            Self::Texts(column, tokenization) => {
+                Arc::new(TextColumn::new(column, tokenization, token_ids)?.as_lists(data_type))
+            }
+            Self::Values(array) => Arc::new(Values(conform(&array, data_type)?)),
+        })
+    }
+}
+
+/// Pages of one column.
+type Source = Arc<dyn PageSource>;
+
+/// The columns of several datasets, `names.len()` for each, and what they are in all of
+/// them. `token_ids` are those of the first column of each dataset.
+pub fn row_columns(
+    columns: Vec<Column>,
+    names: &[String],
+    token_ids: Option<TokenIds>,
+) -> Result<(Vec<Source>, Vec<FieldRef>)> {
+    let mut fields = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let in_all = columns.iter().skip(number).step_by(names.len());
+        fields.push(field_of_all(name, in_all)?);
+    }
+    let of_columns = fields.iter().enumerate().cycle();
+    let numbered = columns.into_iter().zip(of_columns);
+    let sources = numbered.map(|(column, (number, field))| {
+        column.source(field.data_type(), token_ids.filter(|_| number == 0))
+    });
+    Ok((sources.collect::<Result<_>>()?, fields))
+}
+
+/// A column as it is in all datasets.
+fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Result<FieldRef> {
+    let mut all: Option<FieldRef> = None;
+    for column in columns {
+        let field = column.field(name);
+        all = Some(match &all {
+            None => field,
+            Some(all) => common_field(all, &field).ok_or_else(|| {
+                let error = Error::unsupported(format!(
+                    "column {name:?} has type {}, and {} in the datasets before it: the two \
+                     have no type in common",
+                    field.data_type(),
+                    all.data_type()
+                ));
+                match column {
+                    Column::Pages(pages) | Column::Texts(pages, _) => error.in_file(&pages.index.files()[0].path),
+                    Column::Values(_) => error,
+                }
+            })?,
+        });
+    }
+    all.ok_or_else(|| Error::invalid("columns of no dataset"))
+}
+
+/// Bytes that a row of a column takes in memory, about: from the sizes of some pages.
+pub fn mean_row_bytes(index: &Index) -> Result<u64> {
+    const SAMPLED: u64 = 256;
+    let step = (index.num_pages() / SAMPLED).max(1);
+    let (mut bytes, mut rows) = (0u64, 0u64);
+    for page in (0..index.num_pages()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let record = index.page(page)?;
+        let strings = stored_size(&record).saturating_mul(EXPANSION);
+        bytes = bytes.saturating_add(strings.saturating_add(numbers_size(&record)));
+        rows += record.num_rows;
+    }
+    Ok(bytes / rows.max(1))
+}
+
+/// Estimate of a decoded page's bytes, those of strings left out.
+fn numbers_size(record: &PageRecord) -> u64 {
+    const BYTES_PER_VALUE: u64 = 8;
+    let values = record.num_values.saturating_add(record.num_rows);
+    values.saturating_mul(BYTES_PER_VALUE)
+}
+
+/// Bytes that are read for a page: its dictionary is read with each page.
+fn stored_size(record: &PageRecord) -> u64 {
+    let dictionary = record.dictionary.as_ref();
+    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
+    record.compressed_size.saturating_add(dictionary)
+}
+
+/// Pages of a column of files.
+struct RowColumn {
+    column: Indexed,
+    /// What its pages become: one type in all datasets.
+    data_type: DataType,
+    /// How much larger than stored a page was at most so far.
+    expansion: AtomicU64,
+    /// Which numbers it may hold, if they are tokens.
+    token_ids: Option<TokenIds>,
+}
+
+impl RowColumn {
+    fn read(&self, opener: &mut PageOpener, page: u64, fetched: &Fetched) -> Result<ArrayRef> {
+        let array = read_array(&self.column, opener, page, fetched, &self.data_type)?;
+        let record = self.column.index.page(page)?;
+        if let Some(token_ids) = self.token_ids {
+            token_ids
+                .check_lists(&array, record.first_row_in_group)
+                .map_err(|error| self.column.locate(error, &record))?;
+        }
+        let stored = stored_size(&record);
+        let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
+        let expansion = expansion.min(MAX_EXPANSION);
+        self.expansion.fetch_max(expansion, Ordering::Relaxed);
+        Ok(array)
+    }
+}
+
+impl PageSource for RowColumn {
+    fn num_pages(&self) -> u64 {
+        self.column.index.num_pages()
+    }
+
+    fn entry(&self, page: u64) -> PageEntry {
+        let record = self.column.index.page(page);
+        record.map_or_else(
+            |_| PageEntry::default(),
+            |record| {
+                PageEntry::new(
+                    saturated(stored_size(&record)),
+                    saturated(numbers_size(&record)),
+                )
+            },
+        )
+    }
+
+    fn decoded_size(&self, entry: &PageEntry) -> usize {
+        let expansion = self.expansion.load(Ordering::Relaxed);
+        let strings = entry.stored_size.saturating_mul(saturated(expansion));
+        strings.saturating_add(entry.decoded_size)
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.column.storage.num_in_flight()
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let ranges = |page| self.column.index.run_ranges(page, true);
+        self.column.fetch(pages, ranges)
+    }
+
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        _: Option<TokenPage>,
+    ) -> Result<Page> {
+        self.read(opener, page, fetched).map(Page::Rows)
+    }
+
+    fn will_need(&self, page: u64) {
+        self.column.will_need(page);
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        self.column.locate_page(error, page)
+    }
+}
+
+/// An array that is there already: one page.
+struct Values(ArrayRef);
+
+impl PageSource for Values {
+    fn num_pages(&self) -> u64 {
+        1
+    }
+
+    fn entry(&self, _: u64) -> PageEntry {
+        PageEntry::new(0, self.0.get_array_memory_size())
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        _: u64,
+        _: &Fetched,
+        _: Option<TokenPage>,
+    ) -> Result<Page> {
+        Ok(Page::Rows(Arc::clone(&self.0)))
+    }
+}
