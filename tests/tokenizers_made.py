@@ -40,7 +40,9 @@ def _byte_level(pattern: str | None, *, nfc: bool = False) -> str:
     made = Tokenizer(models.BPE(ignore_merges=pattern is not None))
     if nfc:
         made.normalizer = normalizers.NFC()
-    split: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    split: Any = pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=pattern is None
+    )
     if pattern is not None:
         by = pre_tokenizers.Split(Regex(pattern), "isolated")
         split = pre_tokenizers.Sequence([by, split])
