@@ -371,3 +371,6 @@ def test_locate_and_trace_back(pair, texts, tokenizer):
             part = ids[origin.first_token : origin.first_token + origin.num_tokens]
             here = batch[number, origin.offset : origin.offset + origin.num_tokens]
             assert part.tolist() == here.tolist()
+            begin, end = origin.text_range
+            of_text = texts[row].encode()[begin:end].decode()
+            assert tokenizer.decode(part).strip("\ufffd") in of_text

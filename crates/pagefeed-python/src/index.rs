@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
@@ -12,7 +13,7 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
-use pagefeed_core::pages::text::{Tokenization, count_tokens, token_field};
+use pagefeed_core::pages::text::{Tokenization, count_tokens, text_of, token_field};
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
@@ -49,6 +50,14 @@ impl Index {
             tokenization: None,
             storage: Mutex::new((std::process::id(), storage)),
         }
+    }
+
+    /// A page as it lies in the file.
+    fn texts(&self, column: &Indexed, page: u64) -> Result<ArrayRef> {
+        let data_type = self.index.field().data_type();
+        OPENER.with_borrow_mut(|opener| {
+            read_array(column, opener, page, Fetched::NOTHING, data_type)
+        })
     }
 
     /// What the engine reads it by.
@@ -345,13 +354,26 @@ impl Index {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let (column, encoder) = (self.indexed(verify_checksums), tokenizer.encoder());
         let counts = detached(py, || {
-            let texts = OPENER.with_borrow_mut(|opener| {
-                let data_type = self.index.field().data_type();
-                read_array(&column, opener, page, Fetched::NOTHING, data_type)
-            })?;
+            let texts = self.texts(&column, page)?;
             count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
         })?;
         Ok(bytes_of(py, &counts))
+    }
+
+    /// The text of a row of a page of texts.
+    #[pyo3(signature = (page, row, *, verify_checksums))]
+    fn text_of(
+        &self,
+        py: Python<'_>,
+        page: u64,
+        row: usize,
+        verify_checksums: bool,
+    ) -> PyResult<String> {
+        let column = self.indexed(verify_checksums);
+        detached(py, || {
+            let texts = self.texts(&column, page)?;
+            text_of(&texts, row).map_err(|error| column.locate_page(error, page))
+        })
     }
 
     /// Reads and decodes one page.

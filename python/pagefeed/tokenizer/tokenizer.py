@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import (
     Facts,
+    Int64Array,
     check_choice,
     check_positive,
     html_of,
@@ -300,6 +301,19 @@ class Tokenizer:
         numbers = np.frombuffer(ids, dtype=np.uint32)
         borders = itertools.pairwise([0, *ends.tolist()])
         return [numbers[begin:end] for begin, end in borders]
+
+    def places(self, text: str) -> Int64Array | None:
+        """Return where in a text each of its tokens comes from.
+
+        Returns:
+            Bytes of the text, begin and end: int64 [tokens, 2]. Tokens that are parts
+            of one character have all of its bytes. None for SentencePiece models and
+            functions, which do not tell.
+        """
+        if self.engine == "python":
+            return None
+        found = np.array(self.handle.places(text), dtype=np.int64)
+        return found.reshape(-1, 2)
 
     def decode(self, ids: npt.ArrayLike) -> str:
         """Return the text of ids, special tokens included.

@@ -135,6 +135,18 @@ pub fn count_tokens(texts: &ArrayRef, encoder: &dyn Encode) -> Result<Vec<u32>> 
     Ok(counts)
 }
 
+/// The text of a row of a page of texts.
+pub fn text_of(texts: &ArrayRef, row: usize) -> Result<String> {
+    let mut found = String::new();
+    for_each_text(texts, |number, text| {
+        if number == row {
+            found.push_str(text);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// The column of tokens that a column of texts becomes.
 pub fn token_field(texts: &Field) -> FieldRef {
     let token = Field::new_list_field(DataType::UInt32, false);

@@ -96,6 +96,28 @@ class TokenizedIndex(PageIndex):
         """Return the page that holds each of ``values``, numbered through."""
         return np.searchsorted(self._first_token, values, side="right") - 1
 
+    def text_range(
+        self, page: int, row: int, tokens: range
+    ) -> tuple[int, int] | None:
+        """Return what of a text some of its tokens come from.
+
+        Args:
+            page: Number of the page.
+            row: Row in the page.
+            tokens: Numbers of tokens of the row.
+
+        Returns:
+            Bytes of the text, begin and end; None if the tokenizer does not tell.
+        """
+        text = self.texts.handle.text_of(
+            page, row, verify_checksums=self.recipe.verify_checksums
+        )
+        places = self.tokenizer.places(text)
+        if places is None or not tokens:
+            return None
+        some = places[tokens.start : tokens.stop]
+        return int(some[:, 0].min()), int(some[:, 1].max())
+
     def row_offsets(self, page: int) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1].
 
