@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import tokenizers
 
 import pagefeed as pf
 from pagefeed.errors import (
+    CacheWarning,
     CorruptFileError,
     InvalidArgumentError,
     StaleFileError,
@@ -318,6 +320,50 @@ def test_counting_goes_on_where_it_was_left(folder, tokenizer, tmp_path, monkeyp
     index = plain.tokenize(tokenizer).index
     assert 0 < len(calls) < len(index)
     assert index.num_values == pf.parquet(folder, column="input_ids").index.num_values
+
+
+CHILD = """
+import sys, time
+import pagefeed as pf
+from pagefeed.dataset.text import counts
+counts.PART_ROWS = 40
+def slow(text):
+    time.sleep(0.004)
+    return list(text[:20].encode())
+tokenizer = pf.Tokenizer(slow, vocab_size=256, name="slow")
+folder, cache = sys.argv[1:]
+dataset = pf.parquet(folder, column="text", cache_dir=cache).tokenize(tokenizer)
+print(dataset.index.num_values)
+"""
+
+
+def test_counting_that_is_killed_loses_no_parts(folder, texts, tmp_path):
+    command = [sys.executable, "-c", CHILD, str(folder), str(tmp_path)]
+    before = 0
+    for _ in range(3):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
+            while child.poll() is None and parts_in(tmp_path) <= before:
+                time.sleep(0.01)
+            child.kill()
+        assert before < parts_in(tmp_path)
+        before = parts_in(tmp_path)
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    found = [int(child.communicate()[0]) for child in both]
+    assert found == [sum(len((text or "")[:20].encode()) for text in texts)] * 2
+    [whole] = tmp_path.glob("tokens-*")
+    assert {path.name for path in whole.iterdir()} == {"about.json", "numbers"}
+
+
+def parts_in(folder):
+    return len([*folder.glob("*.parts/part-*/about.json")])
+
+
+def test_counts_without_a_folder_that_can_be_written(folder, tokenizer, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(CacheWarning):
+        blocked = pf.parquet(folder, column="text", cache_dir=tmp_path / "file")
+        found = blocked.tokenize(tokenizer).index.num_values
+    assert found == pf.parquet(folder, column="input_ids").index.num_values
 
 
 def test_the_verb_counts_ahead(folder, tmp_path):

@@ -55,9 +55,8 @@ impl Index {
     /// A page as it lies in the file.
     fn texts(&self, column: &Indexed, page: u64) -> Result<ArrayRef> {
         let data_type = self.index.field().data_type();
-        OPENER.with_borrow_mut(|opener| {
-            read_array(column, opener, page, Fetched::NOTHING, data_type)
-        })
+        OPENER
+            .with_borrow_mut(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
     }
 
     /// What the engine reads it by.

@@ -115,7 +115,10 @@ impl Tokenizer {
         num_threads: usize,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let strings: Vec<Bound<'py, PyString>> = texts.extract()?;
-        let texts: Vec<&str> = strings.iter().map(|s| s.to_str()).collect::<PyResult<_>>()?;
+        let texts: Vec<&str> = strings
+            .iter()
+            .map(|s| s.to_str())
+            .collect::<PyResult<_>>()?;
         let encoder = self.encoder();
         let all = detached(py, || encode_batch(encoder.as_ref(), &texts, num_threads))?;
         Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts)))

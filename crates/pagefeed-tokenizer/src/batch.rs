@@ -59,7 +59,8 @@ pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) ->
     })?;
     done.sort_unstable_by_key(|(number, _)| *number);
     let mut all = Encoded::default();
-    all.ids.reserve_exact(done.iter().map(|(_, part)| part.ids.len()).sum());
+    all.ids
+        .reserve_exact(done.iter().map(|(_, part)| part.ids.len()).sum());
     all.counts.reserve_exact(texts.len());
     for (_, part) in done {
         all.ids.extend_from_slice(&part.ids);

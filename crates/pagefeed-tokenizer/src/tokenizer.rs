@@ -148,7 +148,10 @@ impl Encode for Tokenizer {
         if text.len() > LONGEST_TEXT {
             return Err(Error::new(
                 Kind::Limit,
-                format!("a text has {} bytes, the most is {LONGEST_TEXT}", text.len()),
+                format!(
+                    "a text has {} bytes, the most is {LONGEST_TEXT}",
+                    text.len()
+                ),
             ));
         }
         if let Some(fast) = self.fast() {

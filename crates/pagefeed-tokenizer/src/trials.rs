@@ -2,10 +2,57 @@
 
 /// One or more characters of every kind that rules of splitting tell apart.
 const KINDS: [&str; 52] = [
-    "a", "Z", "x\u{301}", "ab", "AB", "aB", "é", "É", "ß", "ſ", "K", "İ", "ǅ", "ʰ", "ª", "я", "Я",
-    "\u{5d0}", "\u{628}\u{64e}", "\u{915}\u{93f}", "\u{e01}\u{e33}", "中", "漢字", "か", "カ", "한",
-    "\u{1100}\u{1161}", "0", "12", "1234", "²", "½", "Ⅷ", "٣", "'", "'s", "'LL", "’s", ".", "!?",
-    "_", "=", "€", "👍🏽", "👩\u{200d}💻", "🇩🇪", "\u{fe0f}", "\u{301}", "\u{200b}", "\u{ad}", "\u{fffd}",
+    "a",
+    "Z",
+    "x\u{301}",
+    "ab",
+    "AB",
+    "aB",
+    "é",
+    "É",
+    "ß",
+    "ſ",
+    "K",
+    "İ",
+    "ǅ",
+    "ʰ",
+    "ª",
+    "я",
+    "Я",
+    "\u{5d0}",
+    "\u{628}\u{64e}",
+    "\u{915}\u{93f}",
+    "\u{e01}\u{e33}",
+    "中",
+    "漢字",
+    "か",
+    "カ",
+    "한",
+    "\u{1100}\u{1161}",
+    "0",
+    "12",
+    "1234",
+    "²",
+    "½",
+    "Ⅷ",
+    "٣",
+    "'",
+    "'s",
+    "'LL",
+    "’s",
+    ".",
+    "!?",
+    "_",
+    "=",
+    "€",
+    "👍🏽",
+    "👩\u{200d}💻",
+    "🇩🇪",
+    "\u{fe0f}",
+    "\u{301}",
+    "\u{200b}",
+    "\u{ad}",
+    "\u{fffd}",
     "\u{10ffff}",
 ];
 
@@ -41,7 +88,11 @@ const NUM_MIXED: u64 = 400;
 pub fn texts(added: &[&str]) -> Vec<String> {
     let mut all: Vec<String> = TEXTS.map(String::from).to_vec();
     all.push(('\0'..='\u{ff}').collect());
-    all.push((' '..='~').map(|c| format!("{c} {c}{c} a{c}1{c}A ")).collect());
+    all.push(
+        (' '..='~')
+            .map(|c| format!("{c} {c}{c} a{c}1{c}A "))
+            .collect(),
+    );
     all.extend(pairs());
     all.extend(runs());
     all.extend(with_added(added));

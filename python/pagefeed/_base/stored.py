@@ -25,6 +25,8 @@ from pagefeed.errors import CacheWarning, FileAccessError
 __all__ = [
     "ArrayFolder",
     "ArrayWriter",
+    "find_arrays",
+    "keeps_arrays",
     "remove_arrays",
     "stored_arrays",
     "warn_of_folder",
@@ -233,6 +235,25 @@ def stored_arrays(
             raise _no_place(problem) from problem
         # The maps outlive the names of the files.
         return ArrayFolder(path, key)
+
+
+def find_arrays(folder: str, name: str, key: str) -> ArrayFolder | None:
+    """Map arrays that were written before; None if there are none that can be used."""
+    return _opened(Path(folder) / name, key)
+
+
+def keeps_arrays(folder: str) -> bool:
+    """Return whether arrays can be kept in a folder, which is made if it is not there.
+
+    If not, that is told, once in a process.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as problem:
+        warn_of_folder(folder, problem)
+        return False
+    return True
 
 
 def remove_arrays(folder: str) -> None:

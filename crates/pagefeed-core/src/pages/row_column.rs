@@ -100,7 +100,9 @@ fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Re
                     all.data_type()
                 ));
                 match column {
-                    Column::Pages(pages) | Column::Texts(pages, _) => error.in_file(&pages.index.files()[0].path),
+                    Column::Pages(pages) | Column::Texts(pages, _) => {
+                        error.in_file(&pages.index.files()[0].path)
+                    }
                     Column::Values(_) => error,
                 }
             })?,

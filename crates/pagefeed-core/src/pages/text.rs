@@ -150,7 +150,11 @@ pub fn text_of(texts: &ArrayRef, row: usize) -> Result<String> {
 /// The column of tokens that a column of texts becomes.
 pub fn token_field(texts: &Field) -> FieldRef {
     let token = Field::new_list_field(DataType::UInt32, false);
-    Arc::new(Field::new(texts.name(), DataType::List(Arc::new(token)), true))
+    Arc::new(Field::new(
+        texts.name(),
+        DataType::List(Arc::new(token)),
+        true,
+    ))
 }
 
 /// A page of tokens as Arrow lists.
@@ -173,7 +177,9 @@ pub fn as_lists(page: TokenPage) -> Result<ArrayRef> {
         Arc::new(UInt32Array::from(values)),
         None,
     );
-    Ok(Arc::new(lists.map_err(|error| Error::invalid(error.to_string()))?))
+    Ok(Arc::new(
+        lists.map_err(|error| Error::invalid(error.to_string()))?,
+    ))
 }
 
 /// Whether a column of this type holds texts.

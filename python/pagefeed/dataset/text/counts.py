@@ -16,7 +16,9 @@ from pagefeed._base import (
     ArrayWriter,
     Int64Array,
     Work,
+    find_arrays,
     in_order,
+    keeps_arrays,
     remove_arrays,
     stored_arrays,
 )
@@ -27,6 +29,8 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = ["TokenCounts", "token_counts"]
 
 VERSION = 1
+KIND = "tokens"
+"""Begin of the names of what is kept."""
 PART_ROWS = 1 << 14
 """Rows counted as one, unless a page has more: what a killed process loses."""
 _logger = logging.getLogger("pagefeed")
@@ -72,10 +76,22 @@ def token_counts(index: PageIndex, tokenizer: Tokenizer) -> TokenCounts:
     parts = [f"{VERSION}", index.fingerprint, index.column, tokenizer.fingerprint]
     key = derived_key(index, *parts)
     counting = _Counting(index, tokenizer, key)
-    stored = derived_arrays(index, "tokens", key, counting.write)
+    try:
+        counting.make_parts()
+        stored = derived_arrays(index, KIND, key, counting.write)
+    except _CountedElsewhereError as other:
+        stored = other.found
     counting.clean()
     of_row = stored["of_row"].view(np.uint32)[: index.num_rows]
     return TokenCounts(of_row, stored["first_token"])
+
+
+class _CountedElsewhereError(Exception):
+    """Another process was first with all of it."""
+
+    def __init__(self, found: ArrayFolder) -> None:
+        super().__init__()
+        self.found = found
 
 
 class _Counting:
@@ -85,42 +101,61 @@ class _Counting:
         self._index = index
         self._tokenizer = tokenizer
         self._key = key
-        folder = index.cache_dir
-        self._folder = None if folder is None else f"{folder}/tokens-{key}.parts"
+        self._parts = [*_parts(index)]
+        self._folder: str | None = None
+        """Where parts are kept; None if they are not."""
+
+    def make_parts(self) -> None:
+        """Count all parts that nobody has kept, and keep them, if there is a place.
+
+        Raises:
+            _CountedElsewhereError: With all of it, as soon as somebody has that.
+        """
+        index = self._index
+        if index.cache_dir is None:
+            return
+        self._check_whole()
+        folder = f"{index.cache_dir}/{KIND}-{self._key}.parts"
+        if not keeps_arrays(folder):
+            return
+        index.check_files()
+        self._folder = folder
+        with self._work() as work:
+            # Beside others at the same work, it is best to begin elsewhere.
+            anywhere = random.SystemRandom().sample(self._parts, len(self._parts))
+            for part in in_order(self._keep, anywhere):
+                work.advance(part.num_rows)
 
     def write(self, writer: ArrayWriter) -> None:
-        """Count what nobody has, and write all of it down."""
-        index, parts = self._index, [*_parts(self._index)]
-        begin = time.monotonic()
-        _logger.info("the tokens of %d rows are counted, once", index.num_rows)
-        total, left = 0, np.zeros(0, dtype=np.uint32)
+        """Write all parts down as one."""
+        begin, total = time.monotonic(), 0
+        left = np.zeros(0, dtype=np.uint32)
         writer.append("of_row", [])
         writer.append("first_token", [0])
-        for part, counts in self._counted(parts):
-            pages = np.arange(part.first_page, part.end_page + 1)
-            rows = index.first_rows(pages) - index.first_rows(part.first_page)
+        for part, counts in self._counted():
             before = np.append(0, np.cumsum(counts, dtype=np.int64))
-            writer.append("first_token", total + before[rows[1:]])
+            pages = np.arange(part.first_page, part.end_page + 1)
+            rows = self._index.first_rows(pages)
+            writer.append("first_token", total + before[rows[1:] - rows[0]])
             total += int(before[-1])
             left = np.append(left, counts)
             even = len(left) // 2 * 2
             writer.append("of_row", left[:even].view(np.int64))
             left = left[even:]
-        if len(left):
-            writer.append(
-                "of_row", np.append(left, left[:0].dtype.type(0)).view(np.int64)
-            )
+        writer.append("of_row", _padded(left))
+        tokenizer = self._tokenizer
         writer.about |= {
-            "tokenizer": self._tokenizer.name,
-            "tokenizer_fingerprint": self._tokenizer.fingerprint,
-            "vocab_size": self._tokenizer.vocab_size,
+            "tokenizer": tokenizer.name,
+            "tokenizer_fingerprint": tokenizer.fingerprint,
+            "vocab_size": tokenizer.vocab_size,
         }
         _logger.info(
-            "%d tokens counted in %.1f s with %s (%s)",
+            "%d tokens in %d rows, counted with %s (%s), written in %.1f s",
             total,
+            self._index.num_rows,
+            tokenizer.engine,
+            tokenizer.engine_reason,
             time.monotonic() - begin,
-            self._tokenizer.engine,
-            self._tokenizer.engine_reason,
         )
 
     def clean(self) -> None:
@@ -128,44 +163,62 @@ class _Counting:
         if self._folder is not None:
             remove_arrays(self._folder)
 
-    def _counted(self, parts: list[_Part]) -> Iterator[tuple[_Part, Counts]]:
-        """Yield the counts of all parts, in order."""
+    def _work(self) -> Work:
         total = self._index.num_rows
-        with Work("tokens of rows", total=total, unit="rows") as work:
-            if self._folder is None:
-                for part, counts in zip(
-                    parts, in_order(self._count, parts), strict=True
-                ):
+        _logger.info("the tokens of %d rows are counted, once", total)
+        return Work("tokens of rows", total=total, unit="rows")
+
+    def _counted(self) -> Iterator[tuple[_Part, Counts]]:
+        """Yield the counts of all parts, in order."""
+        if self._folder is None:
+            with self._work() as work:
+                counted = in_order(self._count, self._parts)
+                for part, counts in zip(self._parts, counted, strict=True):
                     work.advance(part.num_rows)
                     yield part, counts
-                return
-            # Beside others at the same work, it is best to begin elsewhere.
-            anywhere = random.SystemRandom().sample(parts, len(parts))
-            for part in in_order(self._keep, anywhere):
-                work.advance(part.num_rows)
-        for part in parts:
-            kept = self._kept(part)["of_row"].view(np.uint32)
-            yield part, kept[: part.num_rows]
+            return
+        for part in self._parts:
+            kept = find_arrays(self._folder, *self._name(part))
+            if kept is None:  # Removed by who was first, or damaged.
+                self._check_whole()
+                yield part, self._count(part)
+            else:
+                yield part, kept["of_row"].view(np.uint32)[: part.num_rows]
+
+    def _name(self, part: _Part) -> tuple[str, str]:
+        """The name of a part, and what it holds."""
+        return f"part-{part.number}", f"{self._key} {tuple(part)}"
 
     def _keep(self, part: _Part) -> _Part:
         """Count a part, unless it lies there."""
-        self._kept(part)
+        name, key = self._name(part)
+
+        def write(writer: ArrayWriter) -> None:
+            self._check_whole()
+            writer.append("of_row", _padded(self._count(part)))
+
+        stored_arrays(self._folder, name, key, write)
         return part
 
-    def _kept(self, part: _Part) -> ArrayFolder:
-        def write(writer: ArrayWriter) -> None:
-            counts = self._count(part)
-            padded = np.append(counts, np.zeros(len(counts) % 2, dtype=np.uint32))
-            writer.append("of_row", padded.view(np.int64))
-
-        return stored_arrays(
-            self._folder, f"part-{part.number}", f"{self._key} {part}", write
-        )
+    def _check_whole(self) -> None:
+        """Raise with all of it if it is there."""
+        folder = self._index.cache_dir
+        if folder is not None:
+            found = find_arrays(folder, f"{KIND}-{self._key}", self._key)
+            if found is not None:
+                self._index.check_files()
+                raise _CountedElsewhereError(found)
 
     def _count(self, part: _Part) -> Counts:
         read = self._index.count_tokens
         pages = range(part.first_page, part.end_page)
         return np.concatenate([read(page, self._tokenizer.handle) for page in pages])
+
+
+def _padded(counts: Counts) -> Int64Array:
+    """Two counts to a number, as arrays are stored."""
+    padding = np.zeros(len(counts) % 2, dtype=np.uint32)
+    return np.append(counts, padding).view(np.int64)
 
 
 def _parts(index: PageIndex) -> Iterator[_Part]:

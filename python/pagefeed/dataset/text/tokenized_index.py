@@ -96,9 +96,7 @@ class TokenizedIndex(PageIndex):
         """Return the page that holds each of ``values``, numbered through."""
         return np.searchsorted(self._first_token, values, side="right") - 1
 
-    def text_range(
-        self, page: int, row: int, tokens: range
-    ) -> tuple[int, int] | None:
+    def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
         """Return what of a text some of its tokens come from.
 
         Args:
