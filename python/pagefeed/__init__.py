@@ -51,6 +51,7 @@ from pagefeed.reports import (
 )
 from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Documents, Packed, Windows
+from pagefeed.tokenizer import Tokenizer
 from pagefeed.view import SequenceView
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "Smoke",
     "Stage",
     "StageForecast",
+    "Tokenizer",
     "TracedPart",
     "TracedRow",
     "Verification",

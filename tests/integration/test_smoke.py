@@ -10,7 +10,6 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.cli import main
-from pagefeed.reports import load_tokenizer
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra is not installed")
@@ -75,7 +74,7 @@ def wrong(found: pf.Smoke) -> set[str]:
 
 
 def test_what_is_right_passes(folder):
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    tokenizer = pf.Tokenizer(folder / "tokenizer.json")
     loader = make(folder)
     found = pf.smoke(loader, steps=6, vocab_size=VOCABULARY, tokenizer=tokenizer)
     assert found.ok, found
@@ -123,13 +122,13 @@ def test_a_loader_that_refuses_ids(folder):
 
 
 def test_another_tokenizer_of_the_same_size(folder):
-    other = load_tokenizer(folder / "other.json")
+    other = pf.Tokenizer(folder / "other.json")
     found = pf.smoke(make(folder), steps=4, vocab_size=VOCABULARY, tokenizer=other)
     assert wrong(found) == {"tokenizer"}
 
 
 def test_a_smaller_tokenizer(folder):
-    other = load_tokenizer(folder / "tokenizer.json")
+    other = pf.Tokenizer(folder / "tokenizer.json")
     found = pf.smoke(make(folder), steps=4, vocab_size=200, tokenizer=other)
     assert wrong(found) >= {"ids", "tokenizer"}
 

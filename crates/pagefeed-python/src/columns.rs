@@ -10,6 +10,8 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
+use pagefeed_core::pages::text::Tokenization;
+use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::exceptions::PyValueError;
@@ -28,7 +30,13 @@ pub enum Values<'py> {
 impl Values<'_> {
     fn into_column(self, verify_checksums: bool) -> Column {
         match self {
-            Self::Index(index) => Column::Pages(index.get().indexed(verify_checksums)),
+            Self::Index(index) => {
+                let (index, column) = (index.get(), index.get().indexed(verify_checksums));
+                match &index.tokenization {
+                    None => Column::Pages(column),
+                    Some(tokenization) => Column::Texts(column, tokenization.clone()),
+                }
+            }
             Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
             Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
         }
@@ -37,7 +45,7 @@ impl Values<'_> {
 
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
-    tokens: Vec<Indexed>,
+    tokens: Vec<(Indexed, Option<Tokenization>)>,
     rows: Vec<Column>,
     names: Vec<String>,
     token_ids: TokenIds,
@@ -67,7 +75,10 @@ impl Columns {
         let rows = rows.into_iter().zip(of_rows);
         Ok(Self {
             tokens: tokens
-                .map(|(index, &verify)| index.get().indexed(verify))
+                .map(|(index, &verify)| {
+                    let index = index.get();
+                    (index.indexed(verify), index.tokenization.clone())
+                })
                 .collect(),
             rows: rows
                 .map(|(values, &verify)| values.into_column(verify))
@@ -82,7 +93,7 @@ impl Columns {
     pub fn row_payload(&self) -> Result<usize> {
         let mut sum = 0usize;
         for column in self.rows.iter().take(self.names.len()) {
-            if let Column::Pages(pages) = column {
+            if let Column::Pages(pages) | Column::Texts(pages, _) = column {
                 let bytes = usize::try_from(mean_row_bytes(&pages.index)?).unwrap_or(usize::MAX);
                 sum = sum.saturating_add(bytes);
             }
@@ -95,9 +106,12 @@ impl Columns {
     pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
-        for column in self.tokens {
-            let column = TokenColumn::new(column, &dictionaries, Some(self.token_ids))?;
-            sources.push(Arc::new(column));
+        for (column, tokenization) in self.tokens {
+            let token_ids = Some(self.token_ids);
+            sources.push(match tokenization {
+                Some(how) => Arc::new(TextColumn::new(column, how, token_ids)?),
+                None => Arc::new(TokenColumn::new(column, &dictionaries, token_ids)?),
+            });
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use pagefeed_core::error::Result;
@@ -14,6 +15,8 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
+use pagefeed_core::pages::text::{Tokenization, count_tokens, text_of, token_field};
+use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
 use pagefeed_core::store::Store;
@@ -24,6 +27,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
 use crate::run::{cancellable, detached};
+use crate::tokenizer::{HeldCounts, Tokenizer, bytes_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -34,6 +38,8 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
+    /// How its texts become tokens, if they are to.
+    pub(crate) tokenization: Option<Tokenization>,
     /// The storage of this process, by its number. Locked only under the GIL, which a
     /// forking thread holds, so a child never finds it locked.
     storage: Mutex<(u32, Arc<dyn Storage>)>,
@@ -43,8 +49,16 @@ impl Index {
     fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
         Self {
             index: Arc::new(index),
+            tokenization: None,
             storage: Mutex::new((std::process::id(), storage)),
         }
+    }
+
+    /// A page as it lies in the file.
+    fn texts(&self, column: &Indexed, page: u64) -> Result<ArrayRef> {
+        let data_type = self.index.field().data_type();
+        OPENER
+            .with_borrow_mut(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
     }
 
     /// What the engine reads it by.
@@ -344,16 +358,76 @@ impl Index {
         })
     }
 
+    /// The same index as one of tokens: engines encode the texts as they load them.
+    /// `counts` (uint32) are the tokens of every row.
+    fn tokenized(
+        &self,
+        tokenizer: &Tokenizer,
+        vocab_size: u32,
+        counts: Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let counts = HeldCounts::new(counts)?;
+        Ok(Self {
+            index: Arc::clone(&self.index),
+            tokenization: Some(Tokenization {
+                encoder: tokenizer.encoder(),
+                vocab_size,
+                counts: Arc::new(counts),
+            }),
+            storage: Mutex::new((std::process::id(), self.storage())),
+        })
+    }
+
+    /// Number of tokens of each row of a page of texts: uint32 in native order.
+    #[pyo3(signature = (page, tokenizer, *, verify_checksums))]
+    fn count_tokens<'py>(
+        &self,
+        py: Python<'py>,
+        page: u64,
+        tokenizer: &Tokenizer,
+        verify_checksums: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (column, encoder) = (self.indexed(verify_checksums), tokenizer.encoder());
+        let counts = detached(py, || {
+            let texts = self.texts(&column, page)?;
+            count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
+        })?;
+        Ok(bytes_of(py, &counts))
+    }
+
+    /// The text of a row of a page of texts.
+    #[pyo3(signature = (page, row, *, verify_checksums))]
+    fn text_of(
+        &self,
+        py: Python<'_>,
+        page: u64,
+        row: usize,
+        verify_checksums: bool,
+    ) -> PyResult<String> {
+        let column = self.indexed(verify_checksums);
+        detached(py, || {
+            let texts = self.texts(&column, page)?;
+            text_of(&texts, row).map_err(|error| column.locate_page(error, page))
+        })
+    }
+
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
         let column = self.indexed(verify_checksums);
         detached(py, || {
-            let array = OPENER.with_borrow_mut(|opener| {
-                let data_type = self.index.field().data_type();
-                read_array(&column, opener, page, Fetched::NOTHING, data_type)
-            })?;
-            Ok(ArrowArray::new(array, self.index.field().as_ref().clone()))
+            let field = self.index.field();
+            let read = |opener: &mut PageOpener| -> Result<_> {
+                let nothing = Fetched::NOTHING;
+                let Some(how) = self.tokenization.clone() else {
+                    let array = read_array(&column, opener, page, nothing, field.data_type())?;
+                    return Ok((array, Arc::clone(field)));
+                };
+                let texts = TextColumn::new(column, how, None)?;
+                Ok((texts.read_lists(opener, page, nothing)?, token_field(field)))
+            };
+            let (array, field) = OPENER.with_borrow_mut(read)?;
+            Ok(ArrowArray::new(array, field.as_ref().clone()))
         })
     }
 }

@@ -14,6 +14,7 @@ mod error;
 mod index;
 mod packing;
 mod run;
+mod tokenizer;
 
 use pyo3::prelude::*;
 
@@ -30,6 +31,8 @@ mod _core {
     use crate::engine::Engine;
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::tokenizer::Tokenizer;
 
     #[pymodule_export]
     use crate::packing::pack;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pagefeed import _core
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
@@ -121,7 +121,7 @@ class Session:
         counters["padding_sequences"] = self._num_padding_rows + running
         return counters | self.run.source.at(self._finished or self.state).stats()
 
-    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
+    def metrics(self, group: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         state, source = self.state, self.run.source
         found = self._meter.read(self.stats()) | {
@@ -131,7 +131,7 @@ class Session:
         }
         return found if group is None else over_ranks(gather_from(group)(found))
 
-    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
+    def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         settings, state = self.settings, self.state.to_dict()
         plan = {

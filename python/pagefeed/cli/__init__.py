@@ -13,6 +13,7 @@ from pagefeed.errors import PagefeedError
 __all__ = ["main"]
 
 VERBS = {
+    "count": "count the tokens of texts ahead",
     "demo": "real text to shuffled, resumed batches",
     "inspect": "look at a dataset: how it is stored, and what it will cost",
     "head": "show rows: tokens as numbers or text, and any other columns",

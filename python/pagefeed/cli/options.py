@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pagefeed.cli.mixing import configure_mixture, make_mixture
 from pagefeed.dataset import Dataset, ParquetDataset, parquet
@@ -14,14 +14,21 @@ from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.reports import Damage, sound_part
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
     "configure_run",
+    "configure_tokenizer",
     "make_dataset",
     "make_loader",
     "make_sequences",
     "make_sound_dataset",
+    "make_tokenizer",
+    "tokenizer_of",
 ]
+
+
+AnyDataset = TypeVar("AnyDataset", bound=Dataset)
 
 
 def configure_run(
@@ -60,7 +67,43 @@ def configure_run(
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    configure_tokenizer(parser)
     configure_mixture(parser)
+
+
+def configure_tokenizer(
+    parser: argparse.ArgumentParser, *, required: bool = False
+) -> None:
+    """Declare the arguments of a tokenizer."""
+    parser.add_argument(
+        "--tokenizer",
+        required=required,
+        metavar="FILE",
+        help="tokenizer.json, .model or tiktoken's ranks: makes tokens of a column of "
+        "texts, shows tokens as text",
+    )
+    parser.add_argument(
+        "--pattern", help="of ranks: gpt2, cl100k_base, o200k_base or an expression"
+    )
+    parser.add_argument(
+        "--special-tokens",
+        choices=["as_token", "as_text"],
+        help="what special tokens in a text are (as the library does it)",
+    )
+
+
+def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
+    """Make the tokenizer that was asked for."""
+    return Tokenizer(
+        options.tokenizer,
+        pattern=options.pattern,
+        special_tokens=options.special_tokens,
+    )
+
+
+def tokenizer_of(options: argparse.Namespace) -> Tokenizer | None:
+    """Make the tokenizer that was asked for, if one was."""
+    return None if options.tokenizer is None else make_tokenizer(options)
 
 
 def make_sequences(options: argparse.Namespace) -> SequenceSetting:
@@ -126,14 +169,20 @@ def make_dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
     """
     _check_paths(options)
     if options.mix:
-        return make_mixture(options)
-    return _selected(options, _named(options))
+        mixed = make_mixture(options)
+        parts = {name: _tokens(options, data) for name, data in mixed.datasets.items()}
+        return replace(mixed, datasets=parts)
+    return _selected(options, _tokens(options, _named(options)))
 
 
 def make_sound_dataset(
-    options: argparse.Namespace,
+    options: argparse.Namespace, *, as_tokens: bool = True
 ) -> tuple[ParquetDataset | Mixture, list[Damage]]:
     """Return what of it can be read, and what is wrong with the rest.
+
+    Args:
+        options: The arguments.
+        as_tokens: Texts as tokens, if there is a tokenizer: all are counted then.
 
     Raises:
         PagefeedError: If nothing of it can be read.
@@ -141,16 +190,26 @@ def make_sound_dataset(
     _check_paths(options)
     if not options.mix:
         sound, damage = sound_part(_named(options))
-        return _selected(options, sound), damage
+        tokens = _tokens(options, sound) if as_tokens else sound
+        return _selected(options, tokens), damage
     mixed, found, parts = make_mixture(options), list[Damage](), dict[str, Dataset]()
     for name, dataset in mixed.datasets.items():
-        parts[name], damage = sound_part(dataset)
+        sound, damage = sound_part(dataset)
+        parts[name] = _tokens(options, sound) if as_tokens else sound
         found += damage
     return replace(mixed, datasets=parts), found
 
 
 def _named(options: argparse.Namespace) -> ParquetDataset:
     return parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+
+
+def _tokens(options: argparse.Namespace, dataset: AnyDataset) -> AnyDataset:
+    """Return a dataset as one of tokens: that of texts with the tokenizer."""
+    if options.tokenizer is None or not isinstance(dataset, ParquetDataset):
+        return dataset
+    is_text = not dataset.index.value_bytes
+    return dataset.tokenize(make_tokenizer(options)) if is_text else dataset
 
 
 def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:

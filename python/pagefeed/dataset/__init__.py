@@ -13,6 +13,7 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset, parquet
 from pagefeed.dataset.row_lengths import length_counts
 from pagefeed.dataset.spans import SpanParts, Spans, refuse_null_tokens
+from pagefeed.dataset.text import TokenizedIndex
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "SpanParts",
     "Spans",
     "TokenIndex",
+    "TokenizedIndex",
     "check_abilities",
     "check_dataset",
     "derived_arrays",

@@ -24,8 +24,10 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
+from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ParquetDataset", "parquet"]
 
@@ -56,6 +58,8 @@ class ParquetDataset:
     """Verify checksums where they are present."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
+    tokenizer: Tokenizer | None = None
+    """What makes tokens of the column, if it holds texts."""
 
     @property
     def can_seek(self) -> bool:
@@ -69,13 +73,18 @@ class ParquetDataset:
 
     @lazy
     def index(self) -> PageIndex:
-        """The page index of the column, built or opened on first use."""
+        """The page index of the column, built or opened on first use.
+
+        Of texts that are tokenized, their tokens are counted then, if nobody has.
+        """
         if self.selection is not None:
             return cast("PageIndex", self.selection.index)  # Made below, of one.
         index = self._build_index(self.column)
         for name in self.metadata:  # Those that do not exist are told here.
-            if name not in index.folder_columns:
+            if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
+        if self.tokenizer is not None:
+            return tokenized(index, self.tokenizer)
         return index
 
     def _build_index(self, column: str) -> PageIndex:
@@ -214,12 +223,51 @@ class ParquetDataset:
             rows, tokens = self.index.num_rows, self.index.num_values
         return {
             "column": self.column,
+            "tokenizer": None if self.tokenizer is None else self.tokenizer.name,
             "metadata": list(self.metadata) or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),
             "rows": rows,
             "tokens": tokens,
         }
+
+    def tokenize(self, tokenizer: Tokenizer) -> ParquetDataset:
+        """Take the column, which holds texts, for the tokens that they come to.
+
+        The dataset is then like any other: all sequences, shuffles, mixtures and parts
+        of it work, and resume. The tokens of every row are counted when they are first
+        needed: one pass over all texts, on all CPUs, which ``pagefeed count`` does
+        ahead; with a cache folder it is done once, and found again by the tokenizer's
+        fingerprint. From then on texts are encoded as their pages are loaded, by the
+        threads of the loader.
+
+        Args:
+            tokenizer: What encodes the texts.
+
+        Returns:
+            A dataset of the same rows.
+
+        Raises:
+            InvalidArgumentError: If it is no tokenizer, or the dataset has one.
+
+        Example:
+            >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
+            >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
+        """
+        if not isinstance(tokenizer, Tokenizer):
+            raise InvalidArgumentError(
+                f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "
+                "tokenizer.json, a model, or a function"
+            )
+        if self.tokenizer is not None:
+            raise InvalidArgumentError(
+                f"the dataset is tokenized already, with {self.tokenizer.name}"
+            )
+        texts = replace(self, selection=None, tokenizer=tokenizer)
+        chosen = self.selection
+        if chosen is None:
+            return texts
+        return replace(texts, selection=chosen.over(texts.spans))
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.

@@ -43,7 +43,7 @@ impl Indexed {
     }
 
     /// The same by its number.
-    pub(super) fn locate_page(&self, error: Error, page: u64) -> Error {
+    pub fn locate_page(&self, error: Error, page: u64) -> Error {
         match self.index.page(page) {
             Ok(record) => self.locate(error, &record),
             Err(_) => error,

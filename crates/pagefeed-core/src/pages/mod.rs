@@ -2,7 +2,8 @@
 //! what the index promises.
 //!
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
-//! [`row_column`] any others, as Arrow arrays. [`numbering`] numbers several through.
+//! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
+//! they come to. [`numbering`] numbers several through.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array. [`dictionaries`] keeps decoded dictionaries between loads,
 //! [`token_ids`] refuses numbers that are no tokens.
@@ -12,5 +13,7 @@ pub mod indexed;
 pub mod numbering;
 pub mod reader;
 pub mod row_column;
+pub mod text;
+pub mod text_column;
 pub mod token_column;
 pub mod token_ids;

@@ -23,7 +23,7 @@ from pagefeed.dataset.derived import derived_arrays
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.scanning import list_size, summary_of
-from pagefeed.dataset.spans import SpanParts, cut_at
+from pagefeed.dataset.spans import SpanParts, Spans, cut_at
 from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import EmptySelectionError
 
@@ -72,6 +72,15 @@ class Selection:
         """What tells it from all other selections of the same index."""
         before, key = self._division.origin, self._division.criterion.key
         return f"{len(before)} {before}{len(key)} {key}{self._number}"
+
+    def over(self, spans: Spans) -> Selection:
+        """Return the same choice among the rows of another index of the same files."""
+        before = self.before
+        rows = spans if before is None else before.over(spans)
+        division = self._division
+        return Selection(
+            Division(rows, division.origin, division.criterion), self._number
+        )
 
     @property
     def known_rows(self) -> int | None:
