@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pagefeed._base import check_vocab_size
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.document_batches import DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
@@ -125,6 +126,8 @@ class LoaderSettings:
                 convert=convert,
                 vocab_size=self.vocab_size,
             )
+        aligned = AlignedColumns.of(source.datasets)
+        aligned.check(self.fields)
         layout = source.index.layout
         check_vocab_size(self.vocab_size, eos=layout.eos, bos=layout.bos)
         engine = token_engine(
@@ -136,6 +139,7 @@ class LoaderSettings:
             dtype=self.dtype,
             padding=self.padding,
             layout=layout,
+            aligned=aligned,
             fields=self.fields,
             vocab_size=self.vocab_size,
         )
@@ -145,5 +149,6 @@ class LoaderSettings:
             batch_size=self.batch_size,
             dtype=self.dtype,
             fields=self.fields,
+            aligned=aligned,
             convert=convert,
         )
