@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,19 @@ class AlignedColumns:
         """The bits of each padding."""
         both = zip(self.columns, self.dtypes, strict=True)
         return [each.padding_bits(dtype) for each, dtype in both]
+
+    @property
+    def each(self) -> Iterator[tuple[str, str, int]]:
+        """Name, type and bits of the padding of each."""
+        return zip(self.names, self.dtypes, self.padding_bits, strict=True)
+
+    def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[np.bool_]]:
+        """Return the mask of losses that labels of the files tell, where one is made."""
+        names = self.names
+        if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
+            return {}
+        ignored = self.columns[names.index("labels")].padding
+        return {"loss_mask": made["labels"] != ignored}
 
     def arrays(
         self, memory: _core.Buffer, shape: tuple[int, ...]

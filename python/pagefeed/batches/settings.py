@@ -110,6 +110,8 @@ class LoaderSettings:
         Raises:
             InvalidArgumentError: If its batches cannot hold what is asked for.
         """
+        aligned = AlignedColumns.of(source.datasets)
+        aligned.check(self.fields)
         convert = make_converter(self.format, pin_memory=self.pin_memory)
         memory = self.memory - self._order_bytes
         if isinstance(self.sequences, Documents):
@@ -123,11 +125,10 @@ class LoaderSettings:
                 dtype=self.dtype,
                 padding=self.padding,
                 fields=self.fields,
+                aligned=aligned,
                 convert=convert,
                 vocab_size=self.vocab_size,
             )
-        aligned = AlignedColumns.of(source.datasets)
-        aligned.check(self.fields)
         layout = source.index.layout
         check_vocab_size(self.vocab_size, eos=layout.eos, bos=layout.bos)
         engine = token_engine(
