@@ -12,17 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
 
 LAYERS = (
-    *(
-        "_core",
-        "errors",
-        "_base",
-        "storage",
-        "tokenizer",
-        "dataset",
-        "sequences",
-        "order",
-    ),
-    *("mixture", "run", "launch", "batches", "loader", "view"),
+    *("_core", "errors", "_base", "storage", "tokenizer", "dataset"),
+    *("sequences", "order"),
+    *("mixture", "run", "launch", "batches", "loader_facts", "loader", "view"),
     *("integrations", "torch", "reports", "cli", "__init__", "__main__"),
 )
 """Each may import those before it. A new folder gets its place here."""

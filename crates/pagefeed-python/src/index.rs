@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::ArrayRef;
 use arrow_schema::DataType;
+use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
@@ -13,7 +14,7 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
-use pagefeed_core::pages::text::{Tokenization, count_tokens, text_of, token_field};
+use pagefeed_core::pages::text::{Tokenization, token_field};
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
@@ -25,7 +26,6 @@ use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 use crate::run::{cancellable, detached};
-use crate::tokenizer::{HeldCounts, Tokenizer, bytes_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -52,11 +52,18 @@ impl Index {
         }
     }
 
-    /// A page as it lies in the file.
-    fn texts(&self, column: &Indexed, page: u64) -> Result<ArrayRef> {
-        let data_type = self.index.field().data_type();
-        OPENER
-            .with_borrow_mut(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
+    /// The same index, whose texts become tokens.
+    pub(crate) fn with(&self, tokenization: Tokenization) -> Self {
+        Self {
+            index: Arc::clone(&self.index),
+            tokenization: Some(tokenization),
+            storage: Mutex::new((std::process::id(), self.storage())),
+        }
+    }
+
+    /// Works with what a thread keeps from one page to the next.
+    pub(crate) fn opened<T>(work: impl FnOnce(&mut PageOpener) -> Result<T>) -> Result<T> {
+        OPENER.with_borrow_mut(work)
     }
 
     /// What the engine reads it by.
@@ -120,9 +127,10 @@ fn width_of(data_type: &DataType) -> usize {
 
 #[pymethods]
 impl Index {
-    /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C.
+    /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
+    /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, advance = None))]
     fn build(
         py: Python<'_>,
         paths: Vec<String>,
@@ -130,13 +138,24 @@ impl Index {
         page_index: bool,
         verify_checksums: bool,
         num_threads: usize,
+        advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        cancellable(py, |cancel| {
+        let (num_done, mut num_told) = (Arc::new(AtomicUsize::new(0)), 0);
+        let tell = || {
+            let num_new = num_done.load(Ordering::Relaxed) - num_told;
+            num_told += num_new;
+            match &advance {
+                Some(advance) if num_new > 0 => advance.call1((num_new,)).map(drop),
+                _ => Ok(()),
+            }
+        };
+        cancellable(py, tell, |cancel| {
             let options = BuildOptions {
                 use_page_index: page_index,
                 verify_checksums,
                 num_threads,
                 cancel: Arc::clone(cancel),
+                num_done: Arc::clone(&num_done),
             };
             let store = Arc::new(Store::default());
             let index = CoreIndex::build(&*store, &paths, &column, &options)?;
@@ -194,6 +213,13 @@ impl Index {
     #[getter]
     fn value_bytes(&self) -> usize {
         width_of(self.index.field().data_type())
+    }
+
+    /// Type of the numbers that it or its lists hold, as NumPy calls it; None if they are
+    /// no numbers.
+    #[getter]
+    fn number_type(&self) -> Option<&'static str> {
+        NumberType::of(self.index.field().data_type()).map(NumberType::name)
     }
 
     /// Bytes of a row in memory, about.
@@ -322,59 +348,6 @@ impl Index {
         })
     }
 
-    /// The same index as one of tokens: engines encode the texts as they load them.
-    /// `counts` (uint32) are the tokens of every row.
-    fn tokenized(
-        &self,
-        tokenizer: &Tokenizer,
-        vocab_size: u32,
-        counts: Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
-        let counts = HeldCounts::new(counts)?;
-        Ok(Self {
-            index: Arc::clone(&self.index),
-            tokenization: Some(Tokenization {
-                encoder: tokenizer.encoder(),
-                vocab_size,
-                counts: Arc::new(counts),
-            }),
-            storage: Mutex::new((std::process::id(), self.storage())),
-        })
-    }
-
-    /// Number of tokens of each row of a page of texts: uint32 in native order.
-    #[pyo3(signature = (page, tokenizer, *, verify_checksums))]
-    fn count_tokens<'py>(
-        &self,
-        py: Python<'py>,
-        page: u64,
-        tokenizer: &Tokenizer,
-        verify_checksums: bool,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let (column, encoder) = (self.indexed(verify_checksums), tokenizer.encoder());
-        let counts = detached(py, || {
-            let texts = self.texts(&column, page)?;
-            count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
-        })?;
-        Ok(bytes_of(py, &counts))
-    }
-
-    /// The text of a row of a page of texts.
-    #[pyo3(signature = (page, row, *, verify_checksums))]
-    fn text_of(
-        &self,
-        py: Python<'_>,
-        page: u64,
-        row: usize,
-        verify_checksums: bool,
-    ) -> PyResult<String> {
-        let column = self.indexed(verify_checksums);
-        detached(py, || {
-            let texts = self.texts(&column, page)?;
-            text_of(&texts, row).map_err(|error| column.locate_page(error, page))
-        })
-    }
-
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
@@ -390,7 +363,7 @@ impl Index {
                 let texts = TextColumn::new(column, how, None)?;
                 Ok((texts.read_lists(opener, page, nothing)?, token_field(field)))
             };
-            let (array, field) = OPENER.with_borrow_mut(read)?;
+            let (array, field) = Self::opened(read)?;
             Ok(ArrowArray::new(array, field.as_ref().clone()))
         })
     }

@@ -51,7 +51,9 @@ class Session:
         source = settings.make_source()
         self._feed = settings.make_feed(source)
         self._reloads = ReloadWatch(settings.memory)
+        given = {each.column for each in source.datasets[0].aligned}
         tells_lengths = isinstance(settings.sequences, Documents)
+        tells_lengths |= bool(given & {"labels", "loss_mask", "attention_mask"})
         self._padding = PaddingWatch(
             source.index, settings.fields, tells_lengths=tells_lengths
         )

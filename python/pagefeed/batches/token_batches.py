@@ -9,6 +9,7 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
@@ -46,6 +47,7 @@ class TokenFeed:
         batch_size: Rows of a batch.
         dtype: Type of the tokens.
         fields: What a batch carries.
+        aligned: Columns that come with the tokens.
         convert: Makes arrays what is handed out.
     """
 
@@ -57,8 +59,10 @@ class TokenFeed:
         batch_size: int,
         dtype: str,
         fields: Fields,
+        aligned: AlignedColumns,
         convert: Converter,
     ) -> None:
+        self._aligned = aligned
         self._index = index
         self._engine = engine
         self._shape = batch_size, index.length
@@ -76,7 +80,9 @@ class TokenFeed:
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
-        made = self._fields.arrays(delivered, self._shape, self._dtype)
+        given = self._aligned.arrays(delivered, self._shape)
+        made = self._fields.arrays(delivered, self._shape, self._dtype, given)
+        made |= given
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
@@ -93,6 +99,7 @@ def token_engine(
     dtype: str,
     padding: int,
     layout: SequenceLayout,
+    aligned: AlignedColumns,
     fields: Fields | None = None,
     vocab_size: int | None = None,
 ) -> ProcessEngine:
@@ -107,6 +114,7 @@ def token_engine(
         dtype: Type of the tokens.
         padding: Token where no segment writes.
         layout: How rows become tokens of a batch.
+        aligned: Columns that come with the tokens.
         fields: What is made of the tokens.
         vocab_size: Token ids are below it; None for all that are not negative.
     """
@@ -124,7 +132,7 @@ def token_engine(
             eos=layout.eos,
             packing=layout.packing,
             never_split=layout.never_split,
-            **(fields or Fields()).settings,
+            **aligned.settings(fields or Fields()),
             vocab_size=vocab_size,
         )
     )

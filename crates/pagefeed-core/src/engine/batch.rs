@@ -169,6 +169,12 @@ impl Batch {
         buffer.map_or(0..0, |buffer| buffer.sections.range(field))
     }
 
+    /// Where among the bytes a column lies that comes with the tokens.
+    pub fn aligned_range(&self, column: usize) -> Range<usize> {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or(0..0, |buffer| buffer.sections.aligned_range(column))
+    }
+
     /// What the fields came to.
     pub fn made(&self) -> Made {
         let buffer = self.buffer.as_ref();

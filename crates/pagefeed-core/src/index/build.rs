@@ -56,7 +56,9 @@ pub(super) fn build(
     };
     let files = builder.parallel(options.num_threads, paths.len(), |number| {
         let path = &paths[number];
-        builder.file(path).map_err(|error| error.in_file(path))
+        let file = builder.file(path).map_err(|error| error.in_file(path))?;
+        options.num_done.fetch_add(1, Ordering::Relaxed);
+        Ok(file)
     })?;
     assemble(column, files)
 }

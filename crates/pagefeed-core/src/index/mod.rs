@@ -21,7 +21,7 @@ mod walk;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use arrow_schema::Field;
 use twox_hash::XxHash3_128;
@@ -46,6 +46,8 @@ pub struct BuildOptions {
     pub num_threads: usize,
     /// Set to true, it ends the build early, as [`Kind::Cancelled`](crate::error::Kind).
     pub cancel: Arc<AtomicBool>,
+    /// Counts the files that are indexed.
+    pub num_done: Arc<AtomicUsize>,
 }
 
 /// Where one page lies and what it holds.
@@ -249,6 +251,16 @@ impl Index {
         with_dictionary: bool,
     ) -> Result<Vec<PageRun>> {
         read::read_runs(self, store, page, with_dictionary)
+    }
+
+    /// Rows before a page; of one past the last, all rows.
+    pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
+        self.pages().first_row_of_page(page)
+    }
+
+    /// The page in which a row begins.
+    pub fn page_of_row(&self, row: u64) -> Result<u64> {
+        self.pages().page_of_row(row)
     }
 
     /// What [`Index::read_runs`] reads.

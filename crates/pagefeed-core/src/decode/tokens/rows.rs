@@ -1,8 +1,8 @@
 //! Which values belong to which row.
 
-use super::PageRun;
 use super::integers::reserve;
-use super::tokens::wrong_rows;
+use super::wrong_rows;
+use crate::decode::PageRun;
 use crate::error::{Error, Result};
 use crate::levels::{Definitions, for_each_record, num_levels};
 use crate::page::DataPage;
