@@ -26,6 +26,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,11 @@ def bench_encoding(options: argparse.Namespace, source: str, texts: list[str]) -
     for name, library in libraries.items():
         ours = pf.Tokenizer(library)
         work: dict[str, Callable[[], int]] = {
-            "pagefeed": lambda ours=ours: encoded(ours, texts, all_bytes),
-            "tokenizers": lambda library=library: plain(library, few, size),
+            "pagefeed": partial(encoded, ours, texts, all_bytes),
+            "tokenizers": partial(plain, library, few, size),
         }
         if bare := bare_fastokens(library):
-            work["fastokens"] = lambda bare=bare: bare_encoded(bare, texts, all_bytes)
+            work["fastokens"] = partial(bare_encoded, bare, texts, all_bytes)
         rates = in_turn(options.rounds, **work)
         show(f"{name} ({ours.engine})", rates, "MB/s")
         against = [f"{rates['pagefeed'] / rates['tokenizers']:.1f}x tokenizers"]

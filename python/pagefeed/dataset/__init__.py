@@ -10,8 +10,8 @@ from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.parquet import parquet
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
 from pagefeed.dataset.spans import Spans, refuse_null_tokens

@@ -245,10 +245,8 @@ class ParquetDataset:
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
         of it work, and resume. The tokens of every row are counted when they are first
-        needed: one pass over all texts, on all CPUs, which ``pagefeed count`` does
-        ahead; with a cache folder it is done once, and found again by the tokenizer's
-        fingerprint. From then on texts are encoded as their pages are loaded, by the
-        threads of the loader.
+        needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
+        folder keeps. From then on texts are encoded as their pages are loaded.
 
         Args:
             tokenizer: What encodes the texts.
@@ -270,16 +268,13 @@ class ParquetDataset:
             )
         if self.tokenizer is not None or self.aligned:
             raise InvalidArgumentError(
-                "aligned columns have a number for every token in the files: of texts "
-                "there is none"
-                if self.aligned
-                else f"the dataset is tokenized already, with {self.tokenizer}"
+                "tokenize takes texts: the dataset has aligned columns of tokens that "
+                f"are in the files, or is tokenized already: {self}"
             )
         texts = replace(self, selection=None, tokenizer=tokenizer)
-        chosen = self.selection
-        if chosen is None:
+        if self.selection is None:
             return texts
-        return replace(texts, selection=chosen.over(texts.spans))
+        return replace(texts, selection=self.selection.over(texts.spans))
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
