@@ -394,7 +394,7 @@ def test_reports_take_texts(folder, tmp_path):
                 str(folder),
                 "--column",
                 "text",
-                "--tokenizer",
+                "--tokenize",
                 str(path),
                 "--length",
                 "64",

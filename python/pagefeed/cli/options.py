@@ -61,16 +61,17 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    configure_tokenizer(parser)
+    configure_tokenizer(parser, "--tokenize")
     configure_mixture(parser)
 
 
 def configure_tokenizer(
-    parser: argparse.ArgumentParser, *, required: bool = False
+    parser: argparse.ArgumentParser, option: str, *, required: bool = False
 ) -> None:
-    """Declare the arguments of a tokenizer."""
+    """Declare the arguments of a tokenizer, which make tokens of a column of texts."""
     parser.add_argument(
-        "--tokenizer",
+        option,
+        dest="tokenize",
         required=required,
         metavar="FILE",
         help="for a column of texts: tokenizer.json, .model or tiktoken's ranks",
@@ -88,7 +89,7 @@ def configure_tokenizer(
 def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
     """Make the tokenizer that was asked for."""
     return Tokenizer(
-        options.tokenizer,
+        options.tokenize,
         pattern=options.pattern,
         special_tokens=options.special_tokens,
     )
@@ -185,7 +186,7 @@ def _named(options: argparse.Namespace) -> ParquetDataset:
 
 
 def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:
-    if options.tokenizer is not None:
+    if options.tokenize is not None:
         dataset = dataset.tokenize(make_tokenizer(options))
     return dataset if options.where is None else dataset.where(options.where)
 
@@ -195,7 +196,7 @@ def _check_paths(options: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "give paths, or --mix with paths of its own: exactly one of them"
         )
-    if options.mix and (options.where is not None or options.tokenizer is not None):
+    if options.mix and (options.where is not None or options.tokenize is not None):
         raise InvalidArgumentError(
-            "--where and --tokenizer are for paths, not for a --mix"
+            "--where and --tokenize are for paths, not for a --mix"
         )
