@@ -208,9 +208,7 @@ def refuse_null_tokens(spans: Spans) -> None:
     )
 
 
-def refuse_nulls(
-    index: TokenIndex, pages: Int64Array, what: str, advice: str
-) -> None:
+def refuse_nulls(index: TokenIndex, pages: Int64Array, what: str, advice: str) -> None:
     """Refuse pages, if there are any.
 
     Args:

@@ -31,11 +31,15 @@ pub struct NumberType {
 }
 
 impl NumberType {
-    /// The type of a column's values, be they in lists; `None` if they are no numbers.
+    /// The type of a column's values, be they in lists or structs of nothing else; `None` if they are no numbers.
     pub fn of(data_type: &DataType) -> Option<Self> {
         let name = match data_type {
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 return Self::of(item.data_type());
+            }
+            // A path leads through structs of what it names alone.
+            DataType::Struct(fields) if fields.len() == 1 => {
+                return Self::of(fields[0].data_type());
             }
             DataType::Int8 => "int8",
             DataType::Int16 => "int16",
