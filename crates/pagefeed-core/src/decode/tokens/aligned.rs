@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
-use parquet::data_type::{
-    DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
-};
+use parquet::data_type::{DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type};
 
 use super::integers::{mismatch, missing_dictionary, reserve};
 use super::narrow::check_declared;
@@ -130,7 +128,12 @@ impl NumberRows {
             }
             // What is wanted of this page: from where the first row begins to where the
             // one behind the last does, as far as they have begun.
-            let place = |row| reader.offsets.get(row).map_or(after, |&at: &u32| at as usize);
+            let place = |row| {
+                reader
+                    .offsets
+                    .get(row)
+                    .map_or(after, |&at: &u32| at as usize)
+            };
             let from = place(rows.start).clamp(before, after);
             let to = place(rows.end).clamp(from, after);
             self.append_values(&page, leaf, from - before..to - before, dictionary)?;
@@ -202,12 +205,7 @@ pub fn decode_number_dictionary(
     Ok(table)
 }
 
-fn append_plain(
-    bytes: &[u8],
-    leaf: &Leaf,
-    values: Range<usize>,
-    out: &mut Tokens,
-) -> Result<()> {
+fn append_plain(bytes: &[u8], leaf: &Leaf, values: Range<usize>, out: &mut Tokens) -> Result<()> {
     match (leaf.physical, out) {
         (PhysicalType::INT64 | PhysicalType::DOUBLE, Tokens::I64(out)) => {
             out.extend(plain(bytes, values)?.iter().map(|&n| i64::from_le_bytes(n)));
