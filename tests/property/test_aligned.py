@@ -115,10 +115,8 @@ def some_rows(draw: st.DrawFn, first: int) -> Rows:
 
 @st.composite
 def some_files(draw: st.DrawFn) -> list[Rows]:
-    files: list[Rows] = []
-    for number in range(draw(st.integers(1, 3))):
-        files.append(draw(some_rows(FIRST_TOKEN + 10_000 * number)))
-    return files
+    numbers = range(draw(st.integers(1, 3)))
+    return [draw(some_rows(FIRST_TOKEN + 10_000 * number)) for number in numbers]
 
 
 layouts = st.builds(
@@ -253,7 +251,9 @@ def test_mixtures_resumed_at_another_world_size(
         name: pf.parquet(file, column="input_ids", aligned={"labels": 3, "weights": 5})
         for name, file in names.items()
     }
-    mixture = pf.mix({name: (part, 1.0) for name, part in parts.items()}, stop="all")
+    mixture = pf.mix(
+        {name: (part, 1.0) for name, part in parts.items()}, stop="all_exhausted"
+    )
 
     def loader(rank: int, world_size: int) -> pf.Loader:
         return pf.Loader(
@@ -305,3 +305,37 @@ def test_selected_rows_keep_their_numbers(tmp_path: Path, predicate: str):
     wanted = (lambda n: n % 7 > 3) if ">" in predicate else (lambda n: n % 7 == 1)
     expected = [t for n, row in enumerate(rows.rows) if wanted(n) for t in row or ()]
     assert sorted(found) == expected
+
+
+@pytest.mark.parametrize("dtype", sorted(TYPES))
+@pytest.mark.parametrize("encoding", ["BYTE_STREAM_SPLIT", "DELTA_BINARY_PACKED"])
+def test_other_encodings(tmp_path: Path, dtype: str, encoding: str):
+    is_float = dtype.startswith("float")
+    is_small = dtype in {"int8", "int16", "uint8", "uint16"}
+    if is_float and encoding == "DELTA_BINARY_PACKED":
+        pytest.skip("of integers only")
+    if is_small and encoding == "BYTE_STREAM_SPLIT":
+        pytest.skip("pyarrow does not write them so")
+    layout = Layout(300, 2000, 16, [], "1.0", dtype, "int8")
+    tokens = itertools.count(FIRST_TOKEN)
+    rows = Rows([list(itertools.islice(tokens, n % 23)) for n in range(500)])
+    table = pa.table(
+        {
+            "weights": lists(rows, "int8"),
+            "input_ids": pa.array(rows.rows, pa.list_(pa.int32())),
+            "labels": lists(rows, dtype),
+        }
+    )
+    pq.write_table(
+        table,
+        tmp_path / "a.parquet",
+        row_group_size=300,
+        data_page_size=2000,
+        use_dictionary=False,
+        column_encoding={"labels.list.element": encoding},
+    )
+    data = pf.parquet(tmp_path, column="input_ids", aligned={"labels": 3, "weights": 5})
+    loader = pf.Loader(
+        data, sequences=pf.Windows(32), batch_size=2, seed=0, drop_last=False
+    )
+    assert sorted(delivered(loader, layout)) == rows.tokens

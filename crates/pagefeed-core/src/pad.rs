@@ -153,6 +153,7 @@ pub(crate) fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
             let size = lists.as_fixed_size_list().value_length() as usize;
             Some((row * size, (row + 1) * size))
         }
+        DataType::Struct(fields) if fields.len() == 1 => bounds(lists.as_struct().column(0), row),
         _ => None,
     }
 }
@@ -170,6 +171,7 @@ fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
         DataType::List(_) => Some(lists.as_list::<i32>().values()),
         DataType::LargeList(_) => Some(lists.as_list::<i64>().values()),
         DataType::FixedSizeList(_, _) => Some(lists.as_fixed_size_list().values()),
+        DataType::Struct(fields) if fields.len() == 1 => items(lists.as_struct().column(0)),
         _ => None,
     }
 }

@@ -109,7 +109,9 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
             .iter()
             .flat_map(|each| each.ranges.iter().cloned())
             .collect();
-        let mut bytes = storage.read_ranges(&same_file[0].file, &ranges)?.into_iter();
+        let mut bytes = storage
+            .read_ranges(&same_file[0].file, &ranges)?
+            .into_iter();
         for each in same_file {
             let parts = each.ranges.iter().cloned().zip(bytes.by_ref()).collect();
             all.push(Fetched { parts });
@@ -201,8 +203,8 @@ mod tests {
         let storage = Counting::default();
         let wanted = [
             FileRanges::new(file("a"), vec![10..20, 40..60]),
-            FileRanges::new(file("a"), vec![60..70]),
-            FileRanges::new(file("b"), vec![0..5]),
+            FileRanges::new(file("a"), vec![60..65, 65..70]),
+            FileRanges::new(file("b"), vec![0..2, 2..5]),
         ];
         let fetched = fetch(&storage, &wanted).unwrap();
         assert_eq!(storage.0.lock().unwrap().len(), 2, "one a file");

@@ -98,7 +98,7 @@ class AlignedColumns:
         return zip(self.names, self.dtypes, self.padding_bits, strict=True)
 
     def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[np.bool_]]:
-        """Return the mask of losses that labels of the files tell, where one is made."""
+        """Return the mask of losses by the labels of the files, if one is made."""
         names = self.names
         if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
             return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pagefeed import _core
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
@@ -74,7 +74,7 @@ class Session:
         """A state that was loaded, until an iteration begins."""
         self.listener: MoveListener | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
-        self._iteration: Iteration | None = None
+        self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
@@ -184,7 +184,7 @@ class Session:
             return self.run.after(begin)
         return replace(self.first, skipped=begin.skipped)
 
-    def _start(self, worker: int, num_workers: int) -> Iteration:
+    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
         begin = self._unfinished
         if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
@@ -213,13 +213,13 @@ class Session:
             return batch
         return transformed(transform, batch)  # type: ignore[no-any-return]
 
-    def _ended(self, iteration: Iteration) -> None:
+    def _ended(self, iteration: Iteration[Any]) -> None:
         """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
 
-    def _explain(self, error: Exception, iteration: Iteration) -> None:
+    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
         """Say which steps to skip, in the order of the iteration."""
         explain(error, self.run, self.state, iteration.step)

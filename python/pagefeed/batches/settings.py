@@ -104,7 +104,7 @@ class LoaderSettings:
             memory=self._order_bytes,
         )
 
-    def make_feed(self, source: SequenceSource) -> Feed:
+    def make_feed(self, source: SequenceSource) -> Feed[Any]:
         """Return what makes batches of the sequences of a source.
 
         Raises:

@@ -133,9 +133,9 @@ def _mismatch(tokens: TokenIndex, other: TokenIndex, file: int) -> CorruptFileEr
     where = other.locate(int(page))
     error = CorruptFileError(
         f"{where.file}, row group {where.row_group}, column {other.column}, row "
-        f"{row - begin} of the file: {found} values and {expected} tokens; a column with a "
-        "value for every token has as many: mend the row, or leave the column out of "
-        "aligned"
+        f"{row - begin} of the file: {found} values and {expected} tokens; a column "
+        "with a value for every token has as many: mend the row, or leave the column "
+        "out of aligned"
     )
     error.file, error.row_group, error.column = (
         where.file,

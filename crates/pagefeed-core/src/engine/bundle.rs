@@ -171,7 +171,9 @@ fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, count: usiz
     }
     let range = begin as usize..end as usize;
     append_tokens(&mut joined.tokens, &page.tokens, range.clone(), count);
-    joined.aligned.resize_with(page.aligned.len(), Tokens::default);
+    joined
+        .aligned
+        .resize_with(page.aligned.len(), Tokens::default);
     for (joined, numbers) in joined.aligned.iter_mut().zip(&page.aligned) {
         append_tokens(joined, numbers, range.clone(), count);
     }

@@ -212,8 +212,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         if per_row == 0 {
             copy_segment(page, row, first_token, target, ahead)?;
             let from = page.row_offsets[row as usize] as usize + first_token as usize;
-            self.aligned
-                .copy(page, from, segment.start, target.len())?;
+            self.aligned.copy(page, from, segment.start, target.len())?;
             if !self.notes_borders {
                 return Ok(());
             }

@@ -163,12 +163,7 @@ impl AlignedColumn {
 }
 
 /// Refuses a row that has not as many numbers as tokens.
-fn check_lengths(
-    part: &Part,
-    tokens: &[u32],
-    numbers: &NumberRows,
-    before: usize,
-) -> Result<()> {
+fn check_lengths(part: &Part, tokens: &[u32], numbers: &NumberRows, before: usize) -> Result<()> {
     let found = numbers.offsets[before..].windows(2);
     let lengths = found.map(|pair| pair[1] - pair[0]);
     let expected = tokens.windows(2).map(|pair| pair[1] - pair[0]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
-use crate::pages::dictionaries::{DictionaryCache, Key, Kept};
+use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
 

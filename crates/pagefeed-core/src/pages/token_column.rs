@@ -98,11 +98,13 @@ impl TokenColumn {
     ) -> Result<TokenPage> {
         let index = &self.column.index;
         let leaf = &index.schema(record.file).leaves[0];
-        let dictionary =
-            self.column
-                .dictionary(&self.dictionaries, record, self.token_ids, storage, |bytes| {
-                    decode_dictionary(opener, bytes, record.codec, leaf)
-                })?;
+        let dictionary = self.column.dictionary(
+            &self.dictionaries,
+            record,
+            self.token_ids,
+            storage,
+            |bytes| decode_dictionary(opener, bytes, record.codec, leaf),
+        )?;
         let mut runs = index.read_runs(storage, page, dictionary.is_none())?;
         let run = runs
             .pop()
@@ -117,7 +119,8 @@ impl TokenColumn {
             token_ids.check(&page, record.first_row_in_group)?;
         }
         let rows = self.rows(number, record)?;
-        page.aligned.resize_with(self.aligned.len(), Tokens::default);
+        page.aligned
+            .resize_with(self.aligned.len(), Tokens::default);
         for (column, numbers) in self.aligned.iter().zip(&mut page.aligned) {
             let recycle = std::mem::take(numbers);
             *numbers = column.read(opener, rows.clone(), &page.row_offsets, storage, recycle)?;

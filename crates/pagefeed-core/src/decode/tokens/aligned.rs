@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
-use parquet::data_type::{
-    DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
-};
+use parquet::data_type::{DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type};
 
 use super::integers::{mismatch, missing_dictionary, reserve};
 use super::narrow::check_declared;
@@ -31,11 +29,15 @@ pub struct NumberType {
 }
 
 impl NumberType {
-    /// The type of a column's values, be they in lists; `None` if they are no numbers.
+    /// The type of a column's values, be they in lists or structs of nothing else; `None` if they are no numbers.
     pub fn of(data_type: &DataType) -> Option<Self> {
         let name = match data_type {
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 return Self::of(item.data_type());
+            }
+            // A path leads through structs of what it names alone.
+            DataType::Struct(fields) if fields.len() == 1 => {
+                return Self::of(fields[0].data_type());
             }
             DataType::Int8 => "int8",
             DataType::Int16 => "int16",
@@ -126,7 +128,12 @@ impl NumberRows {
             }
             // What is wanted of this page: from where the first row begins to where the
             // one behind the last does, as far as they have begun.
-            let place = |row| reader.offsets.get(row).map_or(after, |&at: &u32| at as usize);
+            let place = |row| {
+                reader
+                    .offsets
+                    .get(row)
+                    .map_or(after, |&at: &u32| at as usize)
+            };
             let from = place(rows.start).clamp(before, after);
             let to = place(rows.end).clamp(from, after);
             self.append_values(&page, leaf, from - before..to - before, dictionary)?;
@@ -198,12 +205,7 @@ pub fn decode_number_dictionary(
     Ok(table)
 }
 
-fn append_plain(
-    bytes: &[u8],
-    leaf: &Leaf,
-    values: Range<usize>,
-    out: &mut Tokens,
-) -> Result<()> {
+fn append_plain(bytes: &[u8], leaf: &Leaf, values: Range<usize>, out: &mut Tokens) -> Result<()> {
     match (leaf.physical, out) {
         (PhysicalType::INT64 | PhysicalType::DOUBLE, Tokens::I64(out)) => {
             out.extend(plain(bytes, values)?.iter().map(|&n| i64::from_le_bytes(n)));

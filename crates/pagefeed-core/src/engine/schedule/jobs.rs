@@ -112,7 +112,8 @@ impl State {
         let (batch, slot) = self.next_load()?;
         let estimate = self.estimate(source, slot);
         let is_urgent = batch < self.horizon();
-        if !self.budget.fits(estimate) && !(is_urgent && self.make_room(batch, estimate)) {
+        let has_room = self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate));
+        if !has_room {
             if !self.is_stuck() || self.head_holds_pages() {
                 return None;
             }
@@ -124,7 +125,10 @@ impl State {
     /// Whether the batch at the head needs a page, and nothing is under way that could
     /// make room for it.
     fn is_stuck(&self) -> bool {
-        self.num_running == 0 && self.next_load().is_some_and(|(batch, _)| batch <= self.head)
+        self.num_running == 0
+            && self
+                .next_load()
+                .is_some_and(|(batch, _)| batch <= self.head)
     }
 
     /// First batch that must not be worked on.
