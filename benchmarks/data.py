@@ -122,13 +122,15 @@ def _corpus_tokens(corpus: Path) -> Iterator[npt.NDArray[np.uint16]]:
 def _encoded(files: list[Path], name: Path) -> Iterator[npt.NDArray[np.uint16]]:
     """Every text of the files, and a token behind each."""
     tokenizer = Tokenizer(name)
+    end = tokenizer.eos
     assert tokenizer.vocab_size <= 1 << 16
+    assert end is not None
     for path in files:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(TEXTS_AT_ONCE, columns=["text"]):
                 texts = batch.column(0).to_pylist()
                 for ids in tokenizer.encode_batch(texts):
-                    yield np.append(ids, tokenizer.eos).astype(np.uint16)
+                    yield np.append(ids, end).astype(np.uint16)
 
 
 def _library_tokens() -> Iterator[npt.NDArray[np.uint16]]:

@@ -100,18 +100,26 @@ def _unigram() -> str:
     return _trained(made, trainer)
 
 
+NANO = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+"""A pattern that the fast engine has no scanner for."""
+
 MADE = {
     "gpt2": lambda: _byte_level(None),
     "llama3": lambda: _byte_level(LLAMA3),
     "qwen": lambda: _byte_level(QWEN, nfc=True),
     "o200k": lambda: _byte_level(ENCODINGS["o200k_base"].pattern),
+    "nano": lambda: _byte_level(NANO),
+    "gpt2 split": lambda: _byte_level(ENCODINGS["gpt2"].pattern),
     "llama2": _metaspace_bpe,
     "wordpiece": _word_piece,
     "unigram": _unigram,
 }
 """Makers by their names."""
 
-FAST = ("gpt2", "llama3", "qwen", "o200k", "llama2")
+FAST = ("gpt2", "llama3", "qwen", "o200k", "nano", "gpt2 split", "llama2")
 """Those that the fast engine takes, and gives the same for."""
 
 

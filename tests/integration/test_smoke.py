@@ -10,6 +10,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.cli import main
+from pagefeed.reports import load_tokenizer
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra is not installed")
@@ -74,7 +75,7 @@ def wrong(found: pf.Smoke) -> set[str]:
 
 
 def test_what_is_right_passes(folder):
-    tokenizer = pf.Tokenizer(folder / "tokenizer.json")
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
     loader = make(folder)
     found = pf.smoke(loader, steps=6, vocab_size=VOCABULARY, tokenizer=tokenizer)
     assert found.ok, found
@@ -122,13 +123,13 @@ def test_a_loader_that_refuses_ids(folder):
 
 
 def test_another_tokenizer_of_the_same_size(folder):
-    other = pf.Tokenizer(folder / "other.json")
+    other = load_tokenizer(folder / "other.json")
     found = pf.smoke(make(folder), steps=4, vocab_size=VOCABULARY, tokenizer=other)
     assert wrong(found) == {"tokenizer"}
 
 
 def test_a_smaller_tokenizer(folder):
-    other = pf.Tokenizer(folder / "tokenizer.json")
+    other = load_tokenizer(folder / "tokenizer.json")
     found = pf.smoke(make(folder), steps=4, vocab_size=200, tokenizer=other)
     assert wrong(found) >= {"ids", "tokenizer"}
 

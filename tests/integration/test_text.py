@@ -14,6 +14,7 @@ import pytest
 import tokenizers
 
 import pagefeed as pf
+from pagefeed.dataset.text.counts import _Counting
 from pagefeed.errors import (
     CacheWarning,
     CorruptFileError,
@@ -25,6 +26,7 @@ from pagefeed.errors import (
 from tokenizers_made import TEXTS, hard_texts, tokenizer_json
 
 ROWS = 600
+COUNT = "pagefeed.dataset.text.counts._Counting._count_page"
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +241,7 @@ def test_other_columns_are_refused(folder, tokenizer):
     dataset = pf.parquet(folder, column="quality").tokenize(tokenizer)
     with pytest.raises(UnsupportedError, match="texts are strings"):
         len(dataset)
-    with pytest.raises(InvalidArgumentError, match="tokenized already"):
+    with pytest.raises(InvalidArgumentError, match="is tokenized already"):
         pf.parquet(folder, column="text").tokenize(tokenizer).tokenize(tokenizer)
     with pytest.raises(InvalidArgumentError, match=r"give pagefeed\.Tokenizer"):
         pf.parquet(folder, column="text").tokenize("tokenizer.json")  # type: ignore[arg-type]
@@ -286,7 +288,7 @@ def test_counts_are_kept_and_found_again(folder, tokenizer, tmp_path, monkeypatc
     expected = delivered(first)
     assert [path.name[:7] for path in tmp_path.glob("tokens-*")] == ["tokens-"]
     assert not [*tmp_path.glob("*.parts")]
-    monkeypatch.setattr(pf.PageIndex, "count_tokens", None)
+    monkeypatch.setattr(COUNT, None)
     again = pf.parquet(folder, column="text", cache_dir=tmp_path).tokenize(tokenizer)
     assert np.array_equal(delivered(again), expected)
     assert np.array_equal(delivered(pickle.loads(pickle.dumps(again))), expected)
@@ -298,24 +300,25 @@ def test_counts_are_kept_and_found_again(folder, tokenizer, tmp_path, monkeypatc
 def test_counting_goes_on_where_it_was_left(folder, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("pagefeed.dataset.text.counts.PART_ROWS", 50)
     plain = pf.parquet(folder, column="text", cache_dir=tmp_path)
-    count, calls = pf.PageIndex.count_tokens, []
+    count: Any = _Counting._count_page
+    calls: list[int] = []
 
-    def failing(self, page, handle):
+    def failing(self, page):
         calls.append(page)
         if len(calls) > 15:
             raise KeyboardInterrupt
-        return count(self, page, handle)
+        return count(self, page)
 
-    monkeypatch.setattr(pf.PageIndex, "count_tokens", failing)
+    def counting(self, page):
+        calls.append(page)
+        return count(self, page)
+
+    monkeypatch.setattr(COUNT, failing)
     with pytest.raises(KeyboardInterrupt):
         len(plain.tokenize(tokenizer))
     done = len([*tmp_path.glob("*.parts/part-*")])
     assert done > 0
-    monkeypatch.setattr(
-        pf.PageIndex,
-        "count_tokens",
-        lambda self, page, handle: (calls.append(page), count(self, page, handle))[1],
-    )
+    monkeypatch.setattr(COUNT, counting)
     calls.clear()
     index = plain.tokenize(tokenizer).index
     assert 0 < len(calls) < len(index)
@@ -362,8 +365,8 @@ def test_counts_without_a_folder_that_can_be_written(folder, tokenizer, tmp_path
     (tmp_path / "file").write_text("")
     blocked = pf.parquet(folder, column="text", cache_dir=tmp_path / "file")
     with pytest.warns(CacheWarning):
-        index = blocked.tokenize(tokenizer).index
-    assert index.num_values == pf.parquet(folder, column="input_ids").index.num_values
+        found = blocked.tokenize(tokenizer).index
+    assert found.num_values == pf.parquet(folder, column="input_ids").index.num_values
 
 
 def test_the_verb_counts_ahead(folder, tmp_path):
@@ -391,7 +394,7 @@ def test_reports_take_texts(folder, tmp_path):
                 str(folder),
                 "--column",
                 "text",
-                "--tokenizer",
+                "--tokenize",
                 str(path),
                 "--length",
                 "64",
@@ -417,6 +420,7 @@ def test_locate_and_trace_back(pair, texts, tokenizer):
             part = ids[origin.first_token : origin.first_token + origin.num_tokens]
             here = batch[number, origin.offset : origin.offset + origin.num_tokens]
             assert part.tolist() == here.tolist()
+            assert origin.text_range is not None
             begin, end = origin.text_range
             of_text = texts[row].encode()[begin:end].decode()
             assert tokenizer.decode(part).strip("\ufffd") in of_text

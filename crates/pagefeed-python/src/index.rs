@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::ArrayRef;
-use arrow_buffer::Buffer;
 use arrow_schema::DataType;
+use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
@@ -15,7 +14,7 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
-use pagefeed_core::pages::text::{Tokenization, count_tokens, text_of, token_field};
+use pagefeed_core::pages::text::{Tokenization, token_field};
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
@@ -23,11 +22,10 @@ use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 use crate::run::{cancellable, detached};
-use crate::tokenizer::{HeldCounts, Tokenizer, bytes_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -54,11 +52,18 @@ impl Index {
         }
     }
 
-    /// A page as it lies in the file.
-    fn texts(&self, column: &Indexed, page: u64) -> Result<ArrayRef> {
-        let data_type = self.index.field().data_type();
-        OPENER
-            .with_borrow_mut(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
+    /// The same index, whose texts become tokens.
+    pub(crate) fn with(&self, tokenization: Tokenization) -> Self {
+        Self {
+            index: Arc::clone(&self.index),
+            tokenization: Some(tokenization),
+            storage: Mutex::new((std::process::id(), self.storage())),
+        }
+    }
+
+    /// Works with what a thread keeps from one page to the next.
+    pub(crate) fn opened<T>(work: impl FnOnce(&mut PageOpener) -> Result<T>) -> Result<T> {
+        OPENER.with_borrow_mut(work)
     }
 
     /// What the engine reads it by.
@@ -210,6 +215,13 @@ impl Index {
         width_of(self.index.field().data_type())
     }
 
+    /// Type of the numbers that it or its lists hold, as NumPy calls it; None if they are
+    /// no numbers.
+    #[getter]
+    fn number_type(&self) -> Option<&'static str> {
+        NumberType::of(self.index.field().data_type()).map(NumberType::name)
+    }
+
     /// Bytes of a row in memory, about.
     #[getter]
     fn mean_row_bytes(&self, py: Python<'_>) -> PyResult<u64> {
@@ -292,28 +304,6 @@ impl Index {
         })
     }
 
-    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
-    /// ends of pages. Returns for each piece: which range, page (both int64), first
-    /// token of the page, tokens, and place in the range (uint32).
-    fn cut<'py>(
-        &self,
-        py: Python<'py>,
-        starts: PyBuffer<i64>,
-        stops: PyBuffer<i64>,
-        per_row: u64,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let (starts, stops) = (starts.to_vec(py)?, stops.to_vec(py)?);
-        let pieces = detached(py, || self.index.cut(&starts, &stops, per_row))?;
-        let columns = [
-            Buffer::from_vec(pieces.range),
-            Buffer::from_vec(pieces.page),
-            Buffer::from_vec(pieces.first_token),
-            Buffer::from_vec(pieces.num_tokens),
-            Buffer::from_vec(pieces.offset),
-        ];
-        PyTuple::new(py, columns.iter().map(|column| PyBytes::new(py, column)))
-    }
-
     /// First page of each row group, as 64-bit integers in native order.
     fn row_group_runs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let runs = detached(py, || Ok(self.index.row_group_runs()))?;
@@ -358,59 +348,6 @@ impl Index {
         })
     }
 
-    /// The same index as one of tokens: engines encode the texts as they load them.
-    /// `counts` (uint32) are the tokens of every row.
-    fn tokenized(
-        &self,
-        tokenizer: &Tokenizer,
-        vocab_size: u32,
-        counts: Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
-        let counts = HeldCounts::new(counts)?;
-        Ok(Self {
-            index: Arc::clone(&self.index),
-            tokenization: Some(Tokenization {
-                encoder: tokenizer.encoder(),
-                vocab_size,
-                counts: Arc::new(counts),
-            }),
-            storage: Mutex::new((std::process::id(), self.storage())),
-        })
-    }
-
-    /// Number of tokens of each row of a page of texts: uint32 in native order.
-    #[pyo3(signature = (page, tokenizer, *, verify_checksums))]
-    fn count_tokens<'py>(
-        &self,
-        py: Python<'py>,
-        page: u64,
-        tokenizer: &Tokenizer,
-        verify_checksums: bool,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let (column, encoder) = (self.indexed(verify_checksums), tokenizer.encoder());
-        let counts = detached(py, || {
-            let texts = self.texts(&column, page)?;
-            count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
-        })?;
-        Ok(bytes_of(py, &counts))
-    }
-
-    /// The text of a row of a page of texts.
-    #[pyo3(signature = (page, row, *, verify_checksums))]
-    fn text_of(
-        &self,
-        py: Python<'_>,
-        page: u64,
-        row: usize,
-        verify_checksums: bool,
-    ) -> PyResult<String> {
-        let column = self.indexed(verify_checksums);
-        detached(py, || {
-            let texts = self.texts(&column, page)?;
-            text_of(&texts, row).map_err(|error| column.locate_page(error, page))
-        })
-    }
-
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
@@ -426,7 +363,7 @@ impl Index {
                 let texts = TextColumn::new(column, how, None)?;
                 Ok((texts.read_lists(opener, page, nothing)?, token_field(field)))
             };
-            let (array, field) = OPENER.with_borrow_mut(read)?;
+            let (array, field) = Self::opened(read)?;
             Ok(ArrowArray::new(array, field.as_ref().clone()))
         })
     }

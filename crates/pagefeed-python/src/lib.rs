@@ -32,7 +32,7 @@ mod _core {
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]
-    use crate::tokenizer::Tokenizer;
+    use crate::tokenizer::{Tokenizer, text_of};
 
     #[pymodule_export]
     use crate::packing::pack;

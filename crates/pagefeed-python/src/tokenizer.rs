@@ -3,8 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::pages::text::RowCounts;
+use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::reader::read_array;
+use pagefeed_core::pages::text::{self, RowCounts, Tokenization, count_tokens};
+use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::Encode;
 use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch};
 use pyo3::buffer::PyBuffer;
@@ -12,6 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
+use crate::index::Index;
 use crate::run::detached;
 
 /// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
@@ -158,6 +163,38 @@ impl Tokenizer {
         detached(py, || library.canonical())
     }
 
+    /// An index of texts as one of tokens: engines encode as they load. `counts` (uint32)
+    /// are the tokens of every row.
+    fn tokenized(
+        &self,
+        texts: &Index,
+        vocab_size: u32,
+        counts: Bound<'_, PyAny>,
+    ) -> PyResult<Index> {
+        Ok(texts.with(Tokenization {
+            encoder: self.encoder(),
+            vocab_size,
+            counts: Arc::new(HeldCounts::new(counts)?),
+        }))
+    }
+
+    /// Number of tokens of each row of a page of texts: uint32 in native order.
+    #[pyo3(signature = (texts, page, *, verify_checksums))]
+    fn count<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Index,
+        page: u64,
+        verify_checksums: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (column, encoder) = (texts.indexed(verify_checksums), self.encoder());
+        let counts = detached(py, || {
+            let texts = read_texts(&column, page)?;
+            count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
+        })?;
+        Ok(bytes_of(py, &counts))
+    }
+
     /// The engine that encodes, and why it does.
     fn engine(&self) -> (&'static str, String) {
         match &self.kind {
@@ -168,6 +205,29 @@ impl Tokenizer {
             Kind::Function(_) => ("python", "it is a Python function".into()),
         }
     }
+}
+
+/// A page of texts as it lies in the file.
+fn read_texts(column: &Indexed, page: u64) -> Result<ArrayRef> {
+    let data_type = column.index.field().data_type();
+    Index::opened(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
+}
+
+/// The text of a row of a page of texts.
+#[pyfunction]
+#[pyo3(signature = (texts, page, row, *, verify_checksums))]
+pub fn text_of(
+    py: Python<'_>,
+    texts: &Index,
+    page: u64,
+    row: usize,
+    verify_checksums: bool,
+) -> PyResult<String> {
+    let column = texts.indexed(verify_checksums);
+    detached(py, || {
+        let texts = read_texts(&column, page)?;
+        text::text_of(&texts, row).map_err(|error| column.locate_page(error, page))
+    })
 }
 
 /// Counts of tokens in memory that Python keeps: an array, often one mapped from disk.

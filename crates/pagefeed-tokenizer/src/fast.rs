@@ -15,10 +15,10 @@ pub struct Fast {
 }
 
 impl Fast {
-    /// Loads the text of a `tokenizer.json`, or says why it cannot do that.
-    pub fn new(json: &str, as_text: bool) -> Result<Self, String> {
+    /// Loads a `tokenizer.json`, or says why it cannot do that.
+    pub fn new(json: &Value, as_text: bool) -> Result<Self, String> {
         stay_on_this_thread();
-        let mut value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let mut value = json.clone();
         if let Some(parts) = value.as_object_mut() {
             parts.insert("truncation".into(), Value::Null);
             parts.insert("padding".into(), Value::Null);

@@ -13,6 +13,7 @@
 mod batch;
 mod exact;
 mod fast;
+mod patterns;
 pub mod trials;
 
 mod tokenizer;

@@ -5,9 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use pagefeed_core::error::{Error, Kind, Result, catch_panic};
 use pagefeed_core::text::Encode;
+use serde_json::Value;
 
 use crate::exact::Exact;
 use crate::fast::Fast;
+use crate::patterns::spelled_out;
 use crate::trials;
 
 /// Bytes of the first documents that both engines encode.
@@ -64,16 +66,24 @@ impl Tokenizer {
 
     /// The fast engine, if it is equal to the exact one on all hard texts.
     fn proven(json: &str, as_text: bool, exact: &Exact) -> Result<Fast, String> {
-        let fast = quietly(|| Fast::new(json, as_text))?;
+        let json: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let added = exact.added_tokens();
         let added: Vec<&str> = added
             .iter()
             .map(|(_, content, _)| content.as_str())
             .collect();
-        for text in trials::texts(&added) {
-            compare(exact, &fast, &text)?;
-        }
-        Ok(fast)
+        let texts = trials::texts(&added);
+        let tried = |json: &Value| {
+            let fast = quietly(|| Fast::new(json, as_text))?;
+            for text in &texts {
+                compare(exact, &fast, text)?;
+            }
+            Ok(fast)
+        };
+        tried(&json).or_else(|why: String| match spelled_out(&json) {
+            Some(json) => tried(&json).map_err(|_| why),
+            None => Err(why),
+        })
     }
 
     /// The engine in use, and why it is.

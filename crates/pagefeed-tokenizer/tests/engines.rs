@@ -18,7 +18,13 @@ fn byte_level(split: Option<&str>) -> Value {
         .chain(others.enumerate().map(|(number, _)| 256 + number as u32))
         .filter_map(char::from_u32)
         .collect();
-    let merges = [("t", "h"), ("th", "e"), ("\u{120}", "the"), ("a", "a"), ("aa", "aa")];
+    let merges = [
+        ("t", "h"),
+        ("th", "e"),
+        ("\u{120}", "the"),
+        ("a", "a"),
+        ("aa", "aa"),
+    ];
     let merges = merges.map(|(one, other)| [one, other]);
     let mut vocab = serde_json::Map::new();
     for token in letters.iter().map(char::to_string) {

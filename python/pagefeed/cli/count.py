@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
     parser.add_argument("--column", required=True, help="the column of texts")
-    configure_tokenizer(parser, required=True)
+    configure_tokenizer(parser, "--tokenizer", required=True)
     parser.add_argument("--cache-dir", help="folder to keep index and counts in")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.damaged import tell_damage
-from pagefeed.cli.options import configure_run, make_sound_dataset, tokenizer_of
+from pagefeed.cli.options import configure_run, make_sound_dataset
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
@@ -28,6 +28,7 @@ from pagefeed.reports import (
     Damage,
     TextTokenizer,
     damage_of,
+    load_tokenizer,
 )
 
 MOST_TOKENS = 32
@@ -42,13 +43,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=5, help="rows to show (5)")
     parser.add_argument("--start", type=int, default=0, help="first of them (0)")
     parser.add_argument("--columns", nargs="+", default=[], help="further columns")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
     parser.add_argument("--full", action="store_true", help="shorten nothing")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show rows; 1 if one cannot be read."""
-    data, damage = make_sound_dataset(options, as_tokens=False)
-    tokenizer = tokenizer_of(options)
+    data, damage = make_sound_dataset(options)
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
     datasets = data.datasets if isinstance(data, Mixture) else {"": data}
     shown = []
     for name, dataset in datasets.items():

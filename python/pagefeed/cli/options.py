@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from pagefeed.cli.mixing import configure_mixture, make_mixture
 from pagefeed.dataset import Dataset, ParquetDataset, parquet
@@ -24,11 +24,7 @@ __all__ = [
     "make_sequences",
     "make_sound_dataset",
     "make_tokenizer",
-    "tokenizer_of",
 ]
-
-
-AnyDataset = TypeVar("AnyDataset", bound=Dataset)
 
 
 def configure_run(
@@ -67,20 +63,20 @@ def configure_run(
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    configure_tokenizer(parser)
+    configure_tokenizer(parser, "--tokenize")
     configure_mixture(parser)
 
 
 def configure_tokenizer(
-    parser: argparse.ArgumentParser, *, required: bool = False
+    parser: argparse.ArgumentParser, option: str, *, required: bool = False
 ) -> None:
-    """Declare the arguments of a tokenizer."""
+    """Declare the arguments of a tokenizer, which make tokens of a column of texts."""
     parser.add_argument(
-        "--tokenizer",
+        option,
+        dest="tokenize",
         required=required,
         metavar="FILE",
-        help="tokenizer.json, .model or tiktoken's ranks: makes tokens of a column of "
-        "texts, shows tokens as text",
+        help="for a column of texts: tokenizer.json, .model or tiktoken's ranks",
     )
     parser.add_argument(
         "--pattern", help="of ranks: gpt2, cl100k_base, o200k_base or an expression"
@@ -95,15 +91,10 @@ def configure_tokenizer(
 def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
     """Make the tokenizer that was asked for."""
     return Tokenizer(
-        options.tokenizer,
+        options.tokenize,
         pattern=options.pattern,
         special_tokens=options.special_tokens,
     )
-
-
-def tokenizer_of(options: argparse.Namespace) -> Tokenizer | None:
-    """Make the tokenizer that was asked for, if one was."""
-    return None if options.tokenizer is None else make_tokenizer(options)
 
 
 def make_sequences(options: argparse.Namespace) -> SequenceSetting:
@@ -169,20 +160,14 @@ def make_dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
     """
     _check_paths(options)
     if options.mix:
-        mixed = make_mixture(options)
-        parts = {name: _tokens(options, data) for name, data in mixed.datasets.items()}
-        return replace(mixed, datasets=parts)
-    return _selected(options, _tokens(options, _named(options)))
+        return make_mixture(options)
+    return _selected(options, _named(options))
 
 
 def make_sound_dataset(
-    options: argparse.Namespace, *, as_tokens: bool = True
+    options: argparse.Namespace,
 ) -> tuple[ParquetDataset | Mixture, list[Damage]]:
     """Return what of it can be read, and what is wrong with the rest.
-
-    Args:
-        options: The arguments.
-        as_tokens: Texts as tokens, if there is a tokenizer: all are counted then.
 
     Raises:
         PagefeedError: If nothing of it can be read.
@@ -190,12 +175,10 @@ def make_sound_dataset(
     _check_paths(options)
     if not options.mix:
         sound, damage = sound_part(_named(options))
-        tokens = _tokens(options, sound) if as_tokens else sound
-        return _selected(options, tokens), damage
+        return _selected(options, sound), damage
     mixed, found, parts = make_mixture(options), list[Damage](), dict[str, Dataset]()
     for name, dataset in mixed.datasets.items():
-        sound, damage = sound_part(dataset)
-        parts[name] = _tokens(options, sound) if as_tokens else sound
+        parts[name], damage = sound_part(dataset)
         found += damage
     return replace(mixed, datasets=parts), found
 
@@ -204,15 +187,9 @@ def _named(options: argparse.Namespace) -> ParquetDataset:
     return parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
 
 
-def _tokens(options: argparse.Namespace, dataset: AnyDataset) -> AnyDataset:
-    """Return a dataset as one of tokens: that of texts with the tokenizer."""
-    if options.tokenizer is None or not isinstance(dataset, ParquetDataset):
-        return dataset
-    is_text = not dataset.index.value_bytes
-    return dataset.tokenize(make_tokenizer(options)) if is_text else dataset
-
-
 def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:
+    if options.tokenize is not None:
+        dataset = dataset.tokenize(make_tokenizer(options))
     return dataset if options.where is None else dataset.where(options.where)
 
 
@@ -221,5 +198,7 @@ def _check_paths(options: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "give paths, or --mix with paths of its own: exactly one of them"
         )
-    if options.mix and options.where is not None:
-        raise InvalidArgumentError("--where is for paths, not for a --mix")
+    if options.mix and (options.where is not None or options.tokenize is not None):
+        raise InvalidArgumentError(
+            "--where and --tokenize are for paths, not for a --mix"
+        )

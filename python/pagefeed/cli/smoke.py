@@ -23,13 +23,9 @@ from typing import Any
 
 from pagefeed.batches import Fields
 from pagefeed.cli.damaged import tell_damage
-from pagefeed.cli.options import (
-    configure_run,
-    make_loader,
-    make_sound_dataset,
-    tokenizer_of,
-)
+from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports import load_tokenizer
 from pagefeed.reports import smoke as try_run
 
 MARKS = {True: "ok", False: "WRONG", None: "-"}
@@ -40,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     configure_run(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps to take (20)")
     parser.add_argument("--vocab-size", type=int, help="rows of the embedding")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
     parser.add_argument("--plan", help="what another machine's smoke test printed")
     parser.add_argument("--rank", type=int, default=0, help="whose batches (0)")
     parser.add_argument(
@@ -52,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     data, damage = make_sound_dataset(options)
     fields = Fields(names=("input_ids", "labels"), shifted=True)
     loader = make_loader(options, data, rank=options.rank, fields=fields)
-    tokenizer = tokenizer_of(options)
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
     vocab_size: int | None = options.vocab_size
     if vocab_size is None and tokenizer is not None:
         vocab_size = tokenizer.vocab_size

@@ -32,15 +32,10 @@ import numpy as np
 from pagefeed._base import Work, require
 from pagefeed.batches import Batch
 from pagefeed.cli.damaged import tell_damage
-from pagefeed.cli.options import (
-    configure_run,
-    make_loader,
-    make_sound_dataset,
-    tokenizer_of,
-)
+from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
 from pagefeed.loader import Loader
-from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of
+from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of, load_tokenizer
 from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
@@ -59,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--document", metavar="FILE:ROW", help="when it is seen")
     parser.add_argument("--steps", metavar="FIRST:END", help="batches to write again")
     parser.add_argument("--output", metavar="FOLDER", help="where --steps writes")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
     parser.add_argument(
         "--fields", nargs="+", default=["input_ids"], help="what --steps writes"
     )
@@ -115,7 +111,7 @@ def _read_state(path: str) -> dict[str, Any]:
 
 
 def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
-    tokenizer = tokenizer_of(options)
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
     step = loader.step if options.step is None else options.step
     rows = trace_rows(loader, step, options.row, tokenizer=tokenizer)
     damage = [row.damage for row in rows if row.damage is not None]

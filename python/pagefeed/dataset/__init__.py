@@ -6,17 +6,20 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes.
 """
 
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.parquet_dataset import ParquetDataset, parquet
+from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
 from pagefeed.dataset.spans import SpanParts, Spans, refuse_null_tokens
 from pagefeed.dataset.text import TokenizedIndex
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
+    "Aligned",
     "BlockKind",
     "Dataset",
     "FolderColumn",

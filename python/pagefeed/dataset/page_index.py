@@ -302,22 +302,6 @@ class PageIndex:
             self._check_page(page), verify_checksums=self.recipe.verify_checksums
         )
 
-    def count_tokens(
-        self, page: int, tokenizer: _core.Tokenizer
-    ) -> npt.NDArray[np.uint32]:
-        """Return the number of tokens of each row of a page of texts: uint32 [rows].
-
-        Raises:
-            UnsupportedError: If the column is not one of texts.
-            CorruptFileError: If bytes are no UTF-8.
-        """
-        counts = self.handle.count_tokens(
-            self._check_page(page),
-            tokenizer,
-            verify_checksums=self.recipe.verify_checksums,
-        )
-        return np.frombuffer(counts, dtype=np.uint32)
-
     def row_offsets(self, page: int) -> Int64Array:
         """Return where the rows of a page of a token column begin in the page's tokens.
 

@@ -1,16 +1,13 @@
-"""What rows there are: Parquet files and the columns wanted of them."""
+"""A dataset of Parquet files: what rows there are, and parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from pagefeed._base import (
     Facts,
-    check_column,
-    check_columns,
-    check_flag,
     check_whole,
     html_of,
     is_made,
@@ -19,6 +16,7 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.dataset import select
+from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
@@ -26,10 +24,10 @@ from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
+from pagefeed.storage import LocalStorage, Storage
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["ParquetDataset", "parquet"]
+__all__ = ["ParquetDataset"]
 
 
 class _Listed(NamedTuple):
@@ -42,7 +40,7 @@ class _Listed(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetDataset:
-    """Parquet files read as one dataset; made by :func:`parquet`."""
+    """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
 
     files: tuple[str, ...]
     """Absolute paths, in the order of the dataset."""
@@ -50,6 +48,8 @@ class ParquetDataset:
     """The column that is fed: a list of tokens per row."""
     metadata: tuple[str, ...] = ()
     """Further columns of the same rows, for :class:`Documents`."""
+    aligned: tuple[Aligned, ...] = ()
+    """Columns with a number for every token of the same row."""
     cache_dir: str | None = None
     """Folder of the page index."""
     page_index: bool = True
@@ -83,9 +83,17 @@ class ParquetDataset:
         for name in self.metadata:  # Those that do not exist are told here.
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
+        for each in self.aligned:
+            other = self._column_indexes[each.column] = self._build_index(each.column)
+            check_aligned_index(index, other)
         if self.tokenizer is not None:
             return tokenized(index, self.tokenizer)
         return index
+
+    @property
+    def aligned_indexes(self) -> tuple[PageIndex, ...]:
+        """The page indexes of the columns with a number for every token."""
+        return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
         return PageIndex.build(
@@ -225,6 +233,7 @@ class ParquetDataset:
             "column": self.column,
             "tokenizer": None if self.tokenizer is None else self.tokenizer.name,
             "metadata": list(self.metadata) or None,
+            "aligned": [each.column for each in self.aligned] or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),
             "rows": rows,
@@ -236,10 +245,8 @@ class ParquetDataset:
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
         of it work, and resume. The tokens of every row are counted when they are first
-        needed: one pass over all texts, on all CPUs, which ``pagefeed count`` does
-        ahead; with a cache folder it is done once, and found again by the tokenizer's
-        fingerprint. From then on texts are encoded as their pages are loaded, by the
-        threads of the loader.
+        needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
+        folder keeps. From then on texts are encoded as their pages are loaded.
 
         Args:
             tokenizer: What encodes the texts.
@@ -259,15 +266,15 @@ class ParquetDataset:
                 f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "
                 "tokenizer.json, a model, or a function"
             )
-        if self.tokenizer is not None:
+        if self.tokenizer is not None or self.aligned:
             raise InvalidArgumentError(
-                f"the dataset is tokenized already, with {self.tokenizer.name}"
+                "tokenize takes texts: the dataset has aligned columns of tokens that "
+                f"are in the files, or is tokenized already: {self}"
             )
         texts = replace(self, selection=None, tokenizer=tokenizer)
-        chosen = self.selection
-        if chosen is None:
+        if self.selection is None:
             return texts
-        return replace(texts, selection=chosen.over(texts.spans))
+        return replace(texts, selection=self.selection.over(texts.spans))
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
@@ -389,52 +396,3 @@ class ParquetDataset:
 
     def _parts(self, selections: dict[str, Selection]) -> dict[str, ParquetDataset]:
         return {name: self._of(selection) for name, selection in selections.items()}
-
-
-def parquet(
-    paths: Paths,
-    *,
-    column: str,
-    metadata: Iterable[str] = (),
-    cache_dir: PathLike | None = None,
-    page_index: bool = True,
-    verify_checksums: bool = True,
-) -> ParquetDataset:
-    """Name a dataset of Parquet files, as they lie.
-
-    Args:
-        paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
-            patterns; or a list of these, whose order is kept.
-        column: The token column: a list of integers per row.
-        metadata: Further columns of the same rows, which batches of
-            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
-            of these refuses a dataset with metadata.
-        cache_dir: Folder for the page index, which every process of the machine then
-            maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
-        page_index: Use the files' own offset indexes where they have them.
-        verify_checksums: Verify checksums of pages where the writer stored them.
-
-    Returns:
-        The dataset. No data is read before it is used.
-
-    Raises:
-        MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata is no list of other columns.
-
-    Example:
-        >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
-    """
-    others = check_columns(metadata, "metadata")
-    if column in others or len(set(others)) < len(others):
-        raise InvalidArgumentError(
-            f"metadata={list(others)} must name further columns, beside {column!r}, "
-            "each once"
-        )
-    return ParquetDataset(
-        files=tuple(LocalStorage().list_files(paths)),
-        column=check_column(column, "column"),
-        metadata=others,
-        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
-        page_index=check_flag(page_index, "page_index"),
-        verify_checksums=check_flag(verify_checksums, "verify_checksums"),
-    )

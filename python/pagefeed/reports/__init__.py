@@ -1,7 +1,7 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
 from pagefeed.reports.dataset_forecast import Forecast, forecast
-from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
 from pagefeed.reports.inspection import (
     ColumnFacts,
     FileFacts,
@@ -65,6 +65,7 @@ __all__ = [
     "forecast",
     "forecast_mixture",
     "inspect",
+    "load_tokenizer",
     "plan_digest",
     "plot_mixture",
     "replay",

@@ -30,7 +30,7 @@ class Origin:
     offset: int
     """Place of the first token in the sequence."""
     text_range: tuple[int, int] | None = None
-    """Of a column of text: bytes of the row that the tokens are of, begin and end."""
+    """Of a column of text: bytes of the row they come from, begin and end."""
     dataset: str | None = None
     """Name of the dataset in a mixture."""
 

@@ -210,9 +210,16 @@ class _Counting:
                 raise _CountedElsewhereError(found)
 
     def _count(self, part: _Part) -> Counts:
-        read = self._index.count_tokens
         pages = range(part.first_page, part.end_page)
-        return np.concatenate([read(page, self._tokenizer.handle) for page in pages])
+        return np.concatenate([*map(self._count_page, pages)])
+
+    def _count_page(self, page: int) -> Counts:
+        counts = self._tokenizer.handle.count(
+            self._index.handle,
+            page,
+            verify_checksums=self._index.recipe.verify_checksums,
+        )
+        return np.frombuffer(counts, dtype=np.uint32)
 
 
 def _padded(counts: Counts) -> Int64Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed import _core
 from pagefeed._base import Facts, Int64Array, lazy
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
@@ -41,8 +42,8 @@ class TokenizedIndex(PageIndex):
         self, texts: PageIndex, tokenizer: Tokenizer, counts: TokenCounts
     ) -> None:
         self._of_row, self._first_token = counts
-        core = texts.handle.tokenized(
-            tokenizer.handle, tokenizer.vocab_size, self._of_row
+        core = tokenizer.handle.tokenized(
+            texts.handle, tokenizer.vocab_size, self._of_row
         )
         super().__init__(core, texts.recipe)
         self.texts = texts
@@ -107,8 +108,8 @@ class TokenizedIndex(PageIndex):
         Returns:
             Bytes of the text, begin and end; None if the tokenizer does not tell.
         """
-        text = self.texts.handle.text_of(
-            page, row, verify_checksums=self.recipe.verify_checksums
+        text = _core.text_of(
+            self.handle, page, row, verify_checksums=self.recipe.verify_checksums
         )
         places = self.tokenizer.places(text)
         if places is None or not tokens:
