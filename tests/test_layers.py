@@ -21,8 +21,12 @@ LAYERS = (
 MOST_MODULES = 15
 """Of a folder: with more it is two floors in one."""
 
-MAY_TOUCH_FILES = ("storage", "_base.stored", "order.starts", "cli")
-"""What asks the file system: for data storage alone, the others for their own files."""
+MAY_TOUCH_FILES = (
+    *("storage", "_base.stored", "order.starts", "cli"),
+    *("reports.limits.threads", "reports.nodes.node"),
+)
+"""What asks the file system: for data storage alone, the others for their own files,
+and for what it tells of this machine and process."""
 
 FILE_MODULES = ("glob", "shutil", "io", "pyarrow.fs", "pyarrow.parquet")
 FILE_CALLS = (

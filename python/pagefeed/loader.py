@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pagefeed._base import (
@@ -33,7 +34,7 @@ from pagefeed.order import Shuffle
 from pagefeed.run import LoaderState, MixtureSource, Origin, Slot, sequence_of_slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
-__all__ = ["Loader", "session_of", "share"]
+__all__ = ["Loader", "as_rank", "session_of", "share"]
 
 
 class Loader(LoaderFacts):
@@ -325,6 +326,12 @@ def share(loader: Loader, num_shares: int) -> Loader:
     """
     session = session_of(loader)
     return _rebuild(session.settings.share(num_shares), session.following)
+
+
+def as_rank(loader: Loader, rank: int) -> Loader:
+    """Return the loader of another rank of the same run, where this one stands."""
+    session = session_of(loader)
+    return _rebuild(replace(session.settings, rank=rank), session.state)
 
 
 def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:

@@ -24,10 +24,12 @@ __all__ = [
 ]
 
 
-def configure_run(parser: argparse.ArgumentParser) -> None:
+def configure_run(
+    parser: argparse.ArgumentParser, *, needs_column: bool = True
+) -> None:
     """Declare the arguments of a run."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
-    parser.add_argument("--column", required=True, help="the token column")
+    parser.add_argument("--column", required=needs_column, help="the token column")
     parser.add_argument(
         "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
     )
