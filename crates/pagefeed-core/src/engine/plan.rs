@@ -235,7 +235,8 @@ impl PreparedPlan {
     }
 
     fn number_pages(&mut self, num_batches: usize) {
-        let mut numbers: HashMap<u64, u32, PageHasher> = HashMap::default();
+        let mut numbers: HashMap<u64, u32, PageHasher> =
+            HashMap::with_capacity_and_hasher(self.plan.page.len(), PageHasher::default());
         // Per page, the last batch that uses it and the number of that use.
         let mut latest: Vec<(usize, u32)> = Vec::new();
         self.use_offsets.push(0);

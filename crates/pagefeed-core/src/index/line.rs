@@ -151,12 +151,18 @@ impl<'a> Line<'a> {
     }
 
     fn first_of_span(&self, span: usize) -> u64 {
+        if self.per_row == 0 {
+            return self.table.first_value[span];
+        }
         let separators = self.per_row.wrapping_mul(self.table.first_row[span]);
         self.table.first_value[span].wrapping_add(separators)
     }
 
     /// Counted from the begin of the span.
     fn first_of_fence(&self, fence: usize) -> u64 {
+        if self.per_row == 0 {
+            return u64::from(self.table.page_value[fence]);
+        }
         let rows = u64::from(self.table.page_row[fence]);
         u64::from(self.table.page_value[fence]).wrapping_add(self.per_row.wrapping_mul(rows))
     }
@@ -174,8 +180,8 @@ fn search(
         for lane in 0..LANES {
             let half = count[lane] / 2;
             let middle = low[lane] + half;
-            let is_beyond = first(middle) > tokens[lane];
-            low[lane] = if is_beyond { low[lane] } else { middle };
+            // Without a branch: each would be a guess, wrong every other time.
+            low[lane] += half * usize::from(first(middle) <= tokens[lane]);
             count[lane] -= half;
         }
     }
