@@ -24,9 +24,9 @@ use std::cell::Cell;
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
-use super::delta::Delta;
-use super::hybrid::Runs;
-use super::indices;
+use super::encodings::delta::Delta;
+use super::encodings::hybrid::Runs;
+use super::encodings::indices;
 use crate::error::{Error, Result};
 use crate::levels::{count_up_to, num_levels};
 use crate::limits::{MAX_DECODED_PAGE_BYTES, MAX_PADDING_BYTES};
@@ -153,7 +153,7 @@ pub(crate) fn check(size: u64) -> Result<u64> {
 pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
     sized(bytes, num_entries as u64 * 4, num_entries)?;
     let mut lengths = Vec::new();
-    super::integers::reserve(&mut lengths, num_entries)?;
+    super::tokens::integers::reserve(&mut lengths, num_entries)?;
     for _ in 0..num_entries {
         let (string, rest) = split_string(bytes)?;
         // Pages are less than 2 GiB.

@@ -1,9 +1,9 @@
 //! Which values belong to which row.
 
-use super::PageRun;
-use super::bounds::check as check_size;
 use super::integers::reserve;
-use super::tokens::wrong_rows;
+use super::wrong_rows;
+use crate::decode::PageRun;
+use crate::decode::bounds::check as check_size;
 use crate::error::{Error, Result};
 use crate::levels::{Definitions, for_each_record, num_levels};
 use crate::page::DataPage;
