@@ -37,7 +37,7 @@ FITTING: list[tuple[str, str]] = [
     ),
     ("sequences/documents", "integration/documents"),
     ("sequences/", "released windows sequences small_files null_tokens"),
-    ("dataset/select", "predicate selection filter"),
+    ("dataset/select", "predicate selection faces filter"),
     ("folders row_reader", "folders filter"),
     ("dataset/", "schemas index_cache faces integration/folders lookups seams"),
     ("field", "property/fields integration/fields made_fields"),
