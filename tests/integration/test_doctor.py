@@ -46,10 +46,10 @@ import json, os, sys
 from dataclasses import asdict
 import pagefeed as pf
 data = pf.parquet(sys.argv[1], column="input_ids")
-loader = pf.Loader(data, sequences=pf.Windows(512), batch_size=8, num_threads=2,
+loader = pf.Loader(data, sequences=pf.Windows(512), batch_size=2, num_threads=2,
                    rank=0, world_size=1)
-os.environ["SLOW_READS"] = "20000"
-print(json.dumps(asdict(pf.doctor(loader, lambda _: None, seconds=1.0))))
+os.environ["SLOW_READS"] = "200000"
+print(json.dumps(asdict(pf.doctor(loader, lambda _: None, seconds=2.0))))
 """
 
 
