@@ -20,6 +20,9 @@ HAVE_TRAINERS := $(VENV)/trainers
 # Frameworks: each has an environment of its own, with what its lock file pins.
 LOCKS := tests/trainers/locks
 TRAINERS := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
+HAVE_WHEEL := $(VENV)/wheel.stamp
+DOCS_VENV := .venv/docs
+HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 
 SHELL := bash
@@ -32,7 +35,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
-$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_TRAINERS)/%.stamp constraints: export UV_DEFAULT_INDEX ?= \
+$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_WHEEL) $(HAVE_DOCS) $(HAVE_TRAINERS)/%.stamp \
+	constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(BIN)/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help
@@ -86,11 +90,29 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 		echo "== $$script"; $(BIN)/python "$$script" $(ARGS); \
 	done
 
+.PHONY: wheel
+wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
+	rm -rf dist target/sdist
+	$(BIN)/python packaging/licences.py LICENSE-THIRD-PARTY
+	$(BIN)/maturin --quiet sdist --out dist
+	mkdir -p target/sdist
+	tar --extract --gzip --file dist/*.tar.gz --directory target/sdist \
+		--strip-components 1
+	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
+		--release --locked --zig --compatibility manylinux2014 \
+		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
+	$(BIN)/python packaging/try_wheel.py dist/*.whl
+
+.PHONY: docs
+docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly
+	PYTHONPATH=python $(DOCS_VENV)/bin/mkdocs build --strict --quiet $(ARGS)
+
 .PHONY: constraints
 constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--custom-compile-command "make constraints" --no-annotate --no-emit-index-url \
-		--extra all --group dev --output-file constraints.txt pyproject.toml
+		--extra all --group dev --group wheel --group docs \
+		--output-file constraints.txt pyproject.toml
 	@# Of these alone: what is large is then installed once, and linked.
 	grep -E '^(cuda|hypothesis|numpy|nvidia|pytest|torch|triton)' constraints.txt \
 		> $(VENV)/large.txt
@@ -103,7 +125,7 @@ constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 
 .PHONY: clean
 clean:  ## Remove everything that was built or installed here
-	rm -rf $(VENV) target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
+	rm -rf $(VENV) target dist site LICENSE-THIRD-PARTY .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
 	rm -f python/pagefeed/_core.*.so python/pagefeed/_core.pyd
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -126,6 +148,16 @@ $(HAVE_TRAINERS)/%.stamp: $(LOCKS)/%.txt | $(HAVE_UV)
 	$(UV) pip install --quiet --python $(HAVE_TRAINERS)/$*/bin/python --requirements $<
 	echo $(CURDIR)/python > \
 		"$$(echo $(HAVE_TRAINERS)/$*/lib/python3*/site-packages)/pagefeed.pth"
+	@touch $@
+
+$(HAVE_WHEEL): $(HAVE_UV) pyproject.toml
+	$(PIP_INSTALL) --group wheel
+	@touch $@
+
+# Its tools are no business of the package's.
+$(HAVE_DOCS): $(HAVE_UV) pyproject.toml
+	$(PYTHON) -m venv $(DOCS_VENV)
+	VIRTUAL_ENV=$(CURDIR)/$(DOCS_VENV) $(PIP_INSTALL) --group docs
 	@touch $@
 
 # Built again when the crates change, not when a tool is added.

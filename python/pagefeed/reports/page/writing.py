@@ -187,7 +187,10 @@ def _mixture(loader: Loader, recorded: Recorded | None) -> str:
     planned = {name: values.tolist() for name, values in shares.items()}
     realised = ""
     if recorded is not None and recorded.shares:
-        chart = stacked(recorded.steps, recorded.shares, title="realised shares")
+        found = recorded.shares  # In the order, and so the colours, of the plan.
+        names = [*(n for n in planned if n in found), *(found.keys() - planned.keys())]
+        ordered = {name: found[name] for name in names}
+        chart = stacked(recorded.steps, ordered, title="realised shares")
         realised = f"<p>Realised, from the begin on, as recorded:</p>{chart}"
     return section(
         "Mixture over training",
