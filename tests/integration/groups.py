@@ -4,17 +4,14 @@ import json
 import sys
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
-from torch.utils.data import DataLoader
-from torch.utils.data.datapipes.iter import IterableWrapper
 
 from numbered import numbered_loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import from_group, from_mesh
-from pagefeed.torch import Leaf, as_dataset
+from pagefeed.torch import Leaf
 
 folder = Path(sys.argv[1])
 dist.init_process_group("gloo")
@@ -58,10 +55,5 @@ mine = whole.metrics()
 everyone = whole.metrics(dist.group.WORLD)
 found["slowest"] = mine["data/wait_seconds_total"], everyone["data/wait_seconds_total"]
 
-pipe = IterableWrapper(as_dataset(loader(from_group())), deepcopy=False)
-refused(
-    "filter", lambda: next(iter(DataLoader(pipe.sharding_filter(), batch_size=None)))
-)
 (folder / f"found-{rank}.json").write_text(json.dumps(found))
 dist.destroy_process_group()
-torch.set_num_threads(1)

@@ -20,7 +20,7 @@ STEPS = 14
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     # A loaded machine takes its time.
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # noqa: SIM112
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()

@@ -164,8 +164,8 @@ def test_flash_attention_of_one_row_keeps_documents_apart(batch, one_by_one, cpu
     assert cpu_flash is None
     loss = loss_of("flash_attention_2", flattened(batch))
     assert loss == pytest.approx(one_by_one, rel=1e-5)
-    by_positions = {k: flattened(batch)[k] for k in ("input_ids", "labels")}
-    by_positions["position_ids"] = flattened(batch)["position_ids"]
+    names = ("input_ids", "labels", "position_ids")
+    by_positions = {name: flattened(batch)[name] for name in names}
     loss = loss_of("flash_attention_2", by_positions)
     assert loss == pytest.approx(one_by_one, rel=1e-5)
 
@@ -184,6 +184,12 @@ def test_a_mask_beside_positions_would_leak(folder, batch, one_by_one):
     loader = make_loader(folder, fields=(*NAMES, "attention_mask"))
     with pytest.raises(InvalidArgumentError, match="attend across documents"):
         attach(make_trainer("sdpa", folder), loader)
+
+
+def test_a_cache_beside_positions_would_leak(batch, one_by_one):
+    for attention in ("eager", "sdpa"):
+        loss = loss_of(attention, {**in_rows(batch), "use_cache": True})
+        assert loss != pytest.approx(one_by_one, rel=1e-4)
 
 
 def make_trainer(attention, folder, **options):
