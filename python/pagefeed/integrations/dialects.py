@@ -67,7 +67,7 @@ def megatron(batch: Mapping[str, Any]) -> dict[str, Any]:
     mask = batch["loss_mask"]
     return {
         "tokens": batch["input_ids"],
-        "labels": batch["labels"].clamp(min=0),
+        "labels": batch["labels"].clamp_(min=0),
         "loss_mask": mask.float(),
         "position_ids": batch["position_ids"],
     }
