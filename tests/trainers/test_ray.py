@@ -12,7 +12,7 @@ from ray import train as ray_train  # noqa: E402 - likewise
 from ray.train.torch import TorchTrainer  # noqa: E402
 
 import pagefeed as pf  # noqa: E402
-from trainers.running import EPOCH, LENGTH, flat  # noqa: E402
+from trainers.running import EPOCH, LENGTH, TESTS, flat  # noqa: E402
 
 STEPS = 14
 
@@ -21,7 +21,12 @@ STEPS = 14
 def cluster():
     # A loaded machine takes its time.
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": str(TESTS)}},
+    )
     yield
     ray.shutdown()
 
