@@ -1,6 +1,6 @@
 """Real text as a column of tokens, for the other examples.
 
-    python examples/tokens.py CORPUS tokens/ [--limit 200000]
+    python examples/tokens.py CORPUS tokens/ [--limit 60000]
 
 CORPUS is a folder of Parquet files with a column ``text``, and a ``tokenizer.json``.
 """
@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--limit", type=int, default=200_000, help="tokens")
+    parser.add_argument("--limit", type=int, default=60_000, help="tokens")
     options = parser.parse_args()
     tokenizer = Tokenizer.from_file(str(options.corpus / "tokenizer.json"))
     rows: list[list[int]] = []

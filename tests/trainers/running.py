@@ -50,6 +50,7 @@ def run_job(
         "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join((str(JOBS), os.environ.get("PYTHONPATH", ""))),
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
     }

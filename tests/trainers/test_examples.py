@@ -50,7 +50,7 @@ def test_example(name, tmp_path):
     examples = ROOT / "examples"
     tokens = ["tokens", "--limit", "60000"]
     run([str(examples / "tokens.py"), corpus, *tokens], tmp_path)
-    launch = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port=0"]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = [str(examples / f"train_{name}.py"), "tokens", "run"]
     printed = run([*launch * (name in TWO_RANKS), *script], tmp_path)
     assert f"ends at step {LAST_STEP.get(name, 15)}" in printed

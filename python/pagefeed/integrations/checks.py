@@ -38,10 +38,6 @@ SHARDING = {
         "the Trainer keeps one of world_size samples of each rank's own",
         "pagefeed.integrations.transformers.attach(trainer, loader)",
     ),
-    ("torch.utils.data.datapipes.iter.grouping", "ShardingFilterIterDataPipe"): (
-        "a sharding_filter keeps one of world_size batches of each rank's own",
-        "leave the sharding_filter out",
-    ),
 }
 """Who shards what it reads, by module and class: what that does, what to do instead."""
 

@@ -14,10 +14,11 @@ OURS_ALONE = ("document_ids", "cu_seqlens", "max_seqlen", "loss_mask")
 def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return what models of transformers take, as [batch_size, length].
 
-    With ``position_ids`` their SDPA, eager and flex masks keep documents apart; never
-    beside an ``attention_mask``, which turns that off.
+    With ``position_ids`` their SDPA, eager and flex masks keep documents apart; but not
+    beside an ``attention_mask``, nor with a cache, which is therefore turned off.
     """
-    return {name: value for name, value in batch.items() if name not in OURS_ALONE}
+    kept = {name: value for name, value in batch.items() if name not in OURS_ALONE}
+    return kept | {"use_cache": False} if "position_ids" in kept else kept
 
 
 def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +29,10 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     numbers, all four, since with one missing the borders are not used.
     """
     borders, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
-    kept = {name: value.reshape(1, -1) for name, value in in_rows(batch).items()}
+    kept = {
+        name: value.reshape(1, -1) if hasattr(value, "reshape") else value
+        for name, value in in_rows(batch).items()
+    }
     return kept | {
         "cu_seq_lens_q": borders,
         "cu_seq_lens_k": borders,
@@ -63,7 +67,7 @@ def megatron(batch: Mapping[str, Any]) -> dict[str, Any]:
     mask = batch["loss_mask"]
     return {
         "tokens": batch["input_ids"],
-        "labels": batch["labels"].clamp(min=0),
+        "labels": batch["labels"].clamp_(min=0),
         "loss_mask": mask.float(),
         "position_ids": batch["position_ids"],
     }

@@ -1,7 +1,7 @@
 """What the jobs share: where they run, what data they see, what they report.
 
-A job is one rank of a training run in a framework, a process of its own. It trains a
-tiny model on numbered tokens and writes what that model saw, step by step.
+A job is one rank of a training run in a framework, a process of its own, on numbered
+tokens; it writes what its model saw, step by step.
 """
 
 import argparse
@@ -10,8 +10,6 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
-
-import torch
 
 import pagefeed as pf
 
@@ -36,7 +34,6 @@ class Job:
         self.world_size = int(os.environ["WORLD_SIZE"])
         self._report = arguments.report / f"rank-{self.rank}.json"
         self._found: dict[str, Any] = {}
-        torch.set_num_threads(1)
 
     def loader(self, **options: Any) -> pf.Loader:
         """A loader of the numbered tokens for this rank."""
@@ -63,39 +60,3 @@ class Job:
     def die(self) -> None:
         """End as if the machine had: no handler runs."""
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Seen:
-    """First tokens of the rows that a model saw while training, step by step."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.steps: list[list[int]] = []
-        self._hook = model.register_forward_pre_hook(self._look, with_kwargs=True)
-
-    def _look(
-        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        if model.training:
-            ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-            self.steps.append(ids.reshape(-1, LENGTH)[:, 0].tolist())
-
-    def take(self) -> list[list[int]]:
-        """The steps so far; the model is not watched any longer."""
-        self._hook.remove()
-        return self.steps
-
-
-class Model(torch.nn.Module):
-    """The smallest language model: its loss tells what it saw, and in what order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.embedding = torch.nn.Embedding(VOCABULARY, 8)
-        self.head = torch.nn.Linear(8, VOCABULARY)
-
-    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits = self.head(self.embedding(input_ids))[:, :-1]
-        return torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), labels[:, 1:].flatten()
-        )

@@ -7,7 +7,8 @@ import torch
 from accelerate import Accelerator, skip_first_batches
 from torch.utils.data import DataLoader
 
-from job import Job, Model, Seen
+from job import Job
+from model import Model, Seen
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.accelerate import prepare
 from pagefeed.torch import as_dataset

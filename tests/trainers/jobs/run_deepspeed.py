@@ -4,7 +4,8 @@ import deepspeed
 import torch
 from deepspeed.runtime.dataloader import RepeatingLoader
 
-from job import Job, Model, Seen
+from job import Job
+from model import Model, Seen
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.deepspeed import attach
 from pagefeed.launch import from_deepspeed

@@ -6,7 +6,8 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from job import Job, Model, Seen
+from job import Job
+from model import Model, Seen
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.lightning import LoaderDataModule, setup_loader
 

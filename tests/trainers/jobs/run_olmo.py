@@ -13,7 +13,8 @@ from olmo_core.train import (
 from olmo_core.train.callbacks import Callback, CheckpointerCallback
 from olmo_core.train.train_module import EvalBatchSpec, TrainModule
 
-from job import LENGTH, Job, Model
+from job import LENGTH, Job
+from model import Model
 from pagefeed.integrations.olmo import PagefeedDataLoader
 
 job = Job()

@@ -11,7 +11,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from job import LENGTH, VOCABULARY, Job, Seen
+from job import LENGTH, VOCABULARY, Job
+from model import Seen
 from pagefeed.integrations.transformers import attach
 
 job = Job()
