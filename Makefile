@@ -50,7 +50,8 @@ demo: $(HAVE_DEMO) $(HAVE_CORE)  ## Real text to shuffled, resumed batches in a 
 
 .PHONY: test
 test: $(HAVE_DEV) $(HAVE_CORE)  ## Rust and Python tests (ARGS="-k words" for pytest)
-	cargo test --quiet --locked --package pagefeed-core --lib --tests
+	cargo test --quiet --locked --package pagefeed-core --package pagefeed-tokenizer \
+		--lib --tests
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
 

@@ -8,7 +8,7 @@ const WHITE_SPACE: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}-\u{200a
 /// A `tokenizer.json` whose patterns spell white space out; `None` if none names it.
 pub fn spelled_out(json: &Value) -> Option<Value> {
     let mut json = json.clone();
-    respell(&mut json["pre_tokenizer"]).then_some(json)
+    respell(json.get_mut("pre_tokenizer")?).then_some(json)
 }
 
 /// Respells the patterns in a part of the file; whether there were any.
@@ -20,10 +20,9 @@ fn respell(part: &mut Value) -> bool {
         is_changed = found != pattern;
         part["pattern"]["Regex"] = Value::String(found);
     }
-    if let Some(parts) = part["pretokenizers"].as_array_mut() {
-        for inner in parts {
-            is_changed |= respell(inner);
-        }
+    let parts = part.get_mut("pretokenizers").and_then(Value::as_array_mut);
+    for inner in parts.into_iter().flatten() {
+        is_changed |= respell(inner);
     }
     is_changed
 }

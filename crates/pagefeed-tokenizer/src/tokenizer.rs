@@ -8,7 +8,7 @@ use pagefeed_core::text::Encode;
 use serde_json::Value;
 
 use crate::exact::Exact;
-use crate::fast::Fast;
+use crate::fast::{self, Fast};
 use crate::patterns::spelled_out;
 use crate::trials;
 
@@ -80,9 +80,10 @@ impl Tokenizer {
             }
             Ok(fast)
         };
-        tried(&json).or_else(|why: String| match spelled_out(&json) {
-            Some(json) => tried(&json).map_err(|_| why),
-            None => Err(why),
+        tried(&json).or_else(|why: String| {
+            let mut others = [spelled_out(&json), fast::without_added(&json)].into_iter();
+            let proven = others.find_map(|json| tried(&json?).ok());
+            proven.ok_or(why)
         })
     }
 

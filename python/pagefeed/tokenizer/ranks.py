@@ -110,7 +110,9 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
             "type": "BPE",
             # A piece that is a token is that token, whatever its merges come to.
             "ignore_merges": True,
-            "vocab": {named[token]: rank for token, rank in ranks.items()},
+            # Special tokens among them: the library numbers those that are not itself.
+            "vocab": {named[token]: rank for token, rank in ranks.items()}
+            | dict(encoding.special_tokens),
             "merges": [[named[one], named[other]] for one, other in merges],
         },
     }
