@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -31,16 +32,6 @@ from pagefeed.sequences import (
 )
 
 __all__ = ["SequenceView"]
-
-OPTIONS = (
-    "sequences",
-    "memory",
-    "format",
-    "dtype",
-    "padding",
-    "vocab_size",
-    "num_threads",
-)
 
 
 class SequenceView:
@@ -151,9 +142,20 @@ class SequenceView:
         """Return counters since this process first read, see :meth:`Loader.stats`."""
         return self._engine.get().stats()
 
-    def __reduce__(self) -> tuple[Callable[..., SequenceView], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[[], SequenceView], tuple[()]]:
         """Pickle as configuration: threads and files stay here."""
-        return _rebuild, (self.dataset, {key: getattr(self, key) for key in OPTIONS})
+        again = partial(
+            SequenceView,
+            self.dataset,
+            self.sequences,
+            memory=self.memory,
+            format=self.format,
+            dtype=self.dtype,
+            padding=self.padding,
+            vocab_size=self.vocab_size,
+            num_threads=self.num_threads,
+        )
+        return again, ()
 
     def _copy(self, buffer: _core.Buffer) -> npt.NDArray[Any]:
         return np.frombuffer(memoryview(buffer), dtype=self.dtype).copy()
@@ -168,7 +170,3 @@ class SequenceView:
                 f"sequence {wrong[0]} is out of range: there are {len(self)}"
             )
         return np.where(sequences < 0, sequences + len(self), sequences)
-
-
-def _rebuild(dataset: Dataset, options: dict[str, Any]) -> SequenceView:
-    return SequenceView(dataset, **options)

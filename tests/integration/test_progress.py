@@ -53,6 +53,23 @@ def test_index(folder, reports):
     check_reports(reports, "index of 'input_ids'", 2, "files")
 
 
+def test_index_tells_steps(folder, tmp_path, reports):
+    """So many files take longer than the interval at which the work is looked at."""
+    [file, _] = sorted(folder.glob("*.parquet"))
+    for number in range(4000):
+        (tmp_path / f"{number}.parquet").hardlink_to(file)
+    pf.PageIndex.build(tmp_path, "input_ids", num_threads=1)
+    mine = check_reports(reports, "index of 'input_ids'", 4000, "files")
+    assert any(0 < each.done < 4000 for each in mine)
+
+
+def test_files_that_cannot_be_indexed_are_not_done(tmp_path, reports):
+    (tmp_path / "a.parquet").write_bytes(b"not Parquet at all")
+    with pytest.raises(pf.errors.CorruptFileError, match=r"a\.parquet"):
+        pf.PageIndex.build(tmp_path, "input_ids")
+    assert [(each.done, each.finished) for each in reports] == [(0, False), (0, True)]
+
+
 def test_opened_index_is_not_built(folder, tmp_path, reports):
     assert len(dataset_of(folder, cache_dir=tmp_path).index) > 0
     reports.clear()

@@ -51,7 +51,7 @@ def work(config):
         world_size=world_size,
         num_threads=1,
     )
-    resumed = restore(loader)
+    resumed = restore(loader, config["resume"])
     loader.check_ranks()
     seen = []
     for batch in loader:
@@ -72,13 +72,13 @@ def train(folder, name, workers, stop=None, resume=None):
         "data": str(folder / "data"),
         "seen": str(folder / name),
         "stop": stop,
+        "resume": resume,
     }
     result = TorchTrainer(
         work,
         train_loop_config=config,
         scaling_config=ray_train.ScalingConfig(num_workers=workers),
         run_config=ray_train.RunConfig(storage_path=str(folder / "ray"), name=name),
-        resume_from_checkpoint=resume,
     ).fit()
     seen = [
         json.loads((folder / f"{name}-{rank}.json").read_text())

@@ -1,8 +1,8 @@
 //! Repetition and definition levels, read run by run.
 
-use crate::decode::hybrid::{Run, Runs};
-use crate::decode::integers::reserve;
-use crate::decode::unpack::{BATCH, unpack};
+use crate::decode::encodings::hybrid::{Run, Runs};
+use crate::decode::encodings::unpack::{BATCH, unpack};
+use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;

@@ -34,9 +34,11 @@ pub fn interruptible<T: Send>(
 }
 
 /// Runs long work on a thread of its own, so that this one can serve Ctrl-C: then what
-/// `work` is given becomes true, and it should end soon.
+/// `work` is given becomes true, and it should end soon. So it does when `watch`, which is
+/// called from time to time and once it is done, raises.
 pub fn cancellable<T: Send>(
     py: Python<'_>,
+    mut watch: impl FnMut() -> PyResult<()>,
     work: impl FnOnce(&Arc<AtomicBool>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let (cancel, is_done) = (Arc::default(), AtomicBool::new(false));
@@ -56,9 +58,13 @@ pub fn cancellable<T: Send>(
             to_python(py, &Error::limit(message))
         })?;
         let mut interrupted = Ok(());
-        while interrupted.is_ok() && !is_done.load(Ordering::Acquire) {
+        while interrupted.is_ok() {
+            let was_done = is_done.load(Ordering::Acquire);
+            interrupted = py.check_signals().and_then(|()| watch());
+            if was_done {
+                break;
+            }
             py.detach(|| std::thread::park_timeout(SIGNAL_INTERVAL));
-            interrupted = py.check_signals();
         }
         cancel.store(true, Ordering::Relaxed);
         let result = py.detach(|| thread.join());

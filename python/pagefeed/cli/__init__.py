@@ -14,8 +14,14 @@ __all__ = ["main"]
 
 VERBS = {
     "demo": "real text to shuffled, resumed batches",
+    "inspect": "look at a dataset: how it is stored, and what it will cost",
+    "head": "show rows: tokens as numbers or text, and any other columns",
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",
+    "smoke": "try a run before it begins: some steps and a tiny model",
+    "doctor": "find what limits a training: data, compute or their overlap",
+    "checklist": "check many nodes before a run, from one file of facts each",
+    "trace": "say where a batch came from, or write steps anew",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }
 

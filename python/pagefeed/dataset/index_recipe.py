@@ -89,8 +89,8 @@ def _build(recipe: IndexRecipe, num_threads: int, why: str) -> _core.Index:
             page_index=recipe.page_index,
             verify_checksums=recipe.verify_checksums,
             num_threads=num_threads,
+            advance=work.advance,
         )
-        work.advance(num_files)
     _logger.info(
         "%s built in %.2f s: %d pages, %d rows, %d values",
         what,

@@ -1,6 +1,18 @@
-"""Proofs and predictions from the index alone: what a run will do, and that it does."""
+"""Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
 from pagefeed.reports.dataset_forecast import Forecast, forecast
+from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
+from pagefeed.reports.inspection import (
+    ColumnFacts,
+    FileFacts,
+    Inspection,
+    Lengths,
+    PageSizes,
+    Rewriting,
+    ShuffleCost,
+    inspect,
+)
+from pagefeed.reports.limits import Diagnosis, Evidence, diagnose, doctor
 from pagefeed.reports.mixture_forecast import (
     DatasetForecast,
     MixtureForecast,
@@ -8,17 +20,57 @@ from pagefeed.reports.mixture_forecast import (
     forecast_mixture,
     plot_mixture,
 )
+from pagefeed.reports.nodes import checklist, facts_of_node
+from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.smoke_test import Check, Smoke, smoke
+from pagefeed.reports.soundness import (
+    UNREADABLE,
+    Damage,
+    damage_of,
+    sound_batches,
+    sound_part,
+)
+from pagefeed.reports.tracing import TracedPart, TracedRow, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
 
 __all__ = [
+    "UNREADABLE",
+    "Check",
+    "ColumnFacts",
+    "Damage",
     "DatasetForecast",
+    "Diagnosis",
+    "Evidence",
+    "FileFacts",
     "Forecast",
+    "Inspection",
     "Leg",
+    "Lengths",
     "MixtureForecast",
+    "PageSizes",
+    "Rewriting",
+    "ShuffleCost",
+    "Smoke",
     "StageForecast",
+    "TextTokenizer",
+    "TracedPart",
+    "TracedRow",
     "Verification",
+    "checklist",
+    "damage_of",
+    "diagnose",
+    "doctor",
+    "facts_of_node",
     "forecast",
     "forecast_mixture",
+    "inspect",
+    "load_tokenizer",
+    "plan_digest",
     "plot_mixture",
+    "replay",
+    "smoke",
+    "sound_batches",
+    "sound_part",
+    "trace",
     "verify",
 ]

@@ -14,16 +14,19 @@
 //! | DELTA_BINARY_PACKED | the blocks are there | count times width |
 //! | DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY | the blocks of lengths are there | the sums of all lengths |
 //!
-//! The size is held against [`MAX_DECODED_PAGE_BYTES`], and what comes from nothing but
-//! nulls against [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that
-//! the system may refuse it: see [`crate::buffers`].
+//! The size is held against [`MAX_DECODED_PAGE_BYTES`], or what the thread was told to
+//! [`limit_pages`] to, and what comes from nothing but nulls against
+//! [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that the system may
+//! refuse it: see [`crate::buffers`].
+
+use std::cell::Cell;
 
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
-use super::delta::Delta;
-use super::hybrid::Runs;
-use super::indices;
+use super::encodings::delta::Delta;
+use super::encodings::hybrid::Runs;
+use super::encodings::indices;
 use crate::error::{Error, Result};
 use crate::levels::{count_up_to, num_levels};
 use crate::limits::{MAX_DECODED_PAGE_BYTES, MAX_PADDING_BYTES};
@@ -121,21 +124,36 @@ pub(crate) fn array_size(
     check(places.saturating_add(padding).saturating_add(decoded_size))
 }
 
+thread_local! {
+    /// Most bytes that a page decoded by this thread may take.
+    static MOST_BYTES: Cell<u64> = const { Cell::new(MAX_DECODED_PAGE_BYTES as u64) };
+}
+
+/// Makes this thread refuse pages that decode to more bytes, from now on.
+pub fn limit_pages(bytes: usize) {
+    MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
+}
+
 /// Refuses a size above the limit.
 pub(crate) fn check(size: u64) -> Result<u64> {
-    if size > MAX_DECODED_PAGE_BYTES as u64 {
-        return Err(Error::limit(format!(
-            "a page decodes to {size} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
-        )));
+    let most = MOST_BYTES.get();
+    if size <= most {
+        return Ok(size);
     }
-    Ok(size)
+    let advice = match most < MAX_DECODED_PAGE_BYTES as u64 {
+        true => ": give more memory, or write the file anew with smaller pages",
+        false => "",
+    };
+    Err(Error::limit(format!(
+        "a page decodes to {size} bytes, the limit is {most}{advice}"
+    )))
 }
 
 /// Lengths of the strings of a dictionary, stored one by one behind them.
 pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
     sized(bytes, num_entries as u64 * 4, num_entries)?;
     let mut lengths = Vec::new();
-    super::integers::reserve(&mut lengths, num_entries)?;
+    super::tokens::integers::reserve(&mut lengths, num_entries)?;
     for _ in 0..num_entries {
         let (string, rest) = split_string(bytes)?;
         // Pages are less than 2 GiB.

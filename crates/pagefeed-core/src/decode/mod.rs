@@ -5,32 +5,19 @@
 //! behind its `RowGroups` seam. What a page may decode to is decided in `bounds`, for all
 //! of them, before memory is taken for it.
 
-mod arrays;
+pub(crate) mod arrays;
 mod bounds;
-mod conform;
-mod delta;
-mod fallback;
-pub(crate) mod hybrid;
-mod indices;
-pub(crate) mod integers;
-mod narrow;
-mod nested;
-mod numbers;
-mod records;
-mod rows;
-mod string_builder;
-mod strings;
+pub(crate) mod encodings;
 #[cfg(test)]
 pub(crate) mod testing;
-mod tokens;
-pub(crate) mod unpack;
-mod values;
+pub(crate) mod tokens;
 
+pub use arrays::conform::conform;
 pub use arrays::{Paths, decode_array, decode_array_by};
-pub use conform::conform;
-pub use integers::decode_dictionary;
-pub(crate) use numbers::with_values;
-pub use numbers::{TokenPage, Tokens};
+pub use bounds::limit_pages;
+pub use tokens::integers::decode_dictionary;
+pub(crate) use tokens::numbers::with_values;
+pub use tokens::numbers::{TokenPage, Tokens};
 pub use tokens::{decode_tokens, decode_tokens_into};
 
 use bytes::Bytes;

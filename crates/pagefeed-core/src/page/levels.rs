@@ -2,7 +2,7 @@
 
 use parquet::basic::Encoding;
 
-use crate::decode::integers::reserve;
+use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 
 /// Bits of a level between 0 and `max`.

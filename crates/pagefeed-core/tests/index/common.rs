@@ -44,6 +44,7 @@ pub fn build_with(paths: &[String], column: &str, use_page_index: bool) -> Resul
         verify_checksums: true,
         num_threads: 3,
         cancel: Default::default(),
+        num_done: Default::default(),
     };
     Index::build(&Store::new(64), paths, column, &options)
 }

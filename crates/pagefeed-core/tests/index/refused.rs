@@ -4,6 +4,7 @@ use std::fs;
 
 use pagefeed_core::Kind;
 use pagefeed_core::index::{BuildOptions, Index};
+use pagefeed_core::storage::Storage;
 use pagefeed_core::store::{FileId, Store};
 
 use crate::common::{Folder, build_with};
@@ -71,6 +72,7 @@ fn an_index_built_again_reads_the_new_file_with_the_old_store() {
         verify_checksums: true,
         num_threads: 1,
         cancel: Default::default(),
+        num_done: Default::default(),
     };
     let build = || Index::build(&store, std::slice::from_ref(&path), "tokens", &options).unwrap();
     build().read_runs(&store, 0, true).unwrap();

@@ -7,9 +7,10 @@ use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, StructArra
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
-use super::integers::reserve;
 use super::records::Records;
-use super::{PageRun, strings};
+use super::strings;
+use crate::decode::PageRun;
+use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::schema::{ColumnSchema, Leaf};

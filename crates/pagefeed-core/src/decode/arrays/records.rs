@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::PageRun;
-use super::integers::reserve;
+use crate::decode::PageRun;
+use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 use crate::levels::{num_levels, unpack_levels};
 use crate::page::DataPage;

@@ -9,11 +9,11 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuf
 use arrow_schema::DataType;
 use bytes::Bytes;
 
-use super::bounds::{check, split_string};
-use super::indices::{Part, for_each_part, total_length};
-use super::integers::reserve;
 use super::strings::Entries;
 use crate::buffers::RecycledBuffer;
+use crate::decode::bounds::{check, split_string};
+use crate::decode::encodings::indices::{Part, for_each_part, total_length};
+use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 
 /// UTF-8 is validated in stretches of at least so many bytes, while they are still in

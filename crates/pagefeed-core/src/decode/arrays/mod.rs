@@ -1,5 +1,12 @@
 //! Pages decoded into Arrow arrays.
 
+pub(crate) mod conform;
+mod fallback;
+mod nested;
+mod records;
+mod string_builder;
+mod strings;
+
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type, UInt64Type};
@@ -10,10 +17,10 @@ use arrow_array::{
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, FieldRef};
 
-use super::integers::{IntegerReader, Storage, collect};
-use super::rows::RowReader;
-use super::tokens::decode_rows;
-use super::{PageRun, Tokens, fallback, nested};
+use super::{PageRun, Tokens};
+use crate::decode::tokens::decode_rows;
+use crate::decode::tokens::integers::{IntegerReader, Storage, collect};
+use crate::decode::tokens::rows::RowReader;
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
 use crate::schema::{ColumnSchema, Leaf};

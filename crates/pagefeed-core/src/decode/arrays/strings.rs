@@ -8,14 +8,14 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
-use super::PageRun;
-use super::bounds::{decoded_size, string_lengths};
-use super::indices::sequence;
-use super::integers::missing_dictionary;
 use super::records::Records;
 use super::string_builder::Strings;
-use super::tokens::{DataPages, wrong_rows};
 use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer};
+use crate::decode::PageRun;
+use crate::decode::bounds::{decoded_size, string_lengths};
+use crate::decode::encodings::indices::sequence;
+use crate::decode::tokens::integers::missing_dictionary;
+use crate::decode::tokens::{DataPages, wrong_rows};
 use crate::error::Result;
 use crate::levels::{Definitions, count_levels, num_levels};
 use crate::page::{DataPage, Dictionary, PageOpener};
@@ -182,7 +182,7 @@ impl Entries {
     fn new(dictionary: Dictionary) -> Result<Self> {
         let lengths = string_lengths(dictionary.values(), dictionary.num_values)?;
         let mut starts = Vec::new();
-        super::integers::reserve(&mut starts, lengths.len())?;
+        crate::decode::tokens::integers::reserve(&mut starts, lengths.len())?;
         let mut at = 0;
         for length in &lengths {
             starts.push(at + 4);

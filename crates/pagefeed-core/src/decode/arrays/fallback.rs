@@ -13,19 +13,21 @@ use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::bounds;
-use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
-use super::narrow::is_narrow;
-use super::tokens::{DataPages, wrong_rows};
-use super::{PageRun, Tokens};
 use crate::buffers::{RecycledBuffer, check_available};
+use crate::decode::bounds;
+use crate::decode::tokens::integers::{
+    IntegerReader, Storage, missing_dictionary, read_dictionary,
+};
+use crate::decode::tokens::narrow::is_narrow;
+use crate::decode::tokens::{DataPages, wrong_rows};
+use crate::decode::{PageRun, Tokens};
 use crate::error::{Error, Result, catch_damage};
 use crate::header::PageHeader;
 use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::{ColumnSchema, Leaf};
 
-/// Decodes rows as [`decode_array`](super::decode_array) does.
+/// Decodes rows as [`decode_array`](crate::decode::decode_array) does.
 ///
 /// Leaves of one column begin their pages at different rows. All are read from the
 /// earliest such row on: a leaf that begins later gets a gap in front, which the

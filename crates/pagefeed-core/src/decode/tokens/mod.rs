@@ -1,17 +1,24 @@
 //! Pages of integer columns, decoded into rows of tokens.
 
+pub(crate) mod integers;
+pub(crate) mod narrow;
+pub(crate) mod numbers;
+pub(crate) mod rows;
+mod values;
+
 use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use super::integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
-use super::rows::RowReader;
-use super::{PageRun, TokenPage, Tokens, bounds};
+use super::{PageRun, bounds};
 use crate::error::{Error, Result};
 use crate::header::PageHeader;
 use crate::levels::{Definitions, num_levels};
 use crate::page::PageOpener;
 use crate::schema::Leaf;
+use integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
+use numbers::{TokenPage, Tokens};
+use rows::RowReader;
 
 /// Decodes a run of an integer column, at most one list deep, into its rows.
 ///

@@ -3,14 +3,15 @@
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType};
 use parquet::data_type::{Int32Type, Int64Type};
 
-use super::bounds::{check as check_size, damaged_plain};
-use super::hybrid::{Run, Runs};
 use super::narrow::check_declared;
-use super::unpack::{BATCH, Entry, check_index, look_up};
+use super::numbers::{Tokens, with_values};
 use super::values::decode_values;
-use super::{Tokens, indices, with_values};
 use crate::buffers::{ask_for_huge_pages, no_memory};
 use crate::codec::Codec;
+use crate::decode::bounds::{check as check_size, damaged_plain};
+use crate::decode::encodings::hybrid::{Run, Runs};
+use crate::decode::encodings::indices;
+use crate::decode::encodings::unpack::{BATCH, Entry, check_index, look_up};
 use crate::error::{Error, Kind, Result};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
