@@ -8,7 +8,8 @@ import sys
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import pagefeed as pf
 from pagefeed.integrations.jax import global_batches
@@ -26,7 +27,7 @@ def loss_of(embedding: jax.Array, ids: jax.Array) -> jax.Array:
 
 def main(tokens: str) -> None:
     """Train ten steps, and tell the loss of the last."""
-    mesh = jax.make_mesh((len(jax.devices()),), ("data",))
+    mesh = Mesh(np.array(jax.devices()), ("data",))
     sharding = NamedSharding(mesh, PartitionSpec("data"))
     rank, world_size = from_jax(sharding, rows=ROWS)
     loader = pf.Loader(

@@ -28,7 +28,7 @@ def work(config: dict[str, Any]) -> None:
         rank=rank,
         world_size=world_size,
     )
-    restore(loader)
+    restore(loader, config["resume"])
     loader.check_ranks()
     seen = 0
     for batch in loader:
@@ -46,10 +46,9 @@ def train(tokens: str, run: str, stop: int, resume: Any = None) -> Any:  # noqa:
     """Train up to a step on two workers, and return the result."""
     trainer = TorchTrainer(
         work,
-        train_loop_config={"tokens": tokens, "stop": stop},
+        train_loop_config={"tokens": tokens, "stop": stop, "resume": resume},
         scaling_config=ray.train.ScalingConfig(num_workers=2),
         run_config=ray.train.RunConfig(storage_path=run, name=f"to-{stop}"),
-        resume_from_checkpoint=resume,
     )
     return trainer.fit()
 

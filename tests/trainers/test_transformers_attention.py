@@ -20,6 +20,7 @@ from transformers import (  # noqa: E402
     TrainingArguments,
 )
 from transformers import modeling_flash_attention_utils as flash  # noqa: E402
+from transformers.integrations import flex_attention as flex  # noqa: E402
 
 import pagefeed as pf  # noqa: E402
 from pagefeed.errors import InvalidArgumentError  # noqa: E402
@@ -70,6 +71,13 @@ def reference_varlen(
         if end > begin
     ]
     return torch.cat(parts)
+
+
+def uncompiled(query, key, value, training=False, **options):
+    del training
+    return torch.nn.attention.flex_attention.flex_attention(
+        query, key, value, **options
+    )
 
 
 @pytest.fixture
@@ -155,7 +163,9 @@ def loss_of(attention, inputs):
 
 @pytest.mark.parametrize("dialect", [in_rows, flattened])
 @pytest.mark.parametrize("attention", ["eager", "sdpa", "flex_attention"])
-def test_masks_keep_documents_apart(batch, one_by_one, attention, dialect):
+def test_masks_keep_documents_apart(batch, one_by_one, attention, dialect, monkeypatch):
+    # Compiling it for a CPU takes long, and does not succeed for every shape.
+    monkeypatch.setattr(flex, "compile_friendly_flex_attention", uncompiled)
     loss = loss_of(attention, dialect(batch))
     assert loss == pytest.approx(one_by_one, rel=1e-5)
 
@@ -174,13 +184,13 @@ def test_flash_attention_of_rows_would_leak(batch, one_by_one, cpu_flash):
     """The trap: several rows, and nothing says that documents see each other."""
     assert cpu_flash is None
     loss = loss_of("flash_attention_2", in_rows(batch))
-    assert loss != pytest.approx(one_by_one, rel=1e-3)
+    assert loss != pytest.approx(one_by_one, rel=1e-5)
 
 
 def test_a_mask_beside_positions_would_leak(folder, batch, one_by_one):
     ones = torch.ones_like(batch["input_ids"])
     loss = loss_of("sdpa", {**in_rows(batch), "attention_mask": ones})
-    assert loss != pytest.approx(one_by_one, rel=1e-3)
+    assert loss != pytest.approx(one_by_one, rel=1e-5)
     loader = make_loader(folder, fields=(*NAMES, "attention_mask"))
     with pytest.raises(InvalidArgumentError, match="attend across documents"):
         attach(make_trainer("sdpa", folder), loader)
@@ -189,7 +199,7 @@ def test_a_mask_beside_positions_would_leak(folder, batch, one_by_one):
 def test_a_cache_beside_positions_would_leak(batch, one_by_one):
     for attention in ("eager", "sdpa"):
         loss = loss_of(attention, {**in_rows(batch), "use_cache": True})
-        assert loss != pytest.approx(one_by_one, rel=1e-4)
+        assert loss != pytest.approx(one_by_one, rel=1e-5)
 
 
 def make_trainer(attention, folder, **options):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 __all__ = ["flattened", "in_rows", "megatron", "olmo", "shifted_pair"]
 
 OURS_ALONE = ("document_ids", "cu_seqlens", "max_seqlen", "loss_mask")
@@ -64,11 +66,16 @@ def megatron(batch: Mapping[str, Any]) -> dict[str, Any]:
     ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length],
     ``loss_mask`` float32; labels without loss are 0, as the mask tells.
     """
-    mask = batch["loss_mask"]
+    import torch
+
+    # By NumPy: torch would wake its threads for each of these.
+    labels = batch["labels"].numpy()
+    np.maximum(labels, 0, out=labels)
+    mask = batch["loss_mask"].numpy().astype(np.float32)
     return {
         "tokens": batch["input_ids"],
-        "labels": batch["labels"].clamp_(min=0),
-        "loss_mask": mask.float(),
+        "labels": batch["labels"],
+        "loss_mask": torch.from_numpy(mask),
         "position_ids": batch["position_ids"],
     }
 
@@ -84,14 +91,16 @@ def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
     kept = {"input_ids": ids, "label_mask": batch["loss_mask"]}
     if "cu_seqlens" not in batch:
         return kept
+    import torch
+
     rows, length = ids.shape
-    borders = batch["cu_seqlens"].long()
-    lengths, row_of = borders.diff(), borders[:-1] // length
-    counts = row_of.bincount(minlength=rows)
-    place = ids.new_tensor(range(len(lengths))) - (counts.cumsum(0) - counts)[row_of]
-    doc_lens = ids.new_zeros((rows, int(counts.max()))).int()
-    doc_lens[row_of, place] = lengths.int()
+    borders = batch["cu_seqlens"].numpy()
+    lengths, row_of = np.diff(borders), borders[:-1] // length
+    counts = np.bincount(row_of, minlength=rows)
+    place = np.arange(len(lengths)) - (np.cumsum(counts) - counts)[row_of]
+    doc_lens = np.zeros((rows, counts.max()), np.int32)
+    doc_lens[row_of, place] = lengths
     return kept | {
-        "doc_lens": doc_lens,
-        "max_doc_lens": doc_lens.amax(dim=1).tolist(),
+        "doc_lens": torch.from_numpy(doc_lens),
+        "max_doc_lens": doc_lens.max(axis=1).tolist(),
     }

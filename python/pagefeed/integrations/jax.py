@@ -55,7 +55,7 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
         InvalidArgumentError: If the loader has another rank, or gives tensors.
 
     Example:
-        >>> mesh = jax.make_mesh((8,), ("data",))  # doctest: +SKIP
+        >>> mesh = Mesh(jax.devices(), ("data",))  # doctest: +SKIP
         >>> sharding = NamedSharding(mesh, PartitionSpec("data"))  # doctest: +SKIP
         >>> for batch in global_batches(loader, sharding):  # doctest: +SKIP
         ...     batch["input_ids"]  # jax.Array [rows, length]

@@ -59,8 +59,13 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
             file.write(text)
 
 
-def restore(loader: Loader) -> bool:
-    """Go on at the position of ``ray.train.get_checkpoint()``, at any world size.
+def restore(loader: Loader, checkpoint: Any = None) -> bool:  # noqa: ANN401 - Ray's
+    """Go on at the position of a checkpoint, at any world size.
+
+    Args:
+        loader: The loader of this worker.
+        checkpoint: That of another run, to begin with; a checkpoint of this run,
+            ``ray.train.get_checkpoint()``, goes before it.
 
     Returns:
         Whether there was a checkpoint.
@@ -68,7 +73,7 @@ def restore(loader: Loader) -> bool:
     Raises:
         InvalidArgumentError: If the checkpoint has no position.
     """
-    checkpoint = _train().get_checkpoint()
+    checkpoint = _train().get_checkpoint() or checkpoint
     if checkpoint is None:
         return False
     with checkpoint.as_directory() as folder:

@@ -9,8 +9,16 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from pagefeed._base import require
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+
+try:  # First: it brings Accelerate, and its extra is the one to name.
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise MissingDependencyError(
+        "pagefeed.integrations.transformers needs transformers: pip install "
+        "'pagefeed[transformers]'"
+    ) from error
+
 from pagefeed.integrations.accelerate import Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_fields,
@@ -23,17 +31,13 @@ from pagefeed.integrations.dialects import flattened, in_rows
 from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
 
-_Callback: Any = require(
-    "transformers", extra="transformers", purpose="pagefeed.integrations.transformers"
-).TrainerCallback
-
 __all__ = ["LoaderCallback", "attach"]
 
 WHO = "the Trainer"
 PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
-class LoaderCallback(_Callback):
+class LoaderCallback(TrainerCallback):
     """Saves and restores the position with the Trainer's state; see :func:`attach`."""
 
     def __init__(self, steps: Skippable, alarm: WaitAlarm | None) -> None:
