@@ -143,6 +143,7 @@ def _cost_lines(found: Inspection) -> list[str]:
         f"{cost.same_file_pairs:10.2f}x"
         for cost in found.costs
     ]
+    lines.append("(same file: pairs of a batch from one file, against a random order)")
     if found.rewritings:
         lines += ["", f"{'written anew as':40}{'bytes a token':>14}{'saves':>8}"]
         lines += [
