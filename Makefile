@@ -95,7 +95,7 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
 	rm -rf dist target/sdist
 	$(BIN)/python packaging/licences.py LICENSE-THIRD-PARTY
-	$(BIN)/maturin --quiet sdist --out dist
+	$(BIN)/maturin sdist --out dist
 	mkdir -p target/sdist
 	tar --extract --gzip --file dist/*.tar.gz --directory target/sdist \
 		--strip-components 1
@@ -106,7 +106,7 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
 
 .PHONY: docs
 docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly
-	PYTHONPATH=python $(DOCS_VENV)/bin/mkdocs build --strict --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=python $(DOCS_VENV)/bin/mkdocs build --strict --quiet $(ARGS)
 
 .PHONY: constraints
 constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew

@@ -5,9 +5,14 @@ MkDocs calls `on_files`; the pages are made in memory, from signatures and docst
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +22,7 @@ from mkdocs.structure.files import File, Files
 import pagefeed
 from pagefeed.cli import VERBS, make_parser
 
+LINE = 80
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Example")
 
 
@@ -76,6 +82,7 @@ def _entry(name: str, thing: Any) -> list[str]:
     lines = [f"## {name.rpartition('.')[2]}", "", *_signature(name, thing)]
     lines += [*_doc_lines(thing), ""]
     if isinstance(thing, type):
+        lines += [*_attributes(thing), ""]
         for member, value in _members(thing):
             lines += [f"### {thing.__name__}.{member}", ""]
             if isinstance(value, FunctionType | classmethod | staticmethod):
@@ -85,21 +92,60 @@ def _entry(name: str, thing: Any) -> list[str]:
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(kind).items():
-        kinds = FunctionType | classmethod | staticmethod | property
-        if not name.startswith("_") and isinstance(value, kinds) and value.__doc__:
-            yield name, value
+    """Methods and properties, those of the package's own bases too, each once."""
+    seen = set()
+    for base in kind.__mro__:
+        if not base.__module__.startswith("pagefeed"):
+            continue
+        for name, value in vars(base).items():
+            kinds = FunctionType | classmethod | staticmethod | property
+            is_ours = isinstance(value, kinds) and value.__doc__ and name not in seen
+            if is_ours and not name.startswith("_"):
+                seen.add(name)
+                yield name, value
+
+
+@cache
+def _classes() -> dict[str, ast.ClassDef]:
+    """All classes of the package as they are written: public names are unique."""
+    return {
+        node.name: node
+        for path in Path(pagefeed.__file__).parent.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _attributes(kind: type) -> Iterator[str]:
+    """What is written below each field of a dataclass, as items of a list."""
+    if not is_dataclass(kind):
+        return
+    body = _classes()[kind.__name__].body
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            said = " ".join(str(ast.literal_eval(text.value)).split())
+            said = said.replace("``", "`")
+            kind_of = ast.unparse(field.annotation)
+            yield f"- `{ast.unparse(field.target)}: {kind_of}`: {said}"
 
 
 def _signature(name: str, thing: Any) -> list[str]:
-    try:
-        text = str(inspect.signature(thing))
-    except (TypeError, ValueError):
-        return []
+    """The call, a parameter a line if it is long."""
     if isinstance(thing, type) and issubclass(thing, Exception):
         return []
-    short = re.sub(r"pagefeed\.(?:[\w]+\.)*", "", text)
-    return ["```python", f"{name}{short}", "```", ""]
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return []
+    text = re.sub(r"pagefeed\.(?:\w+\.)*", "", str(signature)).replace("'", "")
+    if len(name + text) > LINE:
+        parts = []
+        for each in signature.parameters.values():
+            if each.kind is each.KEYWORD_ONLY and "*" not in parts:
+                parts.append("*")
+            parts.append(str(each).replace("'", ""))
+        text = "(\n    " + ",\n    ".join(parts) + ",\n)" + text[text.rindex(")") + 1 :]
+    return ["```python", f"{name}{text}".removesuffix(" -> None"), "```", ""]
 
 
 def _doc_lines(thing: Any) -> list[str]:

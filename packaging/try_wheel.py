@@ -15,7 +15,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WHEEL = re.compile(r"pagefeed-[\w.]+-cp311-abi3-manylinux_\d+_\d+.*_x86_64.*\.whl")
+WHEEL = re.compile(r"pagefeed-[\w.]+-cp311-abi3-manylinux[\w.]*_x86_64\.whl")
 FIRST_PAGE = ROOT / "docs" / "index.md"
 FENCE = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 

@@ -184,7 +184,7 @@ def test_the_command_line(folder, tmp_path, capsys, monkeypatch):
     assert main([*run, "--step-seconds", "0.05"]) == 0
     assert "compute limits" in capsys.readouterr().out
     (tmp_path / "my_training.py").write_text("def step(batch):\n    assert batch\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     assert main([*run, "--train", "my_training:step", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["limit"] == "data"
     assert main([*run, "--train", "my_training:nothing"]) == 1

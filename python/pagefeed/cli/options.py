@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +28,7 @@ __all__ = [
     "make_sequences",
     "make_sound_dataset",
     "make_tokenizer",
+    "named_function",
 ]
 
 
@@ -181,6 +186,27 @@ def make_sound_dataset(
         parts[name], damage = sound_part(dataset)
         found += damage
     return replace(mixed, datasets=parts), found
+
+
+def named_function(name: str, option: str) -> Callable[..., Any]:
+    """Return a function that is named as MODULE:NAME, of the folder one is in too.
+
+    Raises:
+        InvalidArgumentError: If there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{option} {name} is not MODULE:NAME of a function: {error}"
+        ) from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(found):
+        raise InvalidArgumentError(f"{option} {name} is no function")
+    return found  # type: ignore[no-any-return]
 
 
 def _named(options: argparse.Namespace) -> ParquetDataset:

@@ -20,8 +20,8 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
-from pagefeed.cli.damaged import tell_damage
 from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
+from pagefeed.cli.telling import tell_damage
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import report as make_page
 
