@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pagefeed._base import (
     Facts,
@@ -21,22 +21,15 @@ from pagefeed._base import (
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned, check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
+from pagefeed.storage import LocalStorage, PathLike, Paths, plain_path
 
 __all__ = ["ParquetDataset", "parquet"]
-
-
-class _Listed(NamedTuple):
-    """Files before they are indexed, as their schema is read."""
-
-    storage: Storage
-    files: Sequence[str]
-    folder_columns: Mapping[str, FolderColumn]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +141,7 @@ class ParquetDataset:
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
 
-        Reads the pages that hold it, so it is for a look at the data: a loader, or
-        :class:`SequenceView`, is made to read many.
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
 
         Args:
             row: Number of the row in this dataset; negative ones count from the end.
@@ -189,14 +181,13 @@ class ParquetDataset:
     def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
-        These are what ``where``, ``tiers`` and ``metadata`` can name. Only the footer
-        of a file is read; other files may have other columns.
+        What ``where``, ``tiers`` and ``metadata`` can name; other files may have others.
 
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = _Listed(LocalStorage(), self.files, self.folder_columns)
+        listed = Listed(LocalStorage(), self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @property
@@ -373,13 +364,11 @@ def parquet(
         column: The token column: a list of integers per row.
         aligned: Further columns with a number for every token of the same row, such as
             labels and loss weights. They take every cut of the tokens and arrive as
-            ``batch["labels"]`` [batch_size, length], of the type that the files have.
-            Where there is no token of a row, in padding and separators, they hold -100
-            if they are called ``labels``, else 0, or what is given:
+            ``batch["labels"]`` [batch_size, length], in their own type. Padding and
+            separators hold -100 in ``labels`` and 0 in others, or what is given:
             ``aligned={"labels": -100, "loss_weight": 0.5}``.
         metadata: Further columns of the same rows, which batches of
-            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
-            of these refuses a dataset with metadata.
+            :class:`Documents` hold; token sequences refuse a dataset with metadata.
         cache_dir: Folder for the page index, which every process of the machine then
             maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
         page_index: Use the files' own offset indexes where they have them.
