@@ -73,13 +73,13 @@ class ParquetDataset:
             if name not in index.folder_columns:
                 self.column_index(name)
         for each in self.aligned:
-            other = self._column_indexes[each.column] = self._build_index(each.column)
-            check_aligned_index(index, other)
+            self._column_indexes[each.column] = self._build_index(each.column)
+            check_aligned_index(index, self._column_indexes[each.column])
         return index
 
     @property
     def aligned_indexes(self) -> tuple[PageIndex, ...]:
-        """The page indexes of the columns with a number for every token."""
+        """The page indexes of :attr:`aligned`."""
         return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
@@ -181,7 +181,7 @@ class ParquetDataset:
     def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
-        What ``where``, ``tiers`` and ``metadata`` can name; other files may have others.
+        What ``where``, ``tiers`` and ``metadata`` can name; other files may differ.
 
         Raises:
             MissingDependencyError: If pyarrow is not installed.
@@ -322,8 +322,7 @@ class ParquetDataset:
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
-                there are more than 65,535 parts.
+            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
