@@ -8,7 +8,7 @@ use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::{Aligned, PageSource};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::aligned_column::AlignedColumn;
-use pagefeed_core::pages::dictionaries::DictionaryCache;
+use pagefeed_core::pages::dictionaries::{DictionaryCache, OpenedCache};
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
@@ -134,6 +134,8 @@ impl Columns {
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
     pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
+        // Many pages share one of theirs, which is small as it is stored.
+        let opened = Arc::new(OpenedCache::new(memory / 16));
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
         let mut aligned = self.aligned.into_iter();
         for (column, tokenization) in self.tokens {
@@ -144,7 +146,7 @@ impl Columns {
                 None => {
                     let column = TokenColumn::new(column, &dictionaries, token_ids)?;
                     let with = with.into_iter();
-                    let with = with.map(|column| AlignedColumn::new(column, &dictionaries));
+                    let with = with.map(|column| AlignedColumn::new(column, &dictionaries, &opened));
                     Arc::new(column.with(with.collect::<Result<_>>()?)?)
                 }
             });
@@ -155,7 +157,10 @@ impl Columns {
         // A row that a batch lacks is null.
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
         let fields = fields.iter().map(nullable).collect();
-        Ok((NumberedPages::new(sources, dictionaries), fields))
+        Ok((
+            NumberedPages::new(sources, dictionaries).keeping(opened),
+            fields,
+        ))
     }
 }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pagefeed._base import (
     Facts,
@@ -18,24 +18,17 @@ from pagefeed._base import (
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage, Storage
+from pagefeed.storage import LocalStorage
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ParquetDataset"]
-
-
-class _Listed(NamedTuple):
-    """Files before they are indexed, as their schema is read."""
-
-    storage: Storage
-    files: Sequence[str]
-    folder_columns: Mapping[str, FolderColumn]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +77,15 @@ class ParquetDataset:
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
         for each in self.aligned:
-            other = self._column_indexes[each.column] = self._build_index(each.column)
-            check_aligned_index(index, other)
+            self._column_indexes[each.column] = self._build_index(each.column)
+            check_aligned_index(index, self._column_indexes[each.column])
         if self.tokenizer is not None:
             return tokenized(index, self.tokenizer)
         return index
 
     @property
     def aligned_indexes(self) -> tuple[PageIndex, ...]:
-        """The page indexes of the columns with a number for every token."""
+        """The page indexes of :attr:`aligned`."""
         return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
@@ -154,8 +147,7 @@ class ParquetDataset:
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
 
-        Reads the pages that hold it, so it is for a look at the data: a loader, or
-        :class:`SequenceView`, is made to read many.
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
 
         Args:
             row: Number of the row in this dataset; negative ones count from the end.
@@ -195,14 +187,13 @@ class ParquetDataset:
     def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
-        These are what ``where``, ``tiers`` and ``metadata`` can name. Only the footer
-        of a file is read; other files may have other columns.
+        What ``where``, ``tiers`` and ``metadata`` can name; other files may differ.
 
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = _Listed(LocalStorage(), self.files, self.folder_columns)
+        listed = Listed(LocalStorage(), self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @property
@@ -374,8 +365,7 @@ class ParquetDataset:
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
-                there are more than 65,535 parts.
+            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
