@@ -146,7 +146,8 @@ impl Columns {
                 None => {
                     let column = TokenColumn::new(column, &dictionaries, token_ids)?;
                     let with = with.into_iter();
-                    let with = with.map(|column| AlignedColumn::new(column, &dictionaries, &opened));
+                    let with =
+                        with.map(|column| AlignedColumn::new(column, &dictionaries, &opened));
                     Arc::new(column.with(with.collect::<Result<_>>()?)?)
                 }
             });
