@@ -23,7 +23,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import IndexRecipe, build_or_open
-from pagefeed.dataset.token_index import BlockKind, Page
+from pagefeed.dataset.token_index import BlockKind, Page, SpanParts
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
@@ -216,6 +216,18 @@ class PageIndex:
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
         return _lookup(self.handle.first_rows, pages)
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens at the ends of pages.
+
+        Args:
+            starts: First token of each range, of all rows end to end; none is empty.
+            stops: One past its last.
+            per_row: Separators of a row, with which tokens are counted.
+        """
+        columns = self.handle.cut(starts, stops, per_row)
+        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
+        return SpanParts(*map(np.frombuffer, columns, dtypes))
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``pages``, likewise."""
