@@ -20,8 +20,7 @@ from typing import Any
 from clustered import make_corpus, shared_corpus
 from perplexity import described, measure, shares
 from startup import measure as measure_start
-
-from model import FULL, SMALL
+from transformer import FULL, SMALL
 
 SMALL_DOCUMENTS = 150
 
