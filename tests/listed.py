@@ -9,7 +9,7 @@ import numpy as np
 class ListedSpans:
     """Spans of listed sizes: of each file, the rows and the values of its spans."""
 
-    index: Any = SimpleNamespace(null_pages=())
+    index: Any = SimpleNamespace(null_pages=(), is_joined=False)
 
     def __init__(self, files: list[list[tuple[int, int]]]) -> None:
         sizes = np.array([span for file in files for span in file], dtype=np.int64)

@@ -10,7 +10,21 @@ from pagefeed import errors
 from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
 from pagefeed.batches import Fields
-from pagefeed.dataset import FolderColumn, Page, PageIndex, ParquetDataset, parquet
+from pagefeed.dataset import (
+    FlatDataset,
+    FolderColumn,
+    MegatronDataset,
+    Page,
+    PageIndex,
+    ParquetDataset,
+    StreamDataset,
+    StreamWriter,
+    mds,
+    megatron,
+    parquet,
+    stream,
+    tokens,
+)
 from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
@@ -62,12 +76,14 @@ __all__ = [
     "Evidence",
     "Fields",
     "FileFacts",
+    "FlatDataset",
     "FolderColumn",
     "Forecast",
     "Inspection",
     "Leg",
     "Lengths",
     "Loader",
+    "MegatronDataset",
     "Mixture",
     "MixtureForecast",
     "Origin",
@@ -87,6 +103,8 @@ __all__ = [
     "Smoke",
     "Stage",
     "StageForecast",
+    "StreamDataset",
+    "StreamWriter",
     "TracedPart",
     "TracedRow",
     "Verification",
@@ -99,11 +117,15 @@ __all__ = [
     "forecast",
     "forecast_mixture",
     "inspect",
+    "mds",
+    "megatron",
     "mix",
     "parquet",
     "replay",
     "show_progress",
     "smoke",
+    "stream",
+    "tokens",
     "trace",
     "verify",
 ]

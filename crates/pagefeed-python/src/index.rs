@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
 use pagefeed_core::error::Result;
-use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
+use pagefeed_core::index::{
+    BuildOptions, FlatFile, FlatPages, Index as CoreIndex, Number, Records,
+};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
@@ -22,6 +24,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
+use crate::engine::elements;
 use crate::run::{cancellable, detached};
 
 thread_local! {
@@ -141,6 +144,68 @@ impl Index {
             let index = CoreIndex::build(&*store, &paths, &column, &options)?;
             Ok(Self::new(index, store))
         })
+    }
+
+    /// Indexes flat files: `digests` are 16 bytes and `file_pages` a number a file,
+    /// `pages` int64 arrays of offset, size, rows and values a page, `row_value` and
+    /// `row_byte` uint32 arrays, as those of the core's `FlatPages`; `records` are
+    /// the type of tokens, bytes of a record, those before its token, and whether files
+    /// are one row each.
+    #[staticmethod]
+    fn flat(
+        py: Python<'_>,
+        paths: Vec<String>,
+        digests: Vec<[u8; 16]>,
+        file_pages: Vec<usize>,
+        column: String,
+        records: (String, usize, usize, bool),
+        pages: [Bound<'_, PyAny>; 4],
+        rows: [Bound<'_, PyAny>; 2],
+    ) -> PyResult<Self> {
+        if digests.len() != paths.len() || file_pages.len() != paths.len() {
+            return Err(PyValueError::new_err("a digest and a number a file"));
+        }
+        let files: Vec<FlatFile> = (paths.into_iter().zip(digests).zip(file_pages))
+            .map(|((path, digest), num_pages)| FlatFile {
+                path,
+                digest: u128::from_le_bytes(digest),
+                num_pages,
+            })
+            .collect();
+        let [offset, size, num_rows, num_values] = [
+            elements::<i64>(py, &pages[0])?,
+            elements::<i64>(py, &pages[1])?,
+            elements::<i64>(py, &pages[2])?,
+            elements::<i64>(py, &pages[3])?,
+        ];
+        let (row_value, row_byte) = (elements(py, &rows[0])?, elements(py, &rows[1])?);
+        detached(py, || {
+            let store = Arc::new(Store::default());
+            let (number, size_of_record, offset_of_token, joined) = records;
+            let records = Records {
+                number: Number::from_name(&number)?,
+                size: size_of_record,
+                offset: offset_of_token,
+                joined,
+            };
+            let pages = FlatPages {
+                offset: &offset,
+                size: &size,
+                num_rows: &num_rows,
+                num_values: &num_values,
+                row_value,
+                row_byte,
+            };
+            let index = CoreIndex::flat(&*store, &files, &column, records, pages)?;
+            Ok(Self::new(index, store))
+        })
+    }
+
+    /// Whether files are one row each, of which every page counts as one.
+    #[getter]
+    fn is_joined(&self) -> bool {
+        let flat = self.index.as_flat();
+        flat.is_some_and(|flat| flat.records.joined)
     }
 
     /// Maps an index written by `save`.

@@ -22,7 +22,7 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
-from pagefeed.dataset.index_recipe import IndexRecipe, build_or_open
+from pagefeed.dataset.index_recipe import IndexRecipe, Recipe, build_or_open
 from pagefeed.dataset.token_index import BlockKind, Page
 from pagefeed.errors import (
     InvalidArgumentError,
@@ -47,7 +47,7 @@ class PageIndex:
         >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
     """
 
-    def __init__(self, core: _core.Index, recipe: IndexRecipe) -> None:
+    def __init__(self, core: _core.Index, recipe: Recipe) -> None:
         self.handle = core
         """The index as the data plane takes it."""
         self.storage: Storage = LocalStorage()
@@ -212,6 +212,22 @@ class PageIndex:
         """Pages of a column of lists in which a list holds a null: int64, rising."""
         return np.frombuffer(self.handle.null_pages(), dtype=np.int64)
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether nothing is known of documents: a file is one row.
+
+        Every page, a part of that row, counts as one.
+        """
+        return self.handle.is_joined
+
+    def file_identity(self, file: int) -> bytes:
+        """Return what tells the contents of a file from those of others.
+
+        Raises:
+            MissingFileError: If it is gone.
+        """
+        return self._recipe.file_identity(self.storage, file)
+
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
         return _lookup(self.handle.first_rows, pages)
@@ -323,7 +339,7 @@ class PageIndex:
         return number
 
 
-def _rebuild(recipe: IndexRecipe, fingerprint: str) -> PageIndex:
+def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
     index = PageIndex(
         build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
     )

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.dataset.token_index import BlockKind, TokenIndex
-from pagefeed.errors import UnsupportedError
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
-__all__ = ["PageSpans", "Spans", "refuse_null_tokens"]
+__all__ = ["PageSpans", "Spans", "refuse_null_tokens", "refuse_unknown_rows"]
 
 
 class Spans(Protocol):
@@ -216,3 +216,21 @@ def refuse_null_tokens(spans: Spans) -> None:
     )
     error.page, error.offset = first.page, first.offset
     raise error
+
+
+def refuse_unknown_rows(spans: Spans, what: str) -> None:
+    """Refuse files of which nothing is known but their tokens.
+
+    Args:
+        spans: The rows.
+        what: What needs documents, for people.
+
+    Raises:
+        InvalidArgumentError: If files have no documents, saying what to write.
+    """
+    if spans.index.is_joined:
+        raise InvalidArgumentError(
+            f"{what} needs documents, and {spans.index.files[0]} says nothing of where "
+            "they end: give the dataset the token behind each, "
+            "pagefeed.tokens(..., eos=2), or cut its tokens by Windows(length)"
+        )

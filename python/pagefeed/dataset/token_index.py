@@ -104,6 +104,16 @@ class TokenIndex(Protocol):
     def null_pages(self) -> Int64Array:
         """Pages in which a list holds a null: int64, rising."""
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether nothing is known of documents: a file is one row.
+
+        Every page, a part of that row, counts as one.
+        """
+
+    def file_identity(self, file: int) -> bytes:
+        """Return what tells the contents of a file from those of others."""
+
     def __len__(self) -> int:
         """Return the number of pages."""
 

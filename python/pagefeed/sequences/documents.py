@@ -9,7 +9,13 @@ from typing import Literal
 import numpy as np
 
 from pagefeed._base import Int64Array, check_choice, check_columns, check_whole, lazy
-from pagefeed.dataset import BlockKind, Spans, length_counts, refuse_null_tokens
+from pagefeed.dataset import (
+    BlockKind,
+    Spans,
+    length_counts,
+    refuse_null_tokens,
+    refuse_unknown_rows,
+)
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.sequences.blocks import Blocks, RunBlocks
 from pagefeed.sequences.bundles import Bundles
@@ -92,6 +98,7 @@ class DocumentIndex:
     def __init__(self, spans: Spans, documents: Documents) -> None:
         if documents.max_length is not None:
             refuse_null_tokens(spans)
+        refuse_unknown_rows(spans, "Documents()")
         self.spans = spans
         self.documents = documents
 

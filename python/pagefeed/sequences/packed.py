@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_choice
-from pagefeed.dataset import BlockKind, Spans
+from pagefeed.dataset import BlockKind, Spans, refuse_unknown_rows
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.lines import Lines
@@ -107,6 +107,7 @@ class Packed:
 
     def bind(self, spans: Spans) -> PackedIndex:
         """Sequences the rows of ``spans``."""
+        refuse_unknown_rows(spans, "Packed()")
         return PackedIndex(spans, self)
 
 

@@ -17,7 +17,7 @@ pub use arrays::{Paths, decode_array, decode_array_by};
 pub use bounds::limit_pages;
 pub use tokens::integers::decode_dictionary;
 pub(crate) use tokens::numbers::with_values;
-pub use tokens::numbers::{TokenPage, Tokens};
+pub use tokens::numbers::{Joins, TokenPage, Tokens};
 pub use tokens::{decode_tokens, decode_tokens_into};
 
 use bytes::Bytes;

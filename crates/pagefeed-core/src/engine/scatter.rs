@@ -7,7 +7,7 @@ use super::bundle::Bundle;
 use super::gathering::Gathering;
 use super::plan::Segment;
 use super::{EngineConfig, Page, TokenType};
-use crate::decode::TokenPage;
+use crate::decode::{Joins, TokenPage};
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
@@ -164,7 +164,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             if per_row > 0 {
                 copy_line(page, part, &self.separators, &mut target[offset..end])?;
             }
-            self.note(segment.start + offset, part);
+            self.note(segment.start + offset, page, part);
             offset = end;
         }
         Ok(())
@@ -198,7 +198,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
                     return Err(too_short());
                 };
                 copy_line(page, part, &self.separators, place)?;
-                self.note(segment.start + offset, part);
+                self.note(segment.start + offset, page, part);
                 let is_split = part.first_token > 0
                     && line_tokens(page, part.row, per_row) <= self.config.row_length;
                 self.written.num_splits += u64::from(is_split);
@@ -211,10 +211,26 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     }
 
     /// Notes a part of a document that was written.
-    fn note(&mut self, start: usize, part: LinePart) {
+    fn note(&mut self, start: usize, page: &TokenPage, part: LinePart) {
         if self.notes_borders {
-            self.written.borders.add(start, start + part.num_tokens);
+            let joins = joins_of(page, part);
+            self.written
+                .borders
+                .add(start, start + part.num_tokens, joins);
         }
+    }
+}
+
+/// Whether a part reaches an end of its page beyond which its row goes on.
+fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
+    let Joins { before, after } = page.joins;
+    if !(before || after) {
+        return page.joins;
+    }
+    let end = u64::from(page.row_offsets[part.row]) + part.first_token + part.num_tokens as u64;
+    Joins {
+        before: before && part.row == 0 && part.first_token == 0,
+        after: after && end == page.tokens.len() as u64,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod build;
 mod chunk;
+mod flat;
 mod locate;
 mod lookup;
 mod offset_index;
@@ -33,6 +34,7 @@ use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
 use crate::store::FileId;
+pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Number, Records};
 use table::Table;
 
 /// How to build an index.
@@ -102,6 +104,8 @@ pub struct Index {
     tables: Vec<Table>,
     /// The leaf whose pages are the index's pages.
     driving: usize,
+    /// What its pages are made of, if they are no Parquet pages.
+    flat: Option<Flat>,
     fingerprint: String,
 }
 
@@ -132,8 +136,25 @@ impl Index {
             schemas,
             tables,
             driving,
+            flat: None,
             fingerprint,
         }
+    }
+
+    /// Indexes files without pages of their own, as runs of records.
+    pub fn flat(
+        storage: &dyn Storage,
+        files: &[FlatFile],
+        column: &str,
+        records: Records,
+        pages: FlatPages<'_>,
+    ) -> Result<Self> {
+        flat::index(storage, files, column, records, pages)
+    }
+
+    /// What the pages are made of, if they are no Parquet pages.
+    pub fn as_flat(&self) -> Option<&Flat> {
+        self.flat.as_ref()
     }
 
     /// Writes the index to one file, atomically.
@@ -229,6 +250,12 @@ impl Index {
     /// Where `page` lies.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
         self.pages().record(page)
+    }
+
+    /// Rows of a page among those of all files.
+    pub fn rows_of_page(&self, page: u64) -> Result<Range<u64>> {
+        let first = self.pages().first_row_of_page(page)?;
+        Ok(first..self.pages().first_row_of_page(page.saturating_add(1))?)
     }
 
     /// The column with a type that takes the values of all files.

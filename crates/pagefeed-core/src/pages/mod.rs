@@ -4,10 +4,11 @@
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
 //! [`row_column`] any others, as Arrow arrays. [`numbering`] numbers several through.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
-//! an Arrow array. [`dictionaries`] keeps decoded dictionaries between loads,
+//! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps decoded dictionaries between loads,
 //! [`token_ids`] refuses numbers that are no tokens.
 
 pub mod dictionaries;
+pub mod flat;
 pub mod indexed;
 pub mod numbering;
 pub mod reader;

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
+use crate::pages::flat;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader;
@@ -102,6 +103,14 @@ impl TokenColumn {
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let index = &self.column.index;
+        if let Some(flat) = index.as_flat() {
+            let mut loaded = recycle.unwrap_or_default();
+            flat::load(index, flat, storage, page, record, &mut loaded)?;
+            if let Some(token_ids) = self.token_ids {
+                token_ids.check(&loaded, record.first_row_in_group)?;
+            }
+            return Ok(loaded);
+        }
         let dictionary = self.dictionary(opener, record, storage)?;
         let mut runs = index.read_runs(storage, page, dictionary.is_none())?;
         let run = runs

@@ -1,0 +1,24 @@
+"""Flat files of tokens as datasets: raw, Megatron's, MDS shards, and streams.
+
+Each module of a format says what lies in a file: the type of its tokens, where they
+begin, and where documents end. ``pages`` cuts that into pages, runs of tokens as the
+data plane reads them; :class:`FlatDataset` is the face of all.
+"""
+
+from pagefeed.dataset.flat.flat_dataset import FlatDataset
+from pagefeed.dataset.flat.mds import mds
+from pagefeed.dataset.flat.megatron import MegatronDataset, megatron
+from pagefeed.dataset.flat.raw import tokens
+from pagefeed.dataset.flat.stream import StreamDataset, stream
+from pagefeed.dataset.flat.stream_writer import StreamWriter
+
+__all__ = [
+    "FlatDataset",
+    "MegatronDataset",
+    "StreamDataset",
+    "StreamWriter",
+    "mds",
+    "megatron",
+    "stream",
+    "tokens",
+]
