@@ -5,8 +5,9 @@
 All ways feed shuffled int64 batches of 64 windows of 2048 tokens from the same tokens
 (uint16, in the page cache), one epoch each, and take turns in one process. ``memmap``
 is what one writes by hand: a memory map of all tokens as windows, a permutation, and
-one indexing a batch. ``by sample`` is what Megatron does: a dataset of one window an item,
-read from a memory map, behind a ``torch.utils.data.DataLoader`` with so many workers.
+one indexing a batch. ``by sample`` is what Megatron does: a dataset of one window an
+item, read from a memory map, behind a ``torch.utils.data.DataLoader`` with so many
+workers.
 The table shows medians of tokens a second and of CPU time (with that of workers), and
 the median ratios to both, round by round.
 """

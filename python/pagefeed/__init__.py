@@ -29,6 +29,7 @@ from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
+from pagefeed.prepare import Conversion, convert
 from pagefeed.reports import (
     Check,
     ColumnFacts,
@@ -69,6 +70,7 @@ from pagefeed.view import SequenceView
 __all__ = [
     "Check",
     "ColumnFacts",
+    "Conversion",
     "Damage",
     "DatasetForecast",
     "Diagnosis",
@@ -110,6 +112,7 @@ __all__ = [
     "Verification",
     "Windows",
     "checklist",
+    "convert",
     "diagnose",
     "doctor",
     "errors",

@@ -3,6 +3,7 @@
 import json
 import zlib
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -206,7 +207,12 @@ def test_shards_in_another_order_are_another_dataset(tmp_path):
         pf.stream([first, tmp_path / "2"]).fingerprint
         == pf.stream([second, tmp_path / "2"]).fingerprint
     )
-    settings = {"sequences": pf.Windows(64), "batch_size": 2, "seed": 1, "rank": 0}
+    settings: dict[str, Any] = {
+        "sequences": pf.Windows(64),
+        "batch_size": 2,
+        "seed": 1,
+        "rank": 0,
+    }
     feed = pf.Loader(pf.stream([first, tmp_path / "2"]), **settings, world_size=1)
     other = pf.Loader(pf.stream([tmp_path / "2", first]), **settings, world_size=1)
     with pytest.raises(errors.StateMismatchError):
@@ -350,4 +356,4 @@ def test_what_a_writer_refuses(tmp_path):
     with pytest.raises(errors.InvalidArgumentError, match="no field 'token'"):
         pf.StreamWriter(tmp_path / "b", dtype=[("tokens", "u2")])
     with pytest.raises(errors.InvalidArgumentError, match="serialize="):
-        pf.StreamWriter(tmp_path / "b", dtype="u2", serialize="json")
+        pf.StreamWriter(tmp_path / "b", dtype="u2", serialize=cast("Any", "json"))

@@ -112,8 +112,8 @@ def test_tokens_are_located(dataset):
 
 
 def _row_of(dataset, origin) -> int:
-    first = dataset.index.file_first_row[dataset.files.index(origin.file)]
-    return int(first) + origin.row
+    first = int(dataset.index.file_first_row[dataset.files.index(origin.file)])
+    return first + int(origin.row)
 
 
 def test_it_is_pickled_and_mapped(dataset, tmp_path):
@@ -189,7 +189,8 @@ def test_what_needs_documents_refuses_files_without(tmp_path, sequences):
 @pytest.mark.parametrize("dtype", flat_files.CODES)
 def test_megatron_of_all_integers(tmp_path, dtype):
     documents = [[1, 2, 3], [], [127], [4] * 40_000]
-    dataset = flat_files.megatron(tmp_path, documents, dtype)
+    prefix = flat_files.write_megatron(tmp_path / "a", documents, dtype)
+    dataset = pf.megatron(prefix)
     assert [row["input_ids"] for row in dataset] == documents
     assert dataset.modes() is None
 
@@ -205,7 +206,9 @@ def test_megatron_documents_of_sequences(tmp_path):
     by_sequence = pf.megatron(f"{prefix}.idx", rows="sequences")
     rows = [row["input_ids"] for row in by_sequence]
     assert rows == [[1, 2], [3, 4, 5], [6], [7], [8]]
-    assert by_sequence.modes().tolist() == [0, 1, 0, 0, 2]
+    modes = by_sequence.modes()
+    assert modes is not None
+    assert modes.tolist() == [0, 1, 0, 0, 2]
     assert by_sequence.fingerprint != pf.megatron(prefix).fingerprint
 
 

@@ -14,9 +14,11 @@ from pagefeed.dataset.flat import (
     MegatronDataset,
     StreamDataset,
     StreamWriter,
+    fitting,
     mds,
     megatron,
     stream,
+    token_dtype,
     tokens,
 )
 from pagefeed.dataset.folders import FolderColumn
@@ -43,6 +45,7 @@ __all__ = [
     "check_dataset",
     "derived_arrays",
     "derived_key",
+    "fitting",
     "length_counts",
     "mds",
     "megatron",
@@ -50,5 +53,6 @@ __all__ = [
     "refuse_null_tokens",
     "refuse_unknown_rows",
     "stream",
+    "token_dtype",
     "tokens",
 ]

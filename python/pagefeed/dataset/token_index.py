@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed._core import Index
+from pagefeed._core import ArrowArray, Index
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.storage import Storage
 
@@ -143,6 +143,9 @@ class TokenIndex(Protocol):
 
     def row_offsets(self, page: int) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
+
+    def read_page(self, page: int) -> ArrowArray:
+        """Read and decode one page, as an Arrow array of its rows."""
 
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""

@@ -55,7 +55,9 @@ class FileWriter:
         self.size += len(data)
 
     def commit(self) -> None:
-        """Have all of it on disk, under its name."""
+        """Have all of it on disk, under its name; once is enough."""
+        if self._file.closed:
+            return
         with _writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())

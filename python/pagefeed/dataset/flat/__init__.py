@@ -6,6 +6,7 @@ data plane reads them; :class:`FlatDataset` is the face of all.
 """
 
 from pagefeed.dataset.flat.flat_dataset import FlatDataset
+from pagefeed.dataset.flat.flat_file import fitting, token_dtype
 from pagefeed.dataset.flat.mds import mds
 from pagefeed.dataset.flat.megatron import MegatronDataset, megatron
 from pagefeed.dataset.flat.raw import tokens
@@ -17,8 +18,10 @@ __all__ = [
     "MegatronDataset",
     "StreamDataset",
     "StreamWriter",
+    "fitting",
     "mds",
     "megatron",
     "stream",
+    "token_dtype",
     "tokens",
 ]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed.dataset.flat.pages import FilePages
-from pagefeed.errors import CorruptFileError, DataError, UnsupportedError
+from pagefeed.errors import (
+    CorruptFileError,
+    DataError,
+    InvalidArgumentError,
+    TokenRangeError,
+    UnsupportedError,
+)
 from pagefeed.storage import Storage
 
 __all__ = [
@@ -17,6 +24,7 @@ __all__ = [
     "FlatFormat",
     "Records",
     "corrupt",
+    "fitting",
     "in_file",
     "sampled_digest",
     "token_dtype",
@@ -108,3 +116,29 @@ def sampled_digest(storage: Storage, path: str, *more: bytes) -> bytes:
     for part in more:
         digest.update(b"%d " % len(part) + part)
     return digest.digest()
+
+
+def fitting(
+    values: npt.NDArray[Any], dtype: np.dtype[Any], name: str
+) -> npt.NDArray[Any]:
+    """Return values that fit an integer type, or are to be converted to another.
+
+    Raises:
+        InvalidArgumentError: If they are no integers, and should be.
+        TokenRangeError: If one does not fit.
+    """
+    if values.dtype == dtype or not len(values):
+        return values
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        if values.dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"{name!r} holds {values.dtype}, and is written as {dtype}: give whole "
+                "numbers"
+            )
+        if int(values.min()) < bounds.min or int(values.max()) > bounds.max:
+            raise TokenRangeError(
+                f"{name!r} has values from {values.min()} to {values.max()}, which do "
+                f"not fit {dtype}: choose a wider dtype"
+            )
+    return values

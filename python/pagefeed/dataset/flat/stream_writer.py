@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Facts, text_of
+from pagefeed.dataset.flat.flat_file import fitting
 from pagefeed.dataset.flat.payloads import Serialize, serializer
 from pagefeed.dataset.flat.stream_header import (
     DOCUMENTS,
@@ -24,7 +25,7 @@ from pagefeed.dataset.flat.stream_header import (
     StreamHeader,
     record_dtype,
 )
-from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.storage import FileWriter, PathLike, make_folder, plain_path
 
 __all__ = ["StreamWriter"]
@@ -116,8 +117,7 @@ class StreamWriter:
             TokenRangeError: If a number does not fit its type.
             FileAccessError: If it cannot be written.
         """
-        if not self._is_open:
-            raise InvalidArgumentError(f"the shard in {self.folder} is closed")
+        self._check_open()
         records = self._records(np.asarray(tokens), fields)
         payloads = self._mark(records, list(spans))
         self._files[TOKENS].write(records.tobytes())
@@ -130,6 +130,32 @@ class StreamWriter:
             self._files[PAYLOADS].write(b"".join(payloads))
             self._files[INDEX].write(ends.astype("<u8").tobytes())
             self.num_payloads += len(payloads)
+
+    def append_many(self, tokens: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
+        """Write documents that have tokens alone, in one go.
+
+        Args:
+            tokens: Their tokens, joined.
+            lengths: Tokens of each: they sum to those there are.
+
+        Raises:
+            InvalidArgumentError: If lengths do not fit the tokens, or these need more.
+            TokenRangeError: If a token does not fit its type.
+            FileAccessError: If it cannot be written.
+        """
+        counts = np.asarray(lengths, dtype=np.int64)
+        if (counts < 0).any() or int(counts.sum()) != len(np.asarray(tokens)):
+            raise InvalidArgumentError(
+                f"lengths sum to {counts.sum()}, there are {len(np.asarray(tokens))} "
+                "tokens: give the number of tokens of each document"
+            )
+        self._check_open()
+        records = self._records(np.asarray(tokens), {})
+        self._files[TOKENS].write(records.tobytes())
+        ends = self.num_tokens + np.cumsum(counts)
+        self._files[DOCUMENTS].write(ends.astype("<u8").tobytes())
+        self.num_tokens += len(records)
+        self.num_documents += len(counts)
 
     def close(self) -> None:
         """Finish the shard: its header is written last, and makes it one."""
@@ -177,6 +203,10 @@ class StreamWriter:
         }
         return text_of(type(self).__name__, facts)
 
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InvalidArgumentError(f"the shard in {self.folder} is closed")
+
     def _records(
         self, tokens: npt.NDArray[Any], fields: dict[str, npt.ArrayLike]
     ) -> npt.NDArray[Any]:
@@ -201,7 +231,7 @@ class StreamWriter:
                     f"{len(records)} tokens: one number each"
                 )
             target = records if self.dtype.names is None else records[name]
-            target[...] = _fitting(column, target.dtype, name)
+            target[...] = fitting(column, target.dtype, name)
         if self._has_payloads:
             records[METADATA] = NO_PAYLOAD
         return records
@@ -249,28 +279,9 @@ class StreamWriter:
 
 
 def _odd(count: int) -> npt.NDArray[np.bool_]:
-    return np.arange(count) % 2 == 1
+    is_odd: npt.NDArray[np.bool_] = np.arange(count) % 2 == 1
+    return is_odd
 
 
 def _u64(number: int) -> bytes:
     return number.to_bytes(8, "little")
-
-
-def _fitting(
-    values: npt.NDArray[Any], dtype: np.dtype[Any], name: str
-) -> npt.NDArray[Any]:
-    if values.dtype == dtype or not len(values):
-        return values
-    if dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        if values.dtype.kind not in "iu":
-            raise InvalidArgumentError(
-                f"{name!r} holds {values.dtype}, and is written as {dtype}: give whole "
-                "numbers"
-            )
-        if int(values.min()) < bounds.min or int(values.max()) > bounds.max:
-            raise TokenRangeError(
-                f"{name!r} has values from {values.min()} to {values.max()}, which do "
-                f"not fit {dtype}: choose a wider dtype"
-            )
-    return values
