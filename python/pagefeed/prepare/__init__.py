@@ -4,6 +4,6 @@
 the formats, and :func:`convert` puts the two together.
 """
 
-from pagefeed.prepare.convert import Conversion, convert
+from pagefeed.prepare.conversion import Conversion, convert
 
 __all__ = ["Conversion", "convert"]

@@ -7,10 +7,10 @@ data plane reads them; :class:`FlatDataset` is the face of all.
 
 from pagefeed.dataset.flat.flat_dataset import FlatDataset
 from pagefeed.dataset.flat.flat_file import fitting, token_dtype
-from pagefeed.dataset.flat.mds import mds
-from pagefeed.dataset.flat.megatron import MegatronDataset, megatron
+from pagefeed.dataset.flat.mds_shards import mds
+from pagefeed.dataset.flat.megatron_files import MegatronDataset, megatron
 from pagefeed.dataset.flat.raw import tokens
-from pagefeed.dataset.flat.stream import StreamDataset, stream
+from pagefeed.dataset.flat.stream_shards import StreamDataset, stream
 from pagefeed.dataset.flat.stream_writer import StreamWriter
 
 __all__ = [

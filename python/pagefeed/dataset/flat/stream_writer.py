@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -25,8 +25,12 @@ from pagefeed.dataset.flat.stream_header import (
     StreamHeader,
     record_dtype,
 )
-from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.storage import FileWriter, PathLike, make_folder, plain_path
+from pagefeed.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
+from pagefeed.storage import FileWriter, LocalStorage, PathLike, make_folder, plain_path
 
 __all__ = ["StreamWriter"]
 
@@ -75,7 +79,8 @@ class StreamWriter:
         self._serialization, self._serialize = serializer(serialize)
         self.folder = make_folder(plain_path(folder, "folder"))
         """The folder of the shard."""
-        if HEADER in os.listdir(self.folder):
+        with suppress(MissingFileError):
+            LocalStorage().size(f"{self.folder}/{HEADER}")
             raise InvalidArgumentError(
                 f"{self.folder} has a shard already: write to another folder, or "
                 "remove this one"
