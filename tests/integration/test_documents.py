@@ -313,7 +313,7 @@ def test_metadata_arrives_or_is_refused(tmp_path):
             pf.parquet(tmp_path, column="tok_a", metadata=wrong)
 
 
-PAIRS = [
+PAIRS: list[dict[str, Any]] = [
     {
         "chosen_ids": [10 + n] * (n % 7),
         "rejected_ids": [500 + n] * (n % 5 + 1),

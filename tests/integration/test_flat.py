@@ -218,3 +218,50 @@ def test_a_long_document_is_one_page(tmp_path):
     assert dataset.index.page_rows.tolist() == [2, 1]
     found = windows(dataset, 4096)
     assert found[found >= 0].tolist() == [t for each in documents for t in each]
+
+
+SPANS = [(0, 2, 0), (2, 3, 1), (7, 9, 2)]
+"""Two that touch, and one apart."""
+
+
+@pytest.mark.parametrize(
+    ("serialize", "deserialize", "payload"),
+    [
+        ("bytes", None, lambda n: b"%d" % n),
+        ("numpy", None, lambda n: np.full((n + 1, 2), n / 4, np.float32)),
+        ("msgpack", None, lambda n: {"concept": n, "names": ["a", "b"]}),
+        (lambda n: json.dumps(n).encode(), json.loads, lambda n: {"n": n}),
+    ],
+)
+def test_what_lies_beside_the_tokens(tmp_path, serialize, deserialize, payload):
+    if serialize == "msgpack":
+        pytest.importorskip("msgpack")
+    dtype = [("metadata", "u4"), ("token", "u2"), ("weight", "f8"), ("mark", "i1")]
+    for shard in range(2):
+        folder = tmp_path / str(shard)
+        with pf.StreamWriter(folder, dtype=dtype, serialize=serialize) as out:
+            for row in range(50):
+                tokens = np.arange(10 + row) + shard
+                spans = [(start, stop, payload(n + row)) for start, stop, n in SPANS]
+                spans = spans[: row % 4]
+                beside = {"weight": tokens / 8, "mark": np.full(len(tokens), -row)}
+                out.append(tokens, spans=spans, **beside)
+    dataset = pf.stream(tmp_path)
+    for row in (0, 3, 49, 50, -1):
+        shard, own = divmod(row % 100, 50)
+        found = dataset.document(row, deserialize=deserialize)
+        tokens = np.arange(10 + own) + shard
+        assert (found.tokens == tokens).all()
+        assert (found.fields["weight"] == tokens / 8).all()
+        assert (found.fields["mark"] == -own).all()
+        expected = [(start, stop, payload(n + own)) for start, stop, n in SPANS]
+        assert len(found.spans) == own % 4
+        for ours, theirs in zip(found.spans, expected[: own % 4], strict=True):
+            assert ours[:2] == theirs[:2]
+            np.testing.assert_equal(ours[2], theirs[2])
+    tokens = tmp_path / "1" / "stream.bin"
+    data = bytearray(tokens.read_bytes())
+    data[-15:-11] = (10**6).to_bytes(4, "little")
+    tokens.write_bytes(data)
+    with pytest.raises(errors.CorruptFileError, match="payload 1,000,000"):
+        pf.stream(tmp_path).document(-1, deserialize=deserialize)

@@ -1,7 +1,7 @@
 """Files of the formats' own writers, read as their own readers read them.
 
-The packages are large and not part of the development environment: `make formats` makes
-one of their own and runs these tests there.
+The packages are large and not part of the development environment: they are the group
+`formats` of pyproject.toml, for an environment that has it.
 """
 
 import numpy as np
@@ -25,7 +25,9 @@ def documents(dtype: str) -> list[np.ndarray]:
 )
 def test_megatron_core(tmp_path, dtype, multimodal):
     module = "megatron.core.datasets.indexed_dataset"
-    indexed = pytest.importorskip(module, reason="needs megatron-core: make formats")
+    indexed = pytest.importorskip(
+        module, reason="needs megatron-core: the group `formats`"
+    )
     torch = pytest.importorskip("torch", reason="needs torch")
     prefix = str(tmp_path / "corpus")
     kind = getattr(np, dtype)
@@ -68,7 +70,7 @@ def test_megatron_core(tmp_path, dtype, multimodal):
 @pytest.mark.parametrize("others", [{}, {"id": "int"}, {"text": "str", "url": "str"}])
 def test_mosaicml_streaming(tmp_path, encoding, dtype, others):
     streaming = pytest.importorskip(
-        "streaming", reason="needs mosaicml-streaming: make formats"
+        "streaming", reason="needs mosaicml-streaming: the group `formats`"
     )
     columns = {"tokens": encoding, **others}
     values = {"id": 7, "text": "a text", "url": "u" * 99}
@@ -88,7 +90,7 @@ def test_mosaicml_streaming(tmp_path, encoding, dtype, others):
 
 def test_mosaicml_streaming_of_one_shape(tmp_path):
     streaming = pytest.importorskip(
-        "streaming", reason="needs mosaicml-streaming: make formats"
+        "streaming", reason="needs mosaicml-streaming: the group `formats`"
     )
     rows = np.arange(60, dtype=np.uint16).reshape(10, 6)
     out = str(tmp_path / "mds")

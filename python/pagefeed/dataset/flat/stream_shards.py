@@ -13,6 +13,8 @@ from pagefeed._base import Int64Array
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import FlatFile, Records, corrupt
 from pagefeed.dataset.flat.pages import document_pages
+from pagefeed.dataset.flat.payloads import Deserialize
+from pagefeed.dataset.flat.stream_document import StreamDocument, read_document
 from pagefeed.dataset.flat.stream_header import (
     DOCUMENTS,
     HEADER,
@@ -21,6 +23,7 @@ from pagefeed.dataset.flat.stream_header import (
     StreamHeader,
     read_header,
 )
+from pagefeed.dataset.row_reader import checked_row
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
@@ -98,6 +101,46 @@ class StreamDataset(FlatDataset):
             header = read_header(storage, _header_of(path))
             header.check_sizes(storage)
             header.check_contents(storage)
+
+    def document(
+        self, row: int, *, deserialize: Deserialize | None = None
+    ) -> StreamDocument:
+        """Read a document with the numbers beside its tokens, and its spans.
+
+        A read of tokens, one of the index and one of payloads, however many spans.
+
+        Args:
+            row: Number of the document in this dataset; negative ones count from the
+                end.
+            deserialize: What makes payloads of bytes that a callable of yours wrote.
+                Without one they come as bytes, or as ``serialize`` of the writer said.
+
+        Raises:
+            OutOfRangeError: If there is no such document.
+            CorruptFileError: If a token names a payload that is not there.
+            MissingDependencyError: If payloads are msgpack, which is not installed.
+
+        Example:
+            >>> dataset.document(3).spans  # doctest: +SKIP
+            [(1, 3, b'payload')]
+        """
+        number = checked_row(row, len(self))
+        spans, storage = self.spans, LocalStorage()
+        span = spans.spans_of_rows([number])
+        [page], [first] = spans.places(span)
+        place = int(first + number - spans.first_rows(span)[0])
+        offsets = self.index.row_offsets(int(page))
+        file = int(self.index.files_of_rows(self.index.first_rows([page]))[0])
+        before = int(
+            self.index.first_values([page])[0] - self.index.file_first_value[file]
+        )
+        return read_document(
+            storage,
+            read_header(storage, _header_of(self.files[file])),
+            before + int(offsets[place]),
+            int(offsets[place + 1] - offsets[place]),
+            deserialize,
+        )
 
 
 def stream(
