@@ -38,7 +38,6 @@ pub fn load(
     if page.row_offsets.windows(2).any(|pair| pair[0] > pair[1]) {
         return Err(Error::corrupt("rows of the page do not follow each other"));
     }
-    page.tokens.clear();
     let whole = flat.records.size as u64 * record.num_values;
     if rows.bytes.is_empty() && whole != record.compressed_size {
         return Err(Error::corrupt(format!(
@@ -52,6 +51,7 @@ pub fn load(
     {
         return Ok(());
     }
+    page.tokens.clear();
     let end = record.offset.saturating_add(record.compressed_size);
     let bytes = storage.read(file, record.offset..end)?;
     gather(flat.records, &rows, &bytes, page)
@@ -91,7 +91,8 @@ fn read_directly(
                 *tokens = Tokens::$kind(Vec::new());
             }
             if let Tokens::$kind(values) = tokens {
-                reserve(values, count)?;
+                // What is there is written over: no need to clear it before.
+                reserve(values, count.saturating_sub(values.len()))?;
                 values.resize(count, 0);
                 storage.read_into(file, record.offset, as_bytes(values))?;
                 values.iter_mut().for_each(|value| *value = value.to_le());
