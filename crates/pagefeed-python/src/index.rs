@@ -152,6 +152,10 @@ impl Index {
     /// the type of tokens, bytes of a record, those before its token, and whether files
     /// are one row each.
     #[staticmethod]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one array per column of the index"
+    )]
     fn flat(
         py: Python<'_>,
         paths: Vec<String>,
