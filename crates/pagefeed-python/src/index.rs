@@ -146,11 +146,9 @@ impl Index {
         })
     }
 
-    /// Indexes flat files: `digests` are 16 bytes and `file_pages` a number a file,
-    /// `pages` int64 arrays of offset, size, rows and values a page, `row_value` and
-    /// `row_byte` uint32 arrays, as those of the core's `FlatPages`; `records` are
-    /// the type of tokens, bytes of a record, those before its token, and whether files
-    /// are one row each.
+    /// Indexes flat files. Arrays are those of the core's `FlatPages`, int64 of pages and
+    /// uint32 of rows; `records` are type of tokens, bytes of a record, those before its
+    /// token, and whether files are one row each.
     #[staticmethod]
     #[expect(
         clippy::too_many_arguments,
@@ -176,27 +174,24 @@ impl Index {
                 num_pages,
             })
             .collect();
-        let [offset, size, num_rows, num_values] = [
-            elements::<i64>(py, &pages[0])?,
-            elements::<i64>(py, &pages[1])?,
-            elements::<i64>(py, &pages[2])?,
-            elements::<i64>(py, &pages[3])?,
-        ];
+        let pages: PyResult<Vec<Vec<i64>>> = pages.iter().map(|page| elements(py, page)).collect();
+        let numbers = pages?;
         let (row_value, row_byte) = (elements(py, &rows[0])?, elements(py, &rows[1])?);
         detached(py, || {
             let store = Arc::new(Store::default());
-            let (number, size_of_record, offset_of_token, joined) = records;
+            let (name, size, offset, joined) = records;
+            let number = Number::from_name(&name)?;
             let records = Records {
-                number: Number::from_name(&number)?,
-                size: size_of_record,
-                offset: offset_of_token,
+                number,
+                size,
+                offset,
                 joined,
             };
             let pages = FlatPages {
-                offset: &offset,
-                size: &size,
-                num_rows: &num_rows,
-                num_values: &num_values,
+                offset: &numbers[0],
+                size: &numbers[1],
+                num_rows: &numbers[2],
+                num_values: &numbers[3],
                 row_value,
                 row_byte,
             };
