@@ -60,12 +60,14 @@ from pagefeed.reports import (
     forecast_mixture,
     inspect,
     replay,
+    report,
     smoke,
     trace,
     verify,
 )
 from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Documents, Packed, Windows
+from pagefeed.tokenizer import Tokenizer
 from pagefeed.view import SequenceView
 
 __all__ = [
@@ -109,6 +111,7 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
+    "Tokenizer",
     "TracedPart",
     "TracedRow",
     "Verification",
@@ -127,6 +130,7 @@ __all__ = [
     "mix",
     "parquet",
     "replay",
+    "report",
     "show_progress",
     "smoke",
     "stream",

@@ -312,6 +312,32 @@ class Loader(LoaderFacts):
         """
         return self._session.stats()
 
+    def metrics(self, group: Any = None) -> dict[str, float]:  # noqa: ANN401 - torch's
+        """Return the numbers of this rank's run, for any tracker; see docs/trainers.md.
+
+        Args:
+            group: A process group (or ``torch.distributed.group.WORLD``) over which to
+                take them: all its members must call, and get the same. Times are those
+                of the slowest rank.
+        """
+        return self._session.metrics(group)
+
+    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:  # noqa: ANN401 - torch's
+        """Prove, by one exchange, that ranks get what they must; on all of them.
+
+        Those that must get the same batches do, the others do not, none is missing, and
+        all have the same plan and position.
+
+        Args:
+            group: The process group of all that train; None for all processes.
+            same: The group of those that must get the same batches as this process,
+                as with tensor, pipeline or context parallelism.
+
+        Raises:
+            InvalidArgumentError: Naming two processes that disagree.
+        """
+        self._session.check_ranks(group, same)
+
 
 def session_of(loader: Loader) -> Session:
     """Return what is behind a loader, for the package's own adapters and reports."""

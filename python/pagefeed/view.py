@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_vocab_size, parse_bytes
 from pagefeed.batches import (
+    AlignedColumns,
     Batch,
     DType,
     check_padding,
@@ -99,6 +100,7 @@ class SequenceView:
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
         )
+        self._aligned = AlignedColumns.of([dataset])
         self._engine = token_engine(
             [dataset],
             batch_rows=1,
@@ -108,6 +110,7 @@ class SequenceView:
             dtype=self.dtype,
             padding=self.padding,
             layout=layout,
+            aligned=self._aligned,
             vocab_size=self.vocab_size,
         )
 
@@ -116,7 +119,7 @@ class SequenceView:
         return self._sequences.num_sequences
 
     def __getitem__(self, number: SupportsIndex) -> Batch:
-        """Return one sequence: ``{"input_ids": [length]}``."""
+        """Return one sequence: ``{"input_ids": [length]}``, and aligned columns."""
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Batch]:
@@ -136,7 +139,10 @@ class SequenceView:
                 rows = [self._copy(engine.next_batch()) for _ in numbers]
             finally:
                 engine.clear()
-        return [{"input_ids": self._convert(row)} for row in rows]
+        return [
+            {name: self._convert(values) for name, values in row.items()}
+            for row in rows
+        ]
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first read, see :meth:`Loader.stats`."""
@@ -157,8 +163,11 @@ class SequenceView:
         )
         return again, ()
 
-    def _copy(self, buffer: _core.Buffer) -> npt.NDArray[Any]:
-        return np.frombuffer(memoryview(buffer), dtype=self.dtype).copy()
+    def _copy(self, buffer: _core.Buffer) -> dict[str, npt.NDArray[Any]]:
+        length = self._sequences.length
+        tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype, count=length)
+        row = {"input_ids": tokens} | self._aligned.arrays(buffer, (length,))
+        return {name: values.copy() for name, values in row.items()}
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
         sequences = np.array(

@@ -189,6 +189,27 @@ def test_a_resume_that_leads_elsewhere(folder, monkeypatch):
     assert wrong(pf.smoke(make(folder), steps=6)) == {"resume"}
 
 
+MODEL = """
+import torch
+
+def make(vocab_size):
+    return torch.nn.Sequential(
+        torch.nn.Embedding(vocab_size, 8), torch.nn.Linear(8, vocab_size)
+    )
+"""
+
+
+def test_a_model_of_ones_own(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(MODEL)
+    run = ["smoke", str(folder / "data"), "--column", "input_ids", "--length", "64"]
+    run += ["--batch-size", "4", "--steps", "4", "--vocab-size", str(VOCABULARY)]
+    assert main([*run, "--model", "my_model:make"]) == 0
+    assert "ok     loss falls" in capsys.readouterr().out
+    assert main([*run, "--model", "my_model:nothing"]) == 1
+    assert "--model my_model:nothing is not" in capsys.readouterr().err
+
+
 def test_the_command_line(folder, capsys):
     run = ["smoke", str(folder / "data"), "--column", "input_ids", "--length", "64"]
     run += ["--batch-size", "4", "--steps", "4", "--world-size", "2"]

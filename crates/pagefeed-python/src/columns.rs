@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use arrow_array::{Int64Array, StringArray};
 use arrow_schema::Field;
-use pagefeed_core::engine::PageSource;
-use pagefeed_core::error::Result;
-use pagefeed_core::pages::dictionaries::DictionaryCache;
+use pagefeed_core::decode::NumberType;
+use pagefeed_core::engine::{Aligned, PageSource};
+use pagefeed_core::error::{Error, Result};
+use pagefeed_core::pages::aligned_column::AlignedColumn;
+use pagefeed_core::pages::dictionaries::{DictionaryCache, OpenedCache};
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
+use pagefeed_core::pages::text::Tokenization;
+use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::exceptions::PyValueError;
@@ -28,7 +32,13 @@ pub enum Values<'py> {
 impl Values<'_> {
     fn into_column(self, verify_checksums: bool) -> Column {
         match self {
-            Self::Index(index) => Column::Pages(index.get().indexed(verify_checksums)),
+            Self::Index(index) => {
+                let (index, column) = (index.get(), index.get().indexed(verify_checksums));
+                match &index.tokenization {
+                    None => Column::Pages(column),
+                    Some(tokenization) => Column::Texts(column, tokenization.clone()),
+                }
+            }
             Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
             Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
         }
@@ -37,7 +47,9 @@ impl Values<'_> {
 
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
-    tokens: Vec<Indexed>,
+    tokens: Vec<(Indexed, Option<Tokenization>)>,
+    /// Of each dataset, the columns that come with its tokens.
+    aligned: Vec<Vec<Indexed>>,
     rows: Vec<Column>,
     names: Vec<String>,
     token_ids: TokenIds,
@@ -45,10 +57,12 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// The token column of each dataset; and of each, columns of rows by these names, of
-    /// which the first holds tokens if `has_tokens`. There is a flag for each.
+    /// The token column of each dataset with columns that come with it; and of each,
+    /// columns of rows by these names, of which the first holds tokens if `has_tokens`.
+    /// There is a flag for each column of tokens and of rows.
     pub fn new(
         tokens: &[Bound<'_, Index>],
+        aligned: &[Vec<Bound<'_, Index>>],
         rows: Vec<Values<'_>>,
         names: Vec<String>,
         verify_checksums: &[bool],
@@ -63,11 +77,20 @@ impl Columns {
             )));
         }
         let (of_tokens, of_rows) = verify_checksums.split_at(tokens.len());
+        let aligned = aligned.iter().zip(of_tokens);
+        let aligned = aligned.map(|(columns, &verify)| {
+            let columns = columns.iter();
+            columns.map(|index| index.get().indexed(verify)).collect()
+        });
         let tokens = tokens.iter().zip(of_tokens);
         let rows = rows.into_iter().zip(of_rows);
         Ok(Self {
+            aligned: aligned.collect(),
             tokens: tokens
-                .map(|(index, &verify)| index.get().indexed(verify))
+                .map(|(index, &verify)| {
+                    let index = index.get();
+                    (index.indexed(verify), index.tokenization.clone())
+                })
                 .collect(),
             rows: rows
                 .map(|(values, &verify)| values.into_column(verify))
@@ -82,7 +105,7 @@ impl Columns {
     pub fn row_payload(&self) -> Result<usize> {
         let mut sum = 0usize;
         for column in self.rows.iter().take(self.names.len()) {
-            if let Column::Pages(pages) = column {
+            if let Column::Pages(pages) | Column::Texts(pages, _) = column {
                 let bytes = usize::try_from(mean_row_bytes(&pages.index)?).unwrap_or(usize::MAX);
                 sum = sum.saturating_add(bytes);
             }
@@ -90,14 +113,44 @@ impl Columns {
         Ok(sum)
     }
 
+    /// What comes with the tokens, alike in all datasets, and the bits of their padding.
+    pub fn aligned(&self, paddings: &[u64]) -> Result<Vec<Aligned>> {
+        let number = |column: &Indexed| NumberType::of(column.index.field().data_type());
+        let numbers = |columns: &Vec<Indexed>| columns.iter().map(number).collect();
+        let mut each = self.aligned.iter().map(numbers);
+        let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
+        let all: Option<Vec<NumberType>> = first.iter().copied().collect();
+        let are_alike = each.all(|numbers| numbers == first) && first.len() == paddings.len();
+        let numbers = all.filter(|_| are_alike).ok_or_else(|| {
+            Error::invalid("columns that come with tokens are numbers, alike in all datasets")
+        })?;
+        let with_padding = numbers.into_iter().zip(paddings);
+        Ok(with_padding
+            .map(|(number, &padding)| Aligned { number, padding })
+            .collect())
+    }
+
     /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
     pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
+        // Many pages share one of theirs, which is small as it is stored.
+        let opened = Arc::new(OpenedCache::new(memory / 16));
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
-        for column in self.tokens {
-            let column = TokenColumn::new(column, &dictionaries, Some(self.token_ids))?;
-            sources.push(Arc::new(column));
+        let mut aligned = self.aligned.into_iter();
+        for (column, tokenization) in self.tokens {
+            let token_ids = Some(self.token_ids);
+            let with = aligned.next().unwrap_or_default();
+            sources.push(match tokenization {
+                Some(how) => Arc::new(text_column(column, how, token_ids, &with)?),
+                None => {
+                    let column = TokenColumn::new(column, &dictionaries, token_ids)?;
+                    let with = with.into_iter();
+                    let with =
+                        with.map(|column| AlignedColumn::new(column, &dictionaries, &opened));
+                    Arc::new(column.with(with.collect::<Result<_>>()?)?)
+                }
+            });
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
@@ -105,6 +158,27 @@ impl Columns {
         // A row that a batch lacks is null.
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
         let fields = fields.iter().map(nullable).collect();
-        Ok((NumberedPages::new(sources, dictionaries), fields))
+        Ok((
+            NumberedPages::new(sources, dictionaries).keeping(opened),
+            fields,
+        ))
     }
+}
+
+/// A column of texts; whose tokens nothing in the files can be aligned with.
+fn text_column(
+    column: Indexed,
+    how: Tokenization,
+    token_ids: Option<TokenIds>,
+    aligned: &[Indexed],
+) -> Result<TextColumn> {
+    if let Some(other) = aligned.first() {
+        return Err(Error::unsupported(format!(
+            "column {:?} cannot have a number for every token of {:?}, which are made of \
+             texts as they are read",
+            other.index.column(),
+            column.index.column()
+        )));
+    }
+    TextColumn::new(column, how, token_ids)
 }

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
+use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
-use pagefeed_core::index::{
-    BuildOptions, FlatFile, FlatPages, Index as CoreIndex, Number, Records,
-};
+use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
+use pagefeed_core::pages::text::{Tokenization, token_field};
+use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
 use pagefeed_core::store::Store;
@@ -24,7 +25,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
-use crate::engine::elements;
 use crate::run::{cancellable, detached};
 
 thread_local! {
@@ -36,17 +36,34 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
+    /// How its texts become tokens, if they are to.
+    pub(crate) tokenization: Option<Tokenization>,
     /// The storage of this process, by its number. Locked only under the GIL, which a
     /// forking thread holds, so a child never finds it locked.
     storage: Mutex<(u32, Arc<dyn Storage>)>,
 }
 
 impl Index {
-    fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
+    pub(crate) fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
         Self {
             index: Arc::new(index),
+            tokenization: None,
             storage: Mutex::new((std::process::id(), storage)),
         }
+    }
+
+    /// The same index, whose texts become tokens.
+    pub(crate) fn with(&self, tokenization: Tokenization) -> Self {
+        Self {
+            index: Arc::clone(&self.index),
+            tokenization: Some(tokenization),
+            storage: Mutex::new((std::process::id(), self.storage())),
+        }
+    }
+
+    /// Works with what a thread keeps from one page to the next.
+    pub(crate) fn opened<T>(work: impl FnOnce(&mut PageOpener) -> Result<T>) -> Result<T> {
+        OPENER.with_borrow_mut(work)
     }
 
     /// What the engine reads it by.
@@ -146,60 +163,6 @@ impl Index {
         })
     }
 
-    /// Indexes flat files. Arrays are those of the core's `FlatPages`, int64 of pages and
-    /// uint32 of rows; `records` are type of tokens, bytes of a record, those before its
-    /// token, and whether files are one row each.
-    #[staticmethod]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one array per column of the index"
-    )]
-    fn flat(
-        py: Python<'_>,
-        paths: Vec<String>,
-        digests: Vec<[u8; 16]>,
-        file_pages: Vec<usize>,
-        column: String,
-        records: (String, usize, usize, bool),
-        pages: [Bound<'_, PyAny>; 4],
-        rows: [Bound<'_, PyAny>; 2],
-    ) -> PyResult<Self> {
-        if digests.len() != paths.len() || file_pages.len() != paths.len() {
-            return Err(PyValueError::new_err("a digest and a number a file"));
-        }
-        let files: Vec<FlatFile> = (paths.into_iter().zip(digests).zip(file_pages))
-            .map(|((path, digest), num_pages)| FlatFile {
-                path,
-                digest: u128::from_le_bytes(digest),
-                num_pages,
-            })
-            .collect();
-        let pages: PyResult<Vec<Vec<i64>>> = pages.iter().map(|page| elements(py, page)).collect();
-        let numbers = pages?;
-        let (row_value, row_byte) = (elements(py, &rows[0])?, elements(py, &rows[1])?);
-        detached(py, || {
-            let store = Arc::new(Store::default());
-            let (name, size, offset, joined) = records;
-            let number = Number::from_name(&name)?;
-            let records = Records {
-                number,
-                size,
-                offset,
-                joined,
-            };
-            let pages = FlatPages {
-                offset: &numbers[0],
-                size: &numbers[1],
-                num_rows: &numbers[2],
-                num_values: &numbers[3],
-                row_value,
-                row_byte,
-            };
-            let index = CoreIndex::flat(&*store, &files, &column, records, pages)?;
-            Ok(Self::new(index, store))
-        })
-    }
-
     /// Whether files are one row each, of which every page counts as one.
     #[getter]
     fn is_joined(&self) -> bool {
@@ -257,6 +220,13 @@ impl Index {
     #[getter]
     fn value_bytes(&self) -> usize {
         width_of(self.index.field().data_type())
+    }
+
+    /// Type of the numbers that it or its lists hold, as NumPy calls it; None if they are
+    /// no numbers.
+    #[getter]
+    fn number_type(&self) -> Option<&'static str> {
+        NumberType::of(self.index.field().data_type()).map(NumberType::name)
     }
 
     /// Bytes of a row in memory, about.
@@ -390,11 +360,18 @@ impl Index {
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
         let column = self.indexed(verify_checksums);
         detached(py, || {
-            let array = OPENER.with_borrow_mut(|opener| {
-                let data_type = self.index.field().data_type();
-                read_array(&column, opener, page, Fetched::NOTHING, data_type)
-            })?;
-            Ok(ArrowArray::new(array, self.index.field().as_ref().clone()))
+            let field = self.index.field();
+            let read = |opener: &mut PageOpener| -> Result<_> {
+                let nothing = Fetched::NOTHING;
+                let Some(how) = self.tokenization.clone() else {
+                    let array = read_array(&column, opener, page, nothing, field.data_type())?;
+                    return Ok((array, Arc::clone(field)));
+                };
+                let texts = TextColumn::new(column, how, None)?;
+                Ok((texts.read_lists(opener, page, nothing)?, token_field(field)))
+            };
+            let (array, field) = Self::opened(read)?;
+            Ok(ArrowArray::new(array, field.as_ref().clone()))
         })
     }
 }

@@ -11,9 +11,11 @@ mod buffer;
 mod columns;
 mod engine;
 mod error;
+mod flat;
 mod index;
 mod packing;
 mod run;
+mod tokenizer;
 
 use pyo3::prelude::*;
 
@@ -29,7 +31,11 @@ mod _core {
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
+    use crate::flat::flat_index;
+    #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::tokenizer::{Tokenizer, text_of};
 
     #[pymodule_export]
     use crate::packing::pack;

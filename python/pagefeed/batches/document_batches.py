@@ -11,6 +11,7 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, distinct
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.batches.formats import Batch, Converter
@@ -36,6 +37,7 @@ class DocumentFeed:
         dtype: Type of padded tokens.
         padding: Token that fills up short documents.
         fields: What padded documents come with.
+        aligned: Columns that come with the tokens.
         convert: Makes arrays what is handed out.
         vocab_size: Ids of padded tokens are below it; None for all not negative.
 
@@ -56,6 +58,7 @@ class DocumentFeed:
         dtype: str,
         padding: int,
         fields: Fields,
+        aligned: AlignedColumns,
         convert: Converter,
         vocab_size: int | None = None,
     ) -> None:
@@ -77,10 +80,11 @@ class DocumentFeed:
             for dataset, names in zip(datasets, columns.of, strict=True)
         ]
         self._columns = list(itertools.chain.from_iterable(sources))
+        self._given = aligned
         self._aligned: list[int] = []
-        """Columns that are cut and padded like the tokens."""
+        """Columns that are cut and padded like the tokens, as it turned out."""
         if documents.makes_tokens:
-            self._aligned = aligned_columns(columns, sources)
+            self._aligned = aligned_columns(columns, sources, aligned.names)
         self._first_pages = _first_pages(self._columns)
         self._batch_rows = batch_rows
         self._dtype = dtype
@@ -155,11 +159,15 @@ class DocumentFeed:
         made |= batch
         for number in self._aligned:
             name, column = self._names[number], columns[number]
-            found = np.frombuffer(column.list_lengths(), dtype=np.int64)
-            check_aligned(name, whole, found)
+            check_aligned(name, whole, column)
             filling = IGNORED if name == "labels" else 0
             memory = column.padded(length, filling, "int64", ("input_ids",))
             made[name] = np.ndarray(shape, np.int64, memoryview(memory))
+        for name, dtype, padding in self._given.each:
+            check_aligned(name, whole, batch[name])
+            memory = batch[name].padded_numbers(length, padding)
+            made[name] = np.ndarray(shape, dtype, memoryview(memory))
+        made |= self._given.loss_mask(made)
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pagefeed import _core
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
@@ -14,7 +14,15 @@ from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.launch import check_share
+from pagefeed.launch import (
+    Feed,
+    Ranks,
+    check_agreement,
+    check_share,
+    gather_from,
+    members,
+)
+from pagefeed.metrics import Meter, over_ranks
 from pagefeed.mixture import Mixture
 from pagefeed.run import LoaderState, Planner, Run, Track
 from pagefeed.sequences import Documents
@@ -51,7 +59,9 @@ class Session:
         source = settings.make_source()
         self._feed = settings.make_feed(source)
         self._reloads = ReloadWatch(settings.memory)
+        given = {each.column for each in source.datasets[0].aligned}
         tells_lengths = isinstance(settings.sequences, Documents)
+        tells_lengths |= bool(given & {"labels", "loss_mask", "attention_mask"})
         self._padding = PaddingWatch(
             source.index, settings.fields, tells_lengths=tells_lengths
         )
@@ -72,10 +82,11 @@ class Session:
         """A state that was loaded, until an iteration begins."""
         self.listener: MoveListener | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
-        self._iteration: Iteration | None = None
+        self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
+        self._meter = Meter()
 
     @property
     def track(self) -> Track:
@@ -111,6 +122,32 @@ class Session:
         running = 0 if self._iteration is None else self._iteration.num_padding_rows
         counters["padding_sequences"] = self._num_padding_rows + running
         return counters | self.run.source.at(self._finished or self.state).stats()
+
+    def metrics(self, group: Any) -> dict[str, float]:
+        """Return the run's numbers, see :meth:`Loader.metrics`."""
+        state, source = self.state, self.run.source
+        found = self._meter.read(self.stats()) | {
+            "data/epoch": state.epoch,
+            "data/step": state.step,
+            "data/tokens_total": source.at(self._finished or state).num_tokens_before,
+        }
+        return found if group is None else over_ranks(gather_from(group)(found))
+
+    def check_ranks(self, group: Any, same: Any) -> None:
+        """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
+        settings, state = self.settings, self.state.to_dict()
+        plan = {
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "drop_last": settings.drop_last,
+            "fields": settings.fields.settings,
+        }
+        ranks = Ranks(settings.rank, settings.world_size)
+        check_agreement(
+            Feed(ranks, {**state, **plan}),
+            gather=gather_from(group),
+            same=None if same is None else members(same, group),
+        )
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
         """Iterate as one of several processes that share this rank's steps.
@@ -182,7 +219,7 @@ class Session:
             return self.run.after(begin)
         return replace(self.first, skipped=begin.skipped)
 
-    def _start(self, worker: int, num_workers: int) -> Iteration:
+    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
         begin = self._unfinished
         if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
@@ -211,13 +248,13 @@ class Session:
             return batch
         return transformed(transform, batch)  # type: ignore[no-any-return]
 
-    def _ended(self, iteration: Iteration) -> None:
+    def _ended(self, iteration: Iteration[Any]) -> None:
         """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
 
-    def _explain(self, error: Exception, iteration: Iteration) -> None:
+    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
         """Say which steps to skip, in the order of the iteration."""
         explain(error, self.run, self.state, iteration.step)

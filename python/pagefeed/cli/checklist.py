@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pagefeed.cli.options import configure_run, make_loader
+from pagefeed.cli.telling import tell_checks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
-
-MARKS = {True: "ok", False: "WRONG", None: "-"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +51,7 @@ def run(options: argparse.Namespace) -> int:
         report = {"checks": [asdict(check) for check in checks], "ok": ok}
         print(json.dumps(report, indent=2))
     else:
-        for check in checks:
-            print(f"{MARKS[check.ok]:6} {check.name:14} {check.found}")
+        tell_checks(checks)
     return 0 if ok else 1
 
 

@@ -16,16 +16,19 @@ For example:
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 
 from pagefeed.batches import Batch
-from pagefeed.cli.damaged import tell_damage
-from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.cli.options import (
+    configure_run,
+    make_loader,
+    make_sound_dataset,
+    named_function,
+)
+from pagefeed.cli.telling import tell_damage
 from pagefeed.reports import doctor as find_limit
 
 
@@ -59,15 +62,4 @@ def run(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> Callable[[Batch], object] | None:
     if options.step_seconds is not None:
         return lambda _: time.sleep(options.step_seconds)
-    if options.train is None:
-        return None
-    module, colon, name = options.train.partition(":")
-    try:
-        train = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidArgumentError(f"--train {options.train}: {error}") from error
-    if not colon or not callable(train):
-        raise InvalidArgumentError(
-            f"--train {options.train} is not MODULE:NAME of a function of a batch"
-        )
-    return train  # type: ignore[no-any-return]
+    return named_function(options.train, "--train") if options.train else None

@@ -16,19 +16,21 @@ For example:
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from dataclasses import asdict
 from typing import Any
 
 from pagefeed.batches import Fields
-from pagefeed.cli.damaged import tell_damage
-from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
+from pagefeed.cli.options import (
+    configure_run,
+    make_loader,
+    make_sound_dataset,
+    named_function,
+)
+from pagefeed.cli.telling import tell_checks, tell_damage
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import load_tokenizer
 from pagefeed.reports import smoke as try_run
-
-MARKS = {True: "ok", False: "WRONG", None: "-"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,21 +70,13 @@ def run(options: argparse.Namespace) -> int:
         report = asdict(found) | {"damage": [asdict(one) for one in damage], "ok": ok}
         print(json.dumps(report, indent=2))
     else:
-        for check in found.checks:
-            print(f"{MARKS[check.ok]:6} {check.name:14} {check.found}")
+        tell_checks(found.checks)
         print(f"plan {found.plan}: {'ready' if ok else 'NOT READY'}")
     tell_damage(damage)
     return 0 if ok else 1
 
 
 def _model(name: str, vocab_size: int | None) -> Any:  # noqa: ANN401 - a module
-    module, colon, function = name.partition(":")
-    if not colon or vocab_size is None:
-        raise InvalidArgumentError(
-            f"--model {name}: give MODULE:NAME of a function that makes a torch module "
-            "of a vocabulary size, and --vocab-size"
-        )
-    try:
-        return getattr(importlib.import_module(module), function)(vocab_size)
-    except (ImportError, AttributeError) as error:
-        raise InvalidArgumentError(f"--model {name}: {error}") from error
+    if vocab_size is None:
+        raise InvalidArgumentError(f"--model {name} needs --vocab-size")
+    return named_function(name, "--model")(vocab_size)

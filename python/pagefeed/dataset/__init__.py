@@ -7,6 +7,7 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.flat` reads token files that are no Parquet.
 """
 
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.flat import (
@@ -23,13 +24,21 @@ from pagefeed.dataset.flat import (
     tokens,
 )
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.parquet_dataset import ParquetDataset, parquet
+from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
-from pagefeed.dataset.spans import Spans, refuse_null_tokens, refuse_unknown_rows
+from pagefeed.dataset.spans import (
+    SpanParts,
+    Spans,
+    refuse_null_tokens,
+    refuse_unknown_rows,
+)
+from pagefeed.dataset.text import TokenizedIndex
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
+    "Aligned",
     "BlockKind",
     "Dataset",
     "FlatDataset",
@@ -38,11 +47,13 @@ __all__ = [
     "Page",
     "PageIndex",
     "ParquetDataset",
+    "SpanParts",
     "Spans",
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
     "TokenIndex",
+    "TokenizedIndex",
     "check_abilities",
     "check_dataset",
     "derived_arrays",

@@ -1,40 +1,34 @@
-"""What rows there are: Parquet files and the columns wanted of them."""
+"""A dataset of Parquet files: what rows there are, and parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from pagefeed._base import (
-    check_column,
-    check_columns,
-    check_flag,
+    Facts,
     lazy,
     require,
 )
 from pagefeed.dataset import select
+from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
+from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
+from pagefeed.storage import LocalStorage
+from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["ParquetDataset", "parquet"]
-
-
-class _Listed(NamedTuple):
-    """Files before they are indexed, as their schema is read."""
-
-    storage: Storage
-    files: Sequence[str]
-    folder_columns: Mapping[str, FolderColumn]
+__all__ = ["ParquetDataset"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ParquetDataset(DatasetRows):
-    """Parquet files read as one dataset; made by :func:`parquet`."""
+    """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
 
     files: tuple[str, ...]
     """Absolute paths, in the order of the dataset."""
@@ -42,6 +36,8 @@ class ParquetDataset(DatasetRows):
     """The column that is fed: a list of tokens per row."""
     metadata: tuple[str, ...] = ()
     """Further columns of the same rows, for :class:`Documents`."""
+    aligned: tuple[Aligned, ...] = ()
+    """Columns with a number for every token of the same row."""
     cache_dir: str | None = None
     """Folder of the page index."""
     page_index: bool = True
@@ -50,17 +46,32 @@ class ParquetDataset(DatasetRows):
     """Verify checksums where they are present."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
+    tokenizer: Tokenizer | None = None
+    """What makes tokens of the column, if it holds texts."""
 
     @lazy
     def index(self) -> PageIndex:
-        """The page index of the column, built or opened on first use."""
+        """The page index of the column, built or opened on first use.
+
+        Of texts that are tokenized, their tokens are counted then, if nobody has.
+        """
         if self.selection is not None:
             return cast("PageIndex", self.selection.index)  # Made below, of one.
         index = self._build_index(self.column)
         for name in self.metadata:  # Those that do not exist are told here.
-            if name not in index.folder_columns:
+            if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
+        for each in self.aligned:
+            self._column_indexes[each.column] = self._build_index(each.column)
+            check_aligned_index(index, self._column_indexes[each.column])
+        if self.tokenizer is not None:
+            return tokenized(index, self.tokenizer)
         return index
+
+    @property
+    def aligned_indexes(self) -> tuple[PageIndex, ...]:
+        """The page indexes of :attr:`aligned`."""
+        return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
         return PageIndex.build(
@@ -101,14 +112,13 @@ class ParquetDataset(DatasetRows):
     def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
-        These are what ``where``, ``tiers`` and ``metadata`` can name. Only the footer
-        of a file is read; other files may have other columns.
+        What ``where``, ``tiers`` and ``metadata`` can name; other files may differ.
 
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = _Listed(LocalStorage(), self.files, self.folder_columns)
+        listed = Listed(LocalStorage(), self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @property
@@ -120,6 +130,48 @@ class ParquetDataset(DatasetRows):
     def folder_columns(self) -> dict[str, FolderColumn]:
         """Columns that lie in the names of folders (``lang=en/``), by their names."""
         return folder_columns(self.files)
+
+    def facts(self) -> Facts:
+        """Return what is known by now, for people; nothing is read or built."""
+        facts = dict(super().facts())
+        tokenizer = None if self.tokenizer is None else self.tokenizer.name
+        return {"column": facts.pop("column"), "tokenizer": tokenizer, **facts}
+
+    def tokenize(self, tokenizer: Tokenizer) -> ParquetDataset:
+        """Take the column, which holds texts, for the tokens that they come to.
+
+        The dataset is then like any other: all sequences, shuffles, mixtures and parts
+        of it work, and resume. The tokens of every row are counted when they are first
+        needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
+        folder keeps. From then on texts are encoded as their pages are loaded.
+
+        Args:
+            tokenizer: What encodes the texts.
+
+        Returns:
+            A dataset of the same rows.
+
+        Raises:
+            InvalidArgumentError: If it is no tokenizer, or the dataset has one.
+
+        Example:
+            >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
+            >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
+        """
+        if not isinstance(tokenizer, Tokenizer):
+            raise InvalidArgumentError(
+                f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "
+                "tokenizer.json, a model, or a function"
+            )
+        if self.tokenizer is not None or self.aligned:
+            raise InvalidArgumentError(
+                "tokenize takes texts: the dataset has aligned columns of tokens that "
+                f"are in the files, or is tokenized already: {self}"
+            )
+        texts = replace(self, selection=None, tokenizer=tokenizer)
+        if self.selection is None:
+            return texts
+        return replace(texts, selection=self.selection.over(texts.spans))
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
@@ -202,52 +254,3 @@ class ParquetDataset(DatasetRows):
         if column is not None:
             return self.tiers(column, edges=edges)
         return super().by_length(edges)
-
-
-def parquet(
-    paths: Paths,
-    *,
-    column: str,
-    metadata: Iterable[str] = (),
-    cache_dir: PathLike | None = None,
-    page_index: bool = True,
-    verify_checksums: bool = True,
-) -> ParquetDataset:
-    """Name a dataset of Parquet files, as they lie.
-
-    Args:
-        paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
-            patterns; or a list of these, whose order is kept.
-        column: The token column: a list of integers per row.
-        metadata: Further columns of the same rows, which batches of
-            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
-            of these refuses a dataset with metadata.
-        cache_dir: Folder for the page index, which every process of the machine then
-            maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
-        page_index: Use the files' own offset indexes where they have them.
-        verify_checksums: Verify checksums of pages where the writer stored them.
-
-    Returns:
-        The dataset. No data is read before it is used.
-
-    Raises:
-        MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata is no list of other columns.
-
-    Example:
-        >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
-    """
-    others = check_columns(metadata, "metadata")
-    if column in others or len(set(others)) < len(others):
-        raise InvalidArgumentError(
-            f"metadata={list(others)} must name further columns, beside {column!r}, "
-            "each once"
-        )
-    return ParquetDataset(
-        files=tuple(LocalStorage().list_files(paths)),
-        column=check_column(column, "column"),
-        metadata=others,
-        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
-        page_index=check_flag(page_index, "page_index"),
-        verify_checksums=check_flag(verify_checksums, "verify_checksums"),
-    )

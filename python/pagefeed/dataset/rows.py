@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pagefeed._base import Facts, check_whole, html_of, is_made, lazy, text_of
 from pagefeed.dataset import select
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
@@ -27,6 +28,7 @@ class DatasetRows(ABC):
     files: tuple[str, ...]
     column: str
     metadata: tuple[str, ...]
+    aligned: tuple[Aligned, ...]
     selection: Selection | None
 
     @property
@@ -72,8 +74,7 @@ class DatasetRows(ABC):
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
 
-        Reads the pages that hold it, so it is for a look at the data: a loader, or
-        :class:`SequenceView`, is made to read many.
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
 
         Args:
             row: Number of the row in this dataset; negative ones count from the end.
@@ -120,6 +121,7 @@ class DatasetRows(ABC):
         return {
             "column": self.column,
             "metadata": list(self.metadata) or None,
+            "aligned": [each.column for each in self.aligned] or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),
             "rows": rows,
@@ -166,8 +168,7 @@ class DatasetRows(ABC):
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
-                there are more than 65,535 parts.
+            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP

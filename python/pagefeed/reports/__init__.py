@@ -21,6 +21,7 @@ from pagefeed.reports.mixture_forecast import (
     plot_mixture,
 )
 from pagefeed.reports.nodes import checklist, facts_of_node
+from pagefeed.reports.page import report
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test import Check, Smoke, smoke
 from pagefeed.reports.soundness import (
@@ -68,6 +69,7 @@ __all__ = [
     "plan_digest",
     "plot_mixture",
     "replay",
+    "report",
     "smoke",
     "sound_batches",
     "sound_part",

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, UInt32Array
 from pagefeed.dataset import Dataset, TokenIndex
 from pagefeed.errors import PagefeedError
 from pagefeed.run.route import Ranges, merge_ranges
@@ -82,7 +82,7 @@ class _Spread:
         page, _ = self._places(sequence)
         return int(self._index.first_rows(page[-1:] + 1)[0]) - 1
 
-    def _places(self, sequence: int) -> tuple[Int64Array, Int64Array]:
+    def _places(self, sequence: int) -> tuple[Int64Array, UInt32Array]:
         segments = self._sequences.segments(np.array([sequence]))
         if not are_bundles(segments.page).any():
             return segments.page, segments.row
@@ -116,9 +116,9 @@ def _rows(
 
 def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     """The column of the dataset, or of its documents, that has this leaf."""
-    names: Iterable[str] = ()
+    names = [each.column for each in dataset.aligned]
     if isinstance(sequences, DocumentIndex):
-        names = sequences.documents.columns or dataset.metadata
+        names += sequences.documents.columns or dataset.metadata
     found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
     return found[0] if found else dataset.column
 

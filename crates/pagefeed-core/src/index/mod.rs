@@ -8,6 +8,7 @@
 mod build;
 mod chunk;
 mod flat;
+mod line;
 mod locate;
 mod lookup;
 mod offset_index;
@@ -35,7 +36,10 @@ use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
 use crate::store::FileId;
 pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Number, Records};
+use line::Line;
 use table::Table;
+
+pub use line::Pieces;
 
 /// How to build an index.
 #[derive(Clone, Debug)]
@@ -247,6 +251,12 @@ impl Index {
         lookup::each(values, pages, |value| self.pages().page_of_value(value))
     }
 
+    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
+    /// ends of pages.
+    pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<Pieces> {
+        Line::new(self.pages(), per_row).cut(starts, stops)
+    }
+
     /// Where `page` lies.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
         self.pages().record(page)
@@ -278,6 +288,16 @@ impl Index {
         with_dictionary: bool,
     ) -> Result<Vec<PageRun>> {
         read::read_runs(self, store, page, with_dictionary)
+    }
+
+    /// Rows before a page; of one past the last, all rows.
+    pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
+        self.pages().first_row_of_page(page)
+    }
+
+    /// The page in which a row begins.
+    pub fn page_of_row(&self, row: u64) -> Result<u64> {
+        self.pages().page_of_row(row)
     }
 
     /// What [`Index::read_runs`] reads.

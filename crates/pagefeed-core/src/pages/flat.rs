@@ -29,6 +29,7 @@ pub fn load(
         .filter(|count| u32::try_from(*count).is_ok())
         .ok_or_else(|| Error::limit("a page of more than 2^32 tokens"))?;
     page.joins = index.joins(record);
+    page.aligned.clear();
     page.row_offsets.clear();
     match rows.values {
         [] => page.row_offsets.push(0),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from pagefeed._base import check_column, lazy
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
 from pagefeed.dataset.index_recipe import build_or_open
@@ -38,6 +39,8 @@ class FlatDataset(DatasetRows):
     """Folder of the index."""
     metadata: tuple[str, ...] = ()
     """Further columns of the same rows: none."""
+    aligned: tuple[Aligned, ...] = ()
+    """Columns with a number for every token: none."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
 
@@ -45,6 +48,11 @@ class FlatDataset(DatasetRows):
     def verify_checksums(self) -> bool:
         """Whether checksums of pages are verified: they have none."""
         return False
+
+    @property
+    def aligned_indexes(self) -> tuple[PageIndex, ...]:
+        """The page indexes of :attr:`aligned`: none."""
+        return ()
 
     @lazy
     def index(self) -> PageIndex:

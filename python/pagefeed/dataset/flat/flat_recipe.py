@@ -71,7 +71,7 @@ class FlatRecipe:
         columns = [np.concatenate(part) for part in zip(*pages, strict=True)]
         # Another cut of equal bytes is another dataset.
         how = f"{VERSION} {records} {self.column}".encode()
-        return _core.Index.flat(
+        return _core.flat_index(
             self.files,
             [
                 hashlib.blake2b(how + file.digest, digest_size=16).digest()

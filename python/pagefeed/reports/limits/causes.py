@@ -40,14 +40,20 @@ class Cause(NamedTuple):
     """How, in a sentence."""
 
 
-def cause_of_data(seen: Evidence, loader: Loader) -> Cause:
-    """Return why a loader makes batches no faster, by what was seen of it."""
+def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Cause:
+    """Return why a loader makes batches no faster, by what was seen of it.
+
+    Args:
+        seen: What was seen.
+        loader: Of which loader.
+        alone: Nothing but taking batches was done meanwhile.
+    """
     waited = seen.wait_seconds + seen.transform_seconds
     if seen.transform_seconds > TRANSFORM_SHARE * waited:
         return _transform(seen)
     if seen.reload_share > RELOAD_SHARE:
         return _memory(seen, loader)
-    if waited < WAIT_SHARE * seen.seconds:
+    if alone and waited < WAIT_SHARE * seen.seconds:
         advice = (
             "the loader's threads are ahead; the time goes into the consumer's own "
             "steps: take larger batches"

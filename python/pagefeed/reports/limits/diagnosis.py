@@ -126,7 +126,7 @@ def doctor(
     if both.transform_seconds > both.wait_seconds:
         # In the thread that trains: however fast the rest is, it is not hidden.
         limit: Limit = "data" if alone.step_seconds >= step else "overlap"
-        return _limited(found, limit, cause_of_data(both, twin), lost)
+        return _limited(found, limit, cause_of_data(both, twin, alone=False), lost)
     if alone.step_seconds >= (1 - FREE_SHARE) * step:
         return _limited(found, "data", cause_of_data(alone, twin), lost)
     return _limited(found, "overlap", _of_overlap(), lost)
@@ -162,7 +162,8 @@ def diagnose(loader: Loader) -> Iterator[Diagnosis]:
         if seen.steps and share < FREE_SHARE:
             found.limit = "compute"
         elif seen.steps:
-            _limited(found, "data", cause_of_data(seen, loader), share)
+            cause = cause_of_data(seen, loader, alone=False)
+            _limited(found, "data", cause, share)
 
 
 def _limited(found: Diagnosis, limit: Limit, cause: Cause, lost: float) -> Diagnosis:

@@ -81,7 +81,7 @@ def recording(loader: Loader) -> Iterator[Recording]:
         count = {key: int(after[key] - before[key]) for key in COUNTS}
         made.evidence = Evidence(
             steps=count["batches"],
-            tokens=count["tokens"],
+            tokens=count["tokens"] - count["padding_tokens"],
             seconds=seconds,
             wait_seconds=after["wait_seconds"] - before["wait_seconds"],
             transform_seconds=timed.seconds,
@@ -93,7 +93,10 @@ def recording(loader: Loader) -> Iterator[Recording]:
         )
 
 
-COUNTS = ("batches", "tokens", "pages_loaded", "pages_reloaded", "bytes_read")
+COUNTS = (
+    *("batches", "tokens", "padding_tokens"),
+    *("pages_loaded", "pages_reloaded", "bytes_read"),
+)
 
 
 class _Timed:

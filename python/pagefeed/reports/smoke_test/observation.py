@@ -80,7 +80,7 @@ def observe(loader: Loader, steps: int, what: str) -> Observation:
     seen.rss_growth = _peak_bytes() - before
     seen.rest = seen.digests[max(1, steps // 2) :]
     seen.stats = twin.stats()
-    seen.num_tokens = int(seen.stats["tokens"])
+    seen.num_tokens = int(seen.stats["tokens"] - seen.stats["padding_tokens"])
     seen.least, seen.greatest = min(least, default=0), max(greatest, default=0)
     return seen
 
