@@ -123,7 +123,7 @@ class Session:
         counters["padding_sequences"] = self._num_padding_rows + running
         return counters | self.run.source.at(self._finished or self.state).stats()
 
-    def metrics(self, group: Any) -> dict[str, float]:
+    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         state, source = self.state, self.run.source
         found = self._meter.read(self.stats()) | {
@@ -133,7 +133,7 @@ class Session:
         }
         return found if group is None else over_ranks(gather_from(group)(found))
 
-    def check_ranks(self, group: Any, same: Any) -> None:
+    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         settings, state = self.settings, self.state.to_dict()
         plan = {
