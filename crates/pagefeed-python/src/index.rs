@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
@@ -22,7 +23,7 @@ use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
 use crate::run::{cancellable, detached};
@@ -309,6 +310,28 @@ impl Index {
         lookup(py, &values, &pages, |from, into| {
             self.index.pages_of_values(from, into)
         })
+    }
+
+    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
+    /// ends of pages. Returns for each piece: which range, page (both int64), first
+    /// token of the page, tokens, and place in the range (uint32).
+    fn cut<'py>(
+        &self,
+        py: Python<'py>,
+        starts: PyBuffer<i64>,
+        stops: PyBuffer<i64>,
+        per_row: u64,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (starts, stops) = (starts.to_vec(py)?, stops.to_vec(py)?);
+        let pieces = detached(py, || self.index.cut(&starts, &stops, per_row))?;
+        let columns = [
+            Buffer::from_vec(pieces.range),
+            Buffer::from_vec(pieces.page),
+            Buffer::from_vec(pieces.first_token),
+            Buffer::from_vec(pieces.num_tokens),
+            Buffer::from_vec(pieces.offset),
+        ];
+        PyTuple::new(py, columns.iter().map(|column| PyBytes::new(py, column)))
     }
 
     /// First page of each row group, as 64-bit integers in native order.
