@@ -14,6 +14,7 @@ __all__ = [
     "Index",
     "Tokenizer",
     "build_profile",
+    "flat_index",
     "pack",
     "text_of",
     "version",

@@ -23,7 +23,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import IndexRecipe, Recipe, build_or_open
-from pagefeed.dataset.token_index import BlockKind, Page
+from pagefeed.dataset.token_index import BlockKind, Page, SpanParts
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
@@ -265,6 +265,18 @@ class PageIndex:
             MissingFileError: For the first that is gone.
         """
         self.handle.check_files()
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of pages.
+
+        Args:
+            starts: First token of each range, of all rows end to end: int64.
+            stops: One past its last, likewise.
+            per_row: Separators of a row, with which tokens are counted.
+        """
+        columns = self.handle.cut(starts, stops, per_row)
+        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
+        return SpanParts(*map(np.frombuffer, columns, dtypes))
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves as one.

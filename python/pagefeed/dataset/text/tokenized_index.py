@@ -12,7 +12,9 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import Facts, Int64Array, lazy
 from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.spans import cut_at
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
+from pagefeed.dataset.token_index import SpanParts
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TokenizedIndex", "tokenized"]
@@ -92,6 +94,16 @@ class TokenizedIndex(PageIndex):
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the tokens before each of ``pages``; ``len(index)`` gives them all."""
         return self._first_token[np.asarray(pages, dtype=np.int64)]
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of pages."""
+        rows = self._first_row
+        return cut_at(self._first_token, rows, per_row, starts, stops)
+
+    @lazy
+    def _first_row(self) -> Int64Array:
+        """Rows before each page, and of all: int64 [pages + 1]."""
+        return self.first_rows(np.arange(len(self) + 1))
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
