@@ -176,6 +176,36 @@ def test_documents_that_are_not_known_have_no_borders(tmp_path):
     assert (places[6] == [*range(10_000), *range(5_000)]).all()  # Where b.bin begins.
 
 
+def _letters(text):
+    return [ord(letter) for letter in text]
+
+
+def test_texts_in_memory_of_unknown_documents_keep_their_borders(tmp_path):
+    np.zeros(400_000, np.uint32).tofile(tmp_path / "a.bin")
+    flat = pf.tokens(tmp_path / "a.bin", dtype="uint32")
+    pq.write_table(
+        pa.table({"text": ["lettersabc"] * 40_000}),
+        tmp_path / "a.parquet",
+        use_dictionary=False,
+        data_page_size=37_000,
+        write_batch_size=50,
+    )
+    how = pf.Tokenizer(_letters, vocab_size=1 << 10, name="letters")
+    texts = pf.parquet(tmp_path / "a.parquet", column="text").tokenize(how)
+    mixture = pf.mix({"flat": (flat, 0.5), "texts": (texts, 0.5)}, max_steps=400)
+    feed = loader(
+        mixture,
+        pf.Windows(1000, "drop"),
+        fields=("input_ids", "position_ids"),
+        shuffle=None,
+        memory="2MiB",
+    )
+    for batch in feed:
+        are_texts = batch["input_ids"][:, 0] > 0
+        places = batch["position_ids"][are_texts]
+        assert (places == np.arange(1000) % 10).all()
+
+
 @pytest.mark.parametrize(
     "sequences",
     [pf.Packed(64), pf.Documents(), pf.Windows(64, eos=0), pf.Windows(64, bos=0)],
