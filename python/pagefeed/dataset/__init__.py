@@ -28,9 +28,14 @@ from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
-from pagefeed.dataset.spans import Spans, refuse_null_tokens, refuse_unknown_rows
+from pagefeed.dataset.spans import (
+    SpanParts,
+    Spans,
+    refuse_null_tokens,
+    refuse_unknown_rows,
+)
 from pagefeed.dataset.text import TokenizedIndex
-from pagefeed.dataset.token_index import BlockKind, Page, SpanParts, TokenIndex
+from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
     "Aligned",

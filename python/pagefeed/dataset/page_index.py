@@ -23,7 +23,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import IndexRecipe, Recipe, build_or_open
-from pagefeed.dataset.token_index import BlockKind, Page, SpanParts
+from pagefeed.dataset.token_index import BlockKind, Page, Pieces
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
@@ -266,17 +266,22 @@ class PageIndex:
         """
         self.handle.check_files()
 
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
         """Cut ranges of tokens, none of them empty, at the ends of pages.
 
         Args:
             starts: First token of each range, of all rows end to end: int64.
             stops: One past its last, likewise.
             per_row: Separators of a row, with which tokens are counted.
+
+        Returns:
+            Of each piece: the number of its range and its page (int64), its first
+            token in the page, its tokens, and its place in the range (uint32).
         """
-        columns = self.handle.cut(starts, stops, per_row)
-        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
-        return SpanParts(*map(np.frombuffer, columns, dtypes))
+        found = self.handle.cut(starts, stops, per_row)
+        ranges, pages = (np.frombuffer(each, np.int64) for each in found[:2])
+        first, num, offset = (np.frombuffer(each, np.uint32) for each in found[2:])
+        return ranges, pages, first, num, offset
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves as one.

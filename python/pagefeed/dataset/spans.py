@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,36 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset.token_index import BlockKind, SpanParts, TokenIndex
+from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = [
     "PageSpans",
+    "SpanParts",
     "Spans",
     "cut_at",
     "refuse_null_tokens",
     "refuse_nulls",
     "refuse_unknown_rows",
 ]
+
+
+class SpanParts(NamedTuple):
+    """Parts of ranges of tokens, each inside one page or span, in their order.
+
+    Tokens are counted with the separators of their rows.
+    """
+
+    range: Int64Array
+    """Which of the ranges asked for: int64 [parts]."""
+    span: Int64Array
+    """Number of the page or span: int64 [parts]."""
+    first_token: UInt32Array
+    """First token, counted from the start of the span: uint32 [parts]."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [parts]."""
+    offset: UInt32Array
+    """Place of the first token in its range: uint32 [parts]."""
 
 
 class Spans(Protocol):
@@ -178,7 +197,7 @@ class PageSpans:
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
         """Cut ranges of tokens, none of them empty, at the ends of spans."""
-        return self.index.cut(starts, stops, per_row)
+        return SpanParts(*self.index.cut(starts, stops, per_row))
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""

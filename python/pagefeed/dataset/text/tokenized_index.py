@@ -14,7 +14,7 @@ from pagefeed._base import Facts, Int64Array, lazy
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import cut_at
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
-from pagefeed.dataset.token_index import SpanParts
+from pagefeed.dataset.token_index import Pieces
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TokenizedIndex", "tokenized"]
@@ -95,7 +95,7 @@ class TokenizedIndex(PageIndex):
         """Return the tokens before each of ``pages``; ``len(index)`` gives them all."""
         return self._first_token[np.asarray(pages, dtype=np.int64)]
 
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
         """Cut ranges of tokens, none of them empty, at the ends of pages."""
         rows = self._first_row
         return cut_at(self._first_token, rows, per_row, starts, stops)
