@@ -15,7 +15,7 @@ LAYERS = (
     *("_core", "errors", "_base", "storage", "tokenizer", "dataset", "sequences"),
     *("order", "mixture", "run", "launch", "metrics", "batches", "loader_facts"),
     *("loader", "view"),
-    *("integrations", "torch", "reports", "cli", "__init__", "__main__"),
+    *("integrations", "torch", "reports", "prepare", "cli", "__init__", "__main__"),
 )
 """Each may import those before it. A new folder gets its place here."""
 

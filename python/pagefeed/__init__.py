@@ -10,11 +10,27 @@ from pagefeed import errors
 from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
 from pagefeed.batches import Fields
-from pagefeed.dataset import FolderColumn, Page, PageIndex, ParquetDataset, parquet
+from pagefeed.dataset import (
+    FlatDataset,
+    FolderColumn,
+    MegatronDataset,
+    Page,
+    PageIndex,
+    ParquetDataset,
+    StreamDataset,
+    StreamDocument,
+    StreamWriter,
+    mds,
+    megatron,
+    parquet,
+    stream,
+    tokens,
+)
 from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
+from pagefeed.prepare import Conversion, convert
 from pagefeed.reports import (
     Check,
     ColumnFacts,
@@ -57,6 +73,7 @@ from pagefeed.view import SequenceView
 __all__ = [
     "Check",
     "ColumnFacts",
+    "Conversion",
     "Damage",
     "DatasetForecast",
     "Diagnosis",
@@ -64,12 +81,14 @@ __all__ = [
     "Evidence",
     "Fields",
     "FileFacts",
+    "FlatDataset",
     "FolderColumn",
     "Forecast",
     "Inspection",
     "Leg",
     "Lengths",
     "Loader",
+    "MegatronDataset",
     "Mixture",
     "MixtureForecast",
     "Origin",
@@ -89,12 +108,16 @@ __all__ = [
     "Smoke",
     "Stage",
     "StageForecast",
+    "StreamDataset",
+    "StreamDocument",
+    "StreamWriter",
     "Tokenizer",
     "TracedPart",
     "TracedRow",
     "Verification",
     "Windows",
     "checklist",
+    "convert",
     "diagnose",
     "doctor",
     "errors",
@@ -102,12 +125,16 @@ __all__ = [
     "forecast",
     "forecast_mixture",
     "inspect",
+    "mds",
+    "megatron",
     "mix",
     "parquet",
     "replay",
     "report",
     "show_progress",
     "smoke",
+    "stream",
+    "tokens",
     "trace",
     "verify",
 ]

@@ -14,6 +14,7 @@ __all__ = [
     "Index",
     "Tokenizer",
     "build_profile",
+    "flat_index",
     "pack",
     "text_of",
     "version",
@@ -66,6 +67,8 @@ class Index:
         num_threads: int,
         advance: Callable[[int], object] | None = None,
     ) -> Index: ...
+    @property
+    def is_joined(self) -> bool: ...
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Index: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
@@ -115,6 +118,16 @@ class Index:
     def locate(self, page: int) -> tuple[int, int, int, int, int, int, int]: ...
     def row_offsets(self, page: int) -> list[int]: ...
     def read_page(self, page: int, *, verify_checksums: bool) -> ArrowArray: ...
+
+def flat_index(
+    paths: Sequence[str],
+    digests: Sequence[bytes],
+    file_pages: Sequence[int],
+    column: str,
+    records: tuple[str, int, int, bool],
+    pages: Sequence[npt.NDArray[np.int64]],
+    rows: Sequence[npt.NDArray[np.uint32]],
+) -> Index: ...
 
 @final
 class Engine:

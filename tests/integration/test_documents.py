@@ -311,3 +311,61 @@ def test_metadata_arrives_or_is_refused(tmp_path):
     for wrong in (["tok_a"], ["number", "number"]):
         with pytest.raises(InvalidArgumentError, match="further columns"):
             pf.parquet(tmp_path, column="tok_a", metadata=wrong)
+
+
+PAIRS: list[dict[str, Any]] = [
+    {
+        "chosen_ids": [10 + n] * (n % 7),
+        "rejected_ids": [500 + n] * (n % 5 + 1),
+        "labels": [-100, *[n] * (n % 3)],
+        "prompt": f"question {n}",
+        "margin": n / 8,
+    }
+    for n in range(40)
+]
+
+
+@pytest.mark.parametrize("max_length", [None, 3])
+@pytest.mark.parametrize("format_name", ["numpy", "torch"])
+def test_pairs_need_no_collator(tmp_path, max_length, format_name):
+    pq.write_table(pa.Table.from_pylist(PAIRS), tmp_path / "a.parquet")
+    pad = {"chosen_ids": 0, "rejected_ids": 1, "labels": -100}
+    names = [*pad, "prompt", "margin"]
+    feed = pf.Loader(
+        pf.parquet(tmp_path, column="chosen_ids"),
+        sequences=pf.Documents(columns=names, max_length=max_length, pad=pad),
+        batch_size=8,
+        seed=1,
+        shuffle=None,
+        format=format_name,
+        rank=0,
+        world_size=1,
+    )
+    batches = list(feed)
+    for number, batch in enumerate(batches):
+        rows = PAIRS[number * 8 :][:8]
+        for name, filling in pad.items():
+            lists = [row[name][:max_length] for row in rows]
+            longest = max_length or max(1, *map(len, lists))
+            expected = [each + [filling] * (longest - len(each)) for each in lists]
+            assert batch[name].tolist() == expected
+            assert batch[f"{name}_lengths"].tolist() == list(map(len, lists))
+        assert pa.array(batch["prompt"]).to_pylist() == [row["prompt"] for row in rows]
+    assert len(batches) == 5
+
+
+def test_what_cannot_be_padded_is_refused(tmp_path):
+    pq.write_table(pa.Table.from_pylist(PAIRS), tmp_path / "a.parquet")
+    dataset = pf.parquet(tmp_path, column="chosen_ids")
+    settings: dict[str, Any] = {"batch_size": 2, "seed": 1, "rank": 0, "world_size": 1}
+
+    def start(**documents: Any) -> object:
+        return pf.Loader(dataset, sequences=pf.Documents(**documents), **settings)
+
+    with pytest.raises(InvalidArgumentError, match="columns that are there"):
+        start(columns=["prompt"], pad={"labels": 0})
+    with pytest.raises(InvalidArgumentError, match="'longest', 'max_length'"):
+        start(pad=3)
+    with pytest.raises(InvalidArgumentError, match=r"pad\['labels'\]"):
+        start(pad={"labels": 0.5})
+    assert hash(pf.Documents(pad={"a": 0})) == hash(pf.Documents(pad={"a": 0}))

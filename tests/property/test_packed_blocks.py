@@ -23,6 +23,7 @@ class PackedSpans(ListedSpans):
         self._run = run
         self.index = self
         self.null_pages = ()
+        self.is_joined = False
 
     def runs(self, _: str) -> Any:
         if self._run == 1:

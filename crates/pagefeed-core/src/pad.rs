@@ -8,7 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-use crate::decode::NumberType;
+use crate::decode::{Joins, NumberType};
 use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Borders, Field, Fields, Maker, Sections};
@@ -70,7 +70,7 @@ impl Padding {
             for (row, count) in list_lengths(lists)?.into_iter().enumerate() {
                 let count = length.min(count as usize);
                 if count > 0 {
-                    borders.add(row * length, row * length + count);
+                    borders.add(row * length, row * length + count, Joins::default());
                 }
             }
             buffer.made = Maker::new(fields, length, &mut parts).finish(tokens, &borders);

@@ -27,6 +27,14 @@ pub trait Storage: Send + Sync {
             .ok_or_else(|| Error::new(Kind::Internal, "a storage read nothing"))
     }
 
+    /// Reads as many bytes as `into` holds from `offset` on. After an error `into` is
+    /// without meaning.
+    fn read_into(&self, file: &FileId, offset: u64, into: &mut [u8]) -> Result<()> {
+        let bytes = self.read(file, offset..offset.saturating_add(into.len() as u64))?;
+        into.copy_from_slice(&bytes);
+        Ok(())
+    }
+
     /// Advice: the range will be read soon.
     fn will_need(&self, file: &FileId, range: Range<u64>) {
         let _ = (file, range);
@@ -143,6 +151,15 @@ impl Storage for Overlay<'_> {
             Some(bytes) => Ok(bytes),
             None => self.storage.read(file, range),
         }
+    }
+
+    fn read_into(&self, file: &FileId, offset: u64, into: &mut [u8]) -> Result<()> {
+        let range = offset..offset.saturating_add(into.len() as u64);
+        match self.fetched.find(&range) {
+            Some(bytes) => into.copy_from_slice(&bytes),
+            None => self.storage.read_into(file, offset, into)?,
+        }
+        Ok(())
     }
 
     fn will_need(&self, file: &FileId, range: Range<u64>) {

@@ -142,17 +142,26 @@ impl Storage for Store {
 
     /// Also refuses a file that was changed or replaced while open.
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
+        let located = |error: Error| error.in_file(&file.path).at_offset(range.start);
         let size = readable(file, &range).map_err(|error| error.in_file(&file.path))?;
+        let mut bytes = RecycledBuffer::new(size).map_err(located)?;
+        self.read_into(file, range.start, &mut bytes)?;
+        Ok(Bytes::from_owner(bytes))
+    }
+
+    fn read_into(&self, file: &FileId, offset: u64, into: &mut [u8]) -> Result<()> {
+        let range = offset..offset.saturating_add(into.len() as u64);
+        readable(file, &range).map_err(|error| error.in_file(&file.path))?;
         let Some(open) = self.descriptors.get(&file.path) else {
             let open = self.open(&file.path)?;
-            return read_checked(&open, file, range.start, size);
+            return read_checked(&open, file, offset, into);
         };
-        match read_checked(&open, file, range.start, size) {
+        match read_checked(&open, file, offset, into) {
             // The path may lead to another file by now: the one that was indexed.
             Err(stale) if stale.kind() == Kind::Stale => {
                 self.descriptors.forget(&file.path);
                 match self.open(&file.path) {
-                    Ok(open) => read_checked(&open, file, range.start, size),
+                    Ok(open) => read_checked(&open, file, offset, into),
                     Err(_) => Err(stale),
                 }
             }
@@ -198,8 +207,8 @@ fn readable(file: &FileId, range: &Range<u64>) -> Result<usize> {
 }
 
 /// Reads, then makes sure that what was read is the file that was indexed.
-fn read_checked(open: &File, file: &FileId, offset: u64, size: usize) -> Result<Bytes> {
-    let bytes = read_at(open, offset, size);
+fn read_checked(open: &File, file: &FileId, offset: u64, into: &mut [u8]) -> Result<()> {
+    let result = open.read_exact_at(into, offset);
     let metadata = open
         .metadata()
         .map_err(|error| Error::from(error).in_file(&file.path))?;
@@ -207,14 +216,7 @@ fn read_checked(open: &File, file: &FileId, offset: u64, size: usize) -> Result<
     if metadata.nlink() == 0 {
         return Err(file.stale("the file was deleted or replaced since it was indexed"));
     }
-    let bytes = bytes.map_err(|error| error.in_file(&file.path).at_offset(offset))?;
-    Ok(Bytes::from_owner(bytes))
-}
-
-fn read_at(file: &File, offset: u64, size: usize) -> Result<RecycledBuffer> {
-    let mut bytes = RecycledBuffer::new(size)?;
-    file.read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
+    result.map_err(|error| Error::from(error).in_file(&file.path).at_offset(offset))
 }
 
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ pub struct Engine {
 }
 
 /// The elements of a contiguous array of exactly this type.
-fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     PyBuffer::<T>::get(array)?.to_vec(py)
 }
 

@@ -45,7 +45,7 @@ pub struct Index {
 }
 
 impl Index {
-    fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
+    pub(crate) fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
         Self {
             index: Arc::new(index),
             tokenization: None,
@@ -162,6 +162,13 @@ impl Index {
             let index = CoreIndex::build(&*store, &paths, &column, &options)?;
             Ok(Self::new(index, store))
         })
+    }
+
+    /// Whether files are one row each, of which every page counts as one.
+    #[getter]
+    fn is_joined(&self) -> bool {
+        let flat = self.index.as_flat();
+        flat.is_some_and(|flat| flat.records.joined)
     }
 
     /// Maps an index written by `save`.

@@ -11,6 +11,7 @@ mod buffer;
 mod columns;
 mod engine;
 mod error;
+mod flat;
 mod index;
 mod packing;
 mod run;
@@ -29,6 +30,8 @@ mod _core {
     use crate::buffer::Buffer;
     #[pymodule_export]
     use crate::engine::Engine;
+    #[pymodule_export]
+    use crate::flat::flat_index;
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]

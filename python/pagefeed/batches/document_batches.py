@@ -62,7 +62,7 @@ class DocumentFeed:
         convert: Converter,
         vocab_size: int | None = None,
     ) -> None:
-        if fields.are_made and documents.max_length is None:
+        if fields.are_made and not documents.makes_tokens:
             raise InvalidArgumentError(
                 f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
                 "a max_length"
@@ -83,7 +83,7 @@ class DocumentFeed:
         self._given = aligned
         self._aligned: list[int] = []
         """Columns that are cut and padded like the tokens, as it turned out."""
-        if documents.max_length is not None:
+        if documents.makes_tokens:
             self._aligned = aligned_columns(columns, sources, aligned.names)
         self._first_pages = _first_pages(self._columns)
         self._batch_rows = batch_rows
@@ -108,7 +108,7 @@ class DocumentFeed:
             verify_checksums=[
                 dataset.verify_checksums for dataset in datasets for _ in self._names
             ],
-            has_tokens=documents.max_length is not None,
+            has_tokens=documents.makes_tokens,
             vocab_size=vocab_size,
         )
         self._engine = ProcessEngine(start)
@@ -141,8 +141,8 @@ class DocumentFeed:
         columns = delivered.take_columns()
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
-        if most is None:
-            return batch
+        if most is None or not self._documents.makes_tokens:
+            return batch | self._padded(batch)
         whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
         lengths = np.minimum(whole, most)
         length = most
@@ -172,6 +172,19 @@ class DocumentFeed:
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
         }
+
+    def _padded(self, columns: dict[str, Any]) -> Batch:
+        """Return the columns that are filled up each by its own token."""
+        made: dict[str, Any] = {}
+        for name, filling in self._documents.padded_columns.items():
+            found = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
+            length = self._documents.max_length or max(1, int(found.max(initial=0)))
+            memory = columns[name].padded(length, filling, "int64", ("input_ids",))
+            shape = len(found), length
+            array = np.ndarray(shape, np.int64, memoryview(memory))
+            made[name] = self._convert(array)
+            made[f"{name}_lengths"] = self._convert(np.minimum(found, length))
+        return made
 
     def _cells(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Page, numbered through, and row in it: int64 [sequences, columns] each."""

@@ -39,12 +39,20 @@ def row_columns(datasets: Sequence[Dataset], documents: Documents) -> RowColumns
         InvalidArgumentError: If datasets differ in a way that one name cannot tell, or
             a column would be called like the tokens.
     """
-    if documents.max_length is None:
+    if not documents.makes_tokens:
         named = [
             _with_aligned(data, documents.columns or (data.column, *data.metadata))
             for data in datasets
         ]
         _check_same(datasets, named)
+        unknown = [name for name in documents.padded_columns if name not in named[0]]
+        made = {f"{name}_lengths" for name in documents.padded_columns}
+        if unknown or made & set(named[0]):
+            raise InvalidArgumentError(
+                f"pad names {sorted(documents.padded_columns)}, and a batch has "
+                f"{list(named[0])}: name columns that are there, and none that is "
+                f"called like one of {sorted(made)}"
+            )
         return RowColumns(names=named[0], of=tuple(named))
     named = [
         _with_aligned(data, documents.columns or data.metadata) for data in datasets

@@ -1,40 +1,71 @@
-"""What rows there are: Parquet files, the index of their pages, and parts of them.
+"""What rows there are: files, the index of their pages, and parts of them.
 
 A dataset names files and a column; its page index says where every page lies; its
 spans are the rows that sequences are cut from. :class:`Dataset`, :class:`TokenIndex`
 and :class:`Spans` are what other layers need of these, whatever the files are;
-:mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes.
+:mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes;
+:mod:`pagefeed.dataset.flat` reads token files that are no Parquet.
 """
 
 from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
+from pagefeed.dataset.flat import (
+    FlatDataset,
+    MegatronDataset,
+    StreamDataset,
+    StreamDocument,
+    StreamWriter,
+    fitting,
+    mds,
+    megatron,
+    stream,
+    token_dtype,
+    tokens,
+)
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
-from pagefeed.dataset.spans import Spans, refuse_null_tokens
+from pagefeed.dataset.spans import (
+    SpanParts,
+    Spans,
+    refuse_null_tokens,
+    refuse_unknown_rows,
+)
 from pagefeed.dataset.text import TokenizedIndex
-from pagefeed.dataset.token_index import BlockKind, Page, SpanParts, TokenIndex
+from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
     "Aligned",
     "BlockKind",
     "Dataset",
+    "FlatDataset",
     "FolderColumn",
+    "MegatronDataset",
     "Page",
     "PageIndex",
     "ParquetDataset",
     "SpanParts",
     "Spans",
+    "StreamDataset",
+    "StreamDocument",
+    "StreamWriter",
     "TokenIndex",
     "TokenizedIndex",
     "check_abilities",
     "check_dataset",
     "derived_arrays",
     "derived_key",
+    "fitting",
     "length_counts",
+    "mds",
+    "megatron",
     "parquet",
     "refuse_null_tokens",
+    "refuse_unknown_rows",
+    "stream",
+    "token_dtype",
+    "tokens",
 ]

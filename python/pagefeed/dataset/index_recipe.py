@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pagefeed import _core
 from pagefeed._base import Work, warn_of_folder
@@ -16,15 +18,45 @@ from pagefeed.errors import (
     MissingFileError,
     StaleFileError,
 )
+from pagefeed.storage import Storage
 
-__all__ = ["IndexRecipe", "build_or_open"]
+__all__ = ["IndexRecipe", "Recipe", "build_or_open"]
 
 _logger = logging.getLogger("pagefeed")
 
 
+class Recipe(Protocol):
+    """All it takes to build the same index again, of whatever files."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of the files, in order."""
+
+    @property
+    def column(self) -> str:
+        """The column as it was asked for."""
+
+    @property
+    def cache_dir(self) -> str | None:
+        """Folder of the index; None keeps it in memory."""
+
+    @property
+    def verify_checksums(self) -> bool:
+        """Whether checksums are verified where they are present."""
+
+    def cache_file(self) -> Path | None:
+        """Return where the cache folder has it; None without a folder."""
+
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
+        """Build the index: reads the files, and tells how many were."""
+
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return what tells the contents of a file from those of others."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexRecipe:
-    """All it takes to build the same index again."""
+    """How the index of a column of Parquet files is built."""
 
     files: tuple[str, ...]
     column: str
@@ -40,10 +72,27 @@ class IndexRecipe:
         key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
         return Path(self.cache_dir) / f"{key}.pagefeed-index"
 
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
+        """Read the footers of all files, and of some the page headers."""
+        return _core.Index.build(
+            list(self.files),
+            self.column,
+            page_index=self.page_index,
+            verify_checksums=self.verify_checksums,
+            num_threads=num_threads,
+            advance=advance,
+        )
 
-def build_or_open(
-    recipe: IndexRecipe, num_threads: int, *, refresh: bool
-) -> _core.Index:
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return the footer of a file."""
+        path = self.files[file]
+        size = storage.size(path)
+        end = max(0, size - 8)
+        length = int.from_bytes(storage.read(path, end, size)[:4], "little")
+        return storage.read(path, max(0, end - length), end)
+
+
+def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
     """Return the index of the cache folder, or build it and leave it there."""
     cache_file = recipe.cache_file()
     why = "no cache folder is given"
@@ -77,20 +126,12 @@ def build_or_open(
         return core
 
 
-def _build(recipe: IndexRecipe, num_threads: int, why: str) -> _core.Index:
-    """Read the footers of all files, and of some the page headers."""
+def _build(recipe: Recipe, num_threads: int, why: str) -> _core.Index:
     what, num_files = f"index of {recipe.column!r}", len(recipe.files)
     _logger.info("%s of %d files is built: %s", what, num_files, why)
     begin = time.monotonic()
     with Work(what, total=num_files, unit="files") as work:
-        core = _core.Index.build(
-            list(recipe.files),
-            recipe.column,
-            page_index=recipe.page_index,
-            verify_checksums=recipe.verify_checksums,
-            num_threads=num_threads,
-            advance=work.advance,
-        )
+        core = recipe.build(num_threads, work.advance)
     _logger.info(
         "%s built in %.2f s: %d pages, %d rows, %d values",
         what,

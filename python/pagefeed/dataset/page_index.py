@@ -22,8 +22,8 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
-from pagefeed.dataset.index_recipe import IndexRecipe, build_or_open
-from pagefeed.dataset.token_index import BlockKind, Page, SpanParts
+from pagefeed.dataset.index_recipe import IndexRecipe, Recipe, build_or_open
+from pagefeed.dataset.token_index import BlockKind, Page, Pieces
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
@@ -47,7 +47,7 @@ class PageIndex:
         >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
     """
 
-    def __init__(self, core: _core.Index, recipe: IndexRecipe) -> None:
+    def __init__(self, core: _core.Index, recipe: Recipe) -> None:
         self.handle = core
         """The index as the data plane takes it."""
         self.storage: Storage = LocalStorage()
@@ -213,21 +213,25 @@ class PageIndex:
         """Pages of a column of lists in which a list holds a null: int64, rising."""
         return np.frombuffer(self.handle.null_pages(), dtype=np.int64)
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether nothing is known of documents: a file is one row.
+
+        Every page, a part of that row, counts as one.
+        """
+        return self.handle.is_joined
+
+    def file_identity(self, file: int) -> bytes:
+        """Return what tells the contents of a file from those of others.
+
+        Raises:
+            MissingFileError: If it is gone.
+        """
+        return self.recipe.file_identity(self.storage, file)
+
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
         return _lookup(self.handle.first_rows, pages)
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens at the ends of pages.
-
-        Args:
-            starts: First token of each range, of all rows end to end; none is empty.
-            stops: One past its last.
-            per_row: Separators of a row, with which tokens are counted.
-        """
-        columns = self.handle.cut(starts, stops, per_row)
-        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
-        return SpanParts(*map(np.frombuffer, columns, dtypes))
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``pages``, likewise."""
@@ -261,6 +265,23 @@ class PageIndex:
             MissingFileError: For the first that is gone.
         """
         self.handle.check_files()
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
+        """Cut ranges of tokens, none of them empty, at the ends of pages.
+
+        Args:
+            starts: First token of each range, of all rows end to end: int64.
+            stops: One past its last, likewise.
+            per_row: Separators of a row, with which tokens are counted.
+
+        Returns:
+            Of each piece: the number of its range and its page (int64), its first
+            token in the page, its tokens, and its place in the range (uint32).
+        """
+        found = self.handle.cut(starts, stops, per_row)
+        ranges, pages = (np.frombuffer(each, np.int64) for each in found[:2])
+        first, num, offset = (np.frombuffer(each, np.uint32) for each in found[2:])
+        return ranges, pages, first, num, offset
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves as one.
@@ -336,7 +357,7 @@ class PageIndex:
         return number
 
 
-def _rebuild(recipe: IndexRecipe, fingerprint: str) -> PageIndex:
+def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
     index = PageIndex(
         build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
     )

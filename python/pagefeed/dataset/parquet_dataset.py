@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pagefeed._base import (
     Facts,
-    check_whole,
-    html_of,
-    is_made,
     lazy,
     require,
-    text_of,
 )
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.row_reader import checked_row, rows_at
+from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage
@@ -31,8 +26,8 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = ["ParquetDataset"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParquetDataset:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ParquetDataset(DatasetRows):
     """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
 
     files: tuple[str, ...]
@@ -53,16 +48,6 @@ class ParquetDataset:
     """The rows, if these are not all rows of the files."""
     tokenizer: Tokenizer | None = None
     """What makes tokens of the column, if it holds texts."""
-
-    @property
-    def can_seek(self) -> bool:
-        """Whether any row can be read without those before it: always."""
-        return True
-
-    @property
-    def has_length(self) -> bool:
-        """Whether the number of rows is known before they are read: always."""
-        return True
 
     @lazy
     def index(self) -> PageIndex:
@@ -124,66 +109,6 @@ class ParquetDataset:
         return {}
 
     @lazy
-    def spans(self) -> Spans:
-        """The rows of the dataset, as sequences are cut from them."""
-        if self.selection is not None:
-            return self.selection
-        return PageSpans(self.index)
-
-    @property
-    def fingerprint(self) -> str:
-        """What identifies the contents, see :attr:`PageIndex.fingerprint`.
-
-        Of selected rows it says which they are, not how they were selected.
-        """
-        if self.selection is not None:
-            return self.selection.fingerprint
-        return self.index.fingerprint
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self.spans.num_rows
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        """Return a row: the column and metadata as plain Python values.
-
-        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
-
-        Args:
-            row: Number of the row in this dataset; negative ones count from the end.
-
-        Raises:
-            OutOfRangeError: If there is no such row.
-            InvalidArgumentError: If it is a slice: use :meth:`head`.
-            MissingDependencyError: If pyarrow is not installed.
-
-        Example:
-            >>> len(web[0]["input_ids"])  # doctest: +SKIP
-            300
-        """
-        return next(rows_at(self, [checked_row(row, len(self))]))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
-        return rows_at(self, range(len(self)))
-
-    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
-        """Return the first rows, or all if there are fewer.
-
-        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
-
-        Raises:
-            InvalidArgumentError: If it is no number of rows.
-            MissingDependencyError: If pyarrow is not installed.
-
-        Example:
-            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
-            [['input_ids'], ['input_ids']]
-        """
-        least = check_whole(num_rows, "num_rows", least=0)
-        return [*rows_at(self, range(min(least, len(self))))]
-
-    @lazy
     def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
@@ -206,30 +131,11 @@ class ParquetDataset:
         """Columns that lie in the names of folders (``lang=en/``), by their names."""
         return folder_columns(self.files)
 
-    def __repr__(self) -> str:
-        return text_of(type(self).__name__, self.facts())
-
-    def _repr_html_(self) -> str:
-        return html_of(type(self).__name__, self.facts())
-
     def facts(self) -> Facts:
         """Return what is known by now, for people; nothing is read or built."""
-        known, chosen = self.selection, None
-        rows = tokens = None
-        if known is not None:
-            rows, tokens, chosen = known.known_rows, known.known_tokens, known.names
-        elif is_made(self, "index"):
-            rows, tokens = self.index.num_rows, self.index.num_values
-        return {
-            "column": self.column,
-            "tokenizer": None if self.tokenizer is None else self.tokenizer.name,
-            "metadata": list(self.metadata) or None,
-            "aligned": [each.column for each in self.aligned] or None,
-            "files": len(self.files),
-            "selected": chosen and list(chosen),
-            "rows": rows,
-            "tokens": tokens,
-        }
+        facts = dict(super().facts())
+        tokenizer = None if self.tokenizer is None else self.tokenizer.name
+        return {"column": facts.pop("column"), "tokenizer": tokenizer, **facts}
 
     def tokenize(self, tokenizer: Tokenizer) -> ParquetDataset:
         """Take the column, which holds texts, for the tokens that they come to.
@@ -347,42 +253,4 @@ class ParquetDataset:
         """
         if column is not None:
             return self.tiers(column, edges=edges)
-        return self._parts(select.by_length(self.spans, edges))
-
-    def split(self, *, seed: int = 0, **weights: float) -> dict[str, ParquetDataset]:
-        """Divide the rows at random, in proportion to weights.
-
-        Where a row goes depends on the seed, the footer of its file and its number in
-        the file alone: it stays there when files are added, removed, renamed or put
-        in another order.
-
-        Args:
-            seed: Another seed divides otherwise.
-            weights: Share of the rows of each part. If they sum to 1, every row is in
-                exactly one part; else the remaining rows are in none.
-
-        Returns:
-            Datasets by the names given.
-
-        Raises:
-            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
-
-        Example:
-            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
-        """
-        return self._parts(select.by_weights(self.spans, weights, seed))
-
-    def check_not_empty(self) -> None:
-        """Raise if rows were selected and there are none.
-
-        Raises:
-            EmptySelectionError: Saying what the columns of the predicate hold.
-        """
-        if self.selection is not None:
-            self.selection.check_not_empty()
-
-    def _of(self, selection: Selection) -> ParquetDataset:
-        return replace(self, selection=selection)
-
-    def _parts(self, selections: dict[str, Selection]) -> dict[str, ParquetDataset]:
-        return {name: self._of(selection) for name, selection in selections.items()}
+        return super().by_length(edges)

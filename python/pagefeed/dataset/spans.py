@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,36 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset.token_index import BlockKind, SpanParts, TokenIndex
-from pagefeed.errors import UnsupportedError
+from pagefeed.dataset.token_index import BlockKind, TokenIndex
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = [
     "PageSpans",
+    "SpanParts",
     "Spans",
     "cut_at",
     "refuse_null_tokens",
     "refuse_nulls",
+    "refuse_unknown_rows",
 ]
+
+
+class SpanParts(NamedTuple):
+    """Parts of ranges of tokens, each inside one page or span, in their order.
+
+    Tokens are counted with the separators of their rows.
+    """
+
+    range: Int64Array
+    """Which of the ranges asked for: int64 [parts]."""
+    span: Int64Array
+    """Number of the page or span: int64 [parts]."""
+    first_token: UInt32Array
+    """First token, counted from the start of the span: uint32 [parts]."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [parts]."""
+    offset: UInt32Array
+    """Place of the first token in its range: uint32 [parts]."""
 
 
 class Spans(Protocol):
@@ -177,7 +197,7 @@ class PageSpans:
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
         """Cut ranges of tokens, none of them empty, at the ends of spans."""
-        return self.index.cut(starts, stops, per_row)
+        return SpanParts(*self.index.cut(starts, stops, per_row))
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""
@@ -303,3 +323,21 @@ def refuse_nulls(index: TokenIndex, pages: Int64Array, what: str, advice: str) -
     )
     error.page, error.offset = first.page, first.offset
     raise error
+
+
+def refuse_unknown_rows(spans: Spans, what: str) -> None:
+    """Refuse files of which nothing is known but their tokens.
+
+    Args:
+        spans: The rows.
+        what: What needs documents, for people.
+
+    Raises:
+        InvalidArgumentError: If files have no documents, saying what to write.
+    """
+    if spans.index.is_joined:
+        raise InvalidArgumentError(
+            f"{what} needs documents, and {spans.index.files[0]} says nothing of where "
+            "they end: give the dataset the token behind each, "
+            "pagefeed.tokens(..., eos=2), or cut its tokens by Windows(length)"
+        )

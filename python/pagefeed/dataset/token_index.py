@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, UInt32Array
-from pagefeed._core import Index
+from pagefeed._core import ArrowArray, Index
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.storage import Storage
 
-__all__ = ["BlockKind", "Page", "SpanParts", "TokenIndex"]
+__all__ = ["BlockKind", "Page", "Pieces", "TokenIndex"]
 
 BlockKind = Literal["page", "row_group"]
 
@@ -38,22 +38,8 @@ class Page:
     """Header and data as stored, in bytes; without the dictionary page."""
 
 
-class SpanParts(NamedTuple):
-    """Parts of ranges of tokens, each inside one page or span, in their order.
-
-    Tokens are counted with the separators of their rows.
-    """
-
-    range: Int64Array
-    """Which of the ranges asked for: int64 [parts]."""
-    span: Int64Array
-    """Number of the page or span: int64 [parts]."""
-    first_token: UInt32Array
-    """First token, counted from the start of the span: uint32 [parts]."""
-    num_tokens: UInt32Array
-    """Number of tokens: uint32 [parts]."""
-    offset: UInt32Array
-    """Place of the first token in its range: uint32 [parts]."""
+Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
+"""Ranges of tokens cut at the ends of pages: what :class:`SpanParts` calls by name."""
 
 
 class TokenIndex(Protocol):
@@ -122,6 +108,16 @@ class TokenIndex(Protocol):
     def null_pages(self) -> Int64Array:
         """Pages in which a list holds a null: int64, rising."""
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether nothing is known of documents: a file is one row.
+
+        Every page, a part of that row, counts as one.
+        """
+
+    def file_identity(self, file: int) -> bytes:
+        """Return what tells the contents of a file from those of others."""
+
     def __len__(self) -> int:
         """Return the number of pages."""
 
@@ -137,6 +133,9 @@ class TokenIndex(Protocol):
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
 
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
+        """Cut ranges of tokens, none of them empty, at the ends of pages."""
+
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run that a shuffle moves as one.
 
@@ -149,6 +148,9 @@ class TokenIndex(Protocol):
     def row_offsets(self, page: int) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
 
+    def read_page(self, page: int) -> ArrowArray:
+        """Read and decode one page, as an Arrow array of its rows."""
+
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""
 
@@ -159,6 +161,3 @@ class TokenIndex(Protocol):
             StaleFileError: For the first file that changed.
             MissingFileError: For the first that is gone.
         """
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens at the ends of pages, see :meth:`Spans.cut`."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from pagefeed._base import Int64Array, check_choice, check_columns, check_whole, lazy
-from pagefeed.dataset import BlockKind, Spans, length_counts, refuse_null_tokens
+from pagefeed.dataset import (
+    BlockKind,
+    Spans,
+    length_counts,
+    refuse_null_tokens,
+    refuse_unknown_rows,
+)
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.sequences.blocks import Blocks, RunBlocks
 from pagefeed.sequences.bundles import Bundles
@@ -21,6 +27,13 @@ from pagefeed.sequences.sequence_index import (
 )
 
 __all__ = ["DocumentIndex", "Documents"]
+
+
+class _Fillings(dict[str, int]):
+    """What fills up which column; not changed once it is made."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
 
 
 @dataclass(frozen=True)
@@ -45,16 +58,22 @@ class Documents:
             ``"meta.url"`` gives the top-level column with this leaf only.
         max_length: Tokens of a document at most: the rest of it is left out.
         pad: Fill documents up to the ``"longest"`` of their batch, or always to
-            ``"max_length"``.
+            ``"max_length"``. Or what fills up lists of integers, by the names of their
+            columns: each comes under its own name, int64 [batch_size, length], filled
+            up to its own longest, or cut and filled to ``max_length``, with
+            ``NAME_lengths`` [batch_size]. So pairs of chosen and rejected answers, each
+            with labels, need no collator; the dataset's column is one like the others.
 
     Example:
+        >>> Documents(pad={"chosen_ids": 0, "rejected_ids": 0}).padded_columns
+        {'chosen_ids': 0, 'rejected_ids': 0}
         >>> Documents(columns=["text", "url"])
         Documents(columns=('text', 'url'), max_length=None, pad='longest')
     """
 
     columns: Iterable[str] | None = None
     max_length: int | None = None
-    pad: Literal["longest", "max_length"] = "longest"
+    pad: Literal["longest", "max_length"] | Mapping[str, int] = "longest"
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -70,7 +89,28 @@ class Documents:
         if self.max_length is not None:
             length = check_whole(self.max_length, "max_length", least=1)
             object.__setattr__(self, "max_length", length)
-        check_choice(self.pad, ("longest", "max_length"), "pad")
+        if isinstance(self.pad, str):
+            check_choice(self.pad, ("longest", "max_length"), "pad")
+            return
+        if not isinstance(self.pad, Mapping):
+            raise InvalidArgumentError(
+                f"pad={self.pad!r} must be 'longest', 'max_length', or what fills up "
+                "which column: pad={'chosen_ids': 0, 'labels': -100}"
+            )
+        names = check_columns(self.pad, "pad")
+        filling = [check_whole(self.pad[name], f"pad[{name!r}]") for name in names]
+        pairs = _Fillings(zip(names, filling, strict=True))
+        object.__setattr__(self, "pad", pairs)
+
+    @property
+    def padded_columns(self) -> dict[str, int]:
+        """What fills up which columns, if that was said."""
+        return {} if isinstance(self.pad, str) else dict(self.pad)
+
+    @property
+    def makes_tokens(self) -> bool:
+        """Whether the dataset's own column comes as ``input_ids``, cut and padded."""
+        return self.max_length is not None and isinstance(self.pad, str)
 
     @property
     def identity(self) -> str:
@@ -92,6 +132,7 @@ class DocumentIndex:
     def __init__(self, spans: Spans, documents: Documents) -> None:
         if documents.max_length is not None:
             refuse_null_tokens(spans)
+        refuse_unknown_rows(spans, "Documents()")
         self.spans = spans
         self.documents = documents
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Spans, refuse_null_tokens
+from pagefeed.dataset import Spans, refuse_null_tokens, refuse_unknown_rows
 
 __all__ = ["Lines"]
 
@@ -23,10 +23,13 @@ class Lines:
 
     Raises:
         UnsupportedError: If a row holds a null token.
+        InvalidArgumentError: If there are separators, and no rows are known.
     """
 
     def __init__(self, spans: Spans, per_row: int) -> None:
         refuse_null_tokens(spans)
+        if per_row:
+            refuse_unknown_rows(spans, "a separator of documents")
         self.spans = spans
         self.per_row = per_row
         self.file_first = spans.file_first_value + per_row * spans.file_first_row

@@ -18,7 +18,7 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset import BlockKind, Spans
+from pagefeed.dataset import BlockKind, Spans, refuse_unknown_rows
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.lines import Lines
@@ -112,6 +112,7 @@ class Packed:
 
     def bind(self, spans: Spans) -> PackedIndex:
         """Sequences the rows of ``spans``."""
+        refuse_unknown_rows(spans, "Packed()")
         return PackedIndex(spans, self)
 
 

@@ -9,20 +9,22 @@ from pathlib import Path
 
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 
-__all__ = ["PathLike", "Paths", "expand_paths", "plain_path"]
+__all__ = ["PARQUET", "PathLike", "Paths", "expand_paths", "plain_path"]
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
 
-_SUFFIXES = (".parquet", ".parq")
+PARQUET = (".parquet", ".parq")
+"""Suffixes of the files that a folder of Parquet files stands for."""
 
 
-def expand_paths(paths: Paths) -> list[str]:
+def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]:
     """Return the absolute paths of all files meant by ``paths``.
 
-    A file is taken as it is, whatever its name. A folder stands for the ``.parquet``
-    and ``.parq`` files in it and below, a pattern (``*``, ``?``, ``[]``, ``**``) for
-    what it matches; both sorted by name, and without the names that writers hide
+    A file is taken as it is, whatever its name. A folder stands for the files in
+    it and below whose names end in one of ``suffixes``, a pattern (``*``, ``?``,
+    ``[]``, ``**``) for what it matches; both sorted by name, and without the names
+    that writers hide
     (``_SUCCESS``, ``_metadata``, ``.part``). The order given is kept between the
     elements of a list, since the order of the files is part of a dataset's identity.
 
@@ -33,9 +35,11 @@ def expand_paths(paths: Paths) -> list[str]:
     if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
         paths = [paths]
     given = list(paths)
-    files = [file for path in given for file in _expand(plain_path(path, "paths"))]
+    files = [
+        file for path in given for file in _expand(plain_path(path, "paths"), suffixes)
+    ]
     if not files:
-        raise InvalidArgumentError("no paths given: name at least one Parquet file")
+        raise InvalidArgumentError("no paths given: name at least one file")
     seen: set[str] = set()
     for file in files:
         if file in seen:
@@ -59,7 +63,7 @@ def plain_path(path: object, name: str) -> str:
     return os.path.expanduser(os.fspath(path))
 
 
-def _expand(path: str) -> Iterator[str]:
+def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     scheme, separator, rest = path.partition("://")
     if separator and scheme != "file":
         raise UnsupportedError(
@@ -70,31 +74,32 @@ def _expand(path: str) -> Iterator[str]:
     if os.path.isfile(path):
         yield os.path.abspath(path)
     elif Path(path).is_dir():
-        yield from _listed(path, _folder(Path(path)))
+        yield from _listed(path, _folder(Path(path), suffixes), suffixes)
     elif glob.has_magic(path):
-        yield from _listed(path, glob.iglob(path, recursive=True))
+        yield from _listed(path, glob.iglob(path, recursive=True), suffixes)
     else:
         raise MissingFileError(f"{path} does not exist")
 
 
-def _folder(folder: Path) -> Iterator[str]:
+def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
     for directory, names, files in os.walk(folder, followlinks=True):
         names[:] = [name for name in names if not _hidden(name)]
         for file in files:
-            if file.endswith(_SUFFIXES):
+            if file.endswith(suffixes):
                 yield os.path.join(directory, file)
 
 
-def _listed(path: str, found: Iterable[str]) -> list[str]:
+def _listed(path: str, found: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
     files = sorted(
         os.path.abspath(file)
         for file in found
         if not _hidden(os.path.basename(file)) and os.path.isfile(file)
     )
     if not files:
+        what = "Parquet files" if suffixes == PARQUET else "such files"
         raise MissingFileError(
-            f"{path} holds no Parquet files: expected names ending in "
-            f"{' or '.join(_SUFFIXES)} that do not begin with _ or ."
+            f"{path} holds no {what}: expected names ending in "
+            f"{' or '.join(suffixes)} that do not begin with _ or ."
         )
     return files
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pagefeed._base import require
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
-from pagefeed.storage.paths import Paths, expand_paths
+from pagefeed.storage.paths import PARQUET, Paths, expand_paths
 
 __all__ = ["LocalStorage", "Storage"]
 
@@ -25,8 +25,13 @@ class Storage(Protocol):
     def __hash__(self) -> int:
         """Return the same for equal storages, whose names mean the same files."""
 
-    def list_files(self, paths: Paths) -> list[str]:
-        """Return the files meant by paths, folders and patterns, in order."""
+    def list_files(
+        self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
+    ) -> list[str]:
+        """Return the files meant by paths, folders and patterns, in order.
+
+        A folder stands for the files below whose names end in one of ``suffixes``.
+        """
 
     def name_of(self, path: str) -> str:
         """Return the name of a file as :meth:`list_files` would list it."""
@@ -61,14 +66,16 @@ class LocalStorage:
         b'PAR1'
     """
 
-    def list_files(self, paths: Paths) -> list[str]:
+    def list_files(
+        self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
+    ) -> list[str]:
         """Return the absolute paths of the files meant, see ``pagefeed.parquet``.
 
         Raises:
             MissingFileError: If a path does not exist or a pattern matches nothing.
             InvalidArgumentError: If nothing is given, or a file is given twice.
         """
-        return expand_paths(paths)
+        return expand_paths(paths, suffixes)
 
     def name_of(self, path: str) -> str:
         """Return the absolute path of a file."""

@@ -18,7 +18,7 @@ pub use bounds::limit_pages;
 pub use tokens::aligned::{NumberRows, NumberType, OpenedRun, decode_number_dictionary};
 pub use tokens::integers::decode_dictionary;
 pub(crate) use tokens::numbers::with_values;
-pub use tokens::numbers::{TokenPage, Tokens};
+pub use tokens::numbers::{Joins, TokenPage, Tokens};
 pub use tokens::{decode_tokens, decode_tokens_into};
 
 use bytes::Bytes;

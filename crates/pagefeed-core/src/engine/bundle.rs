@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::page::Scratch;
 use super::{EngineConfig, PageEntry, PageSource};
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::{Joins, TokenPage, Tokens};
 use crate::error::{Error, Result};
 use crate::packing::{Packing, pack};
 use crate::storage::Fetched;
@@ -94,6 +94,7 @@ impl Bundle {
         joined.aligned.iter_mut().for_each(Tokens::clear);
         joined.row_offsets.clear();
         joined.row_offsets.push(0);
+        joined.joins = Joins::default();
         if fetched.is_empty() {
             self.parts
                 .iter()

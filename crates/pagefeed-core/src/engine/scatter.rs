@@ -9,7 +9,7 @@ use super::bundle::Bundle;
 use super::gathering::Gathering;
 use super::plan::Segment;
 use super::{EngineConfig, Page, TokenType};
-use crate::decode::TokenPage;
+use crate::decode::{Joins, TokenPage};
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
@@ -197,7 +197,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         copy_line(page, part, &self.separators, target)?;
         let own = part.own(page, self.separators.bos.is_some());
         self.aligned.copy_line(page, own, at, part.num_tokens)?;
-        self.note(at, part);
+        self.note(at, page, part);
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             if per_row > 0 {
                 self.write_part(page, part, &mut target[offset..end], at)?;
             } else {
-                self.note(at, part);
+                self.note(at, page, part);
             }
             offset = end;
         }
@@ -277,10 +277,26 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     }
 
     /// Notes a part of a document that was written.
-    fn note(&mut self, start: usize, part: LinePart) {
+    fn note(&mut self, start: usize, page: &TokenPage, part: LinePart) {
         if self.notes_borders {
-            self.written.borders.add(start, start + part.num_tokens);
+            let joins = joins_of(page, part);
+            self.written
+                .borders
+                .add(start, start + part.num_tokens, joins);
         }
+    }
+}
+
+/// Whether a part reaches an end of its page beyond which its row goes on.
+fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
+    let Joins { before, after } = page.joins;
+    if !(before || after) {
+        return page.joins;
+    }
+    let end = u64::from(page.row_offsets[part.row]) + part.first_token + part.num_tokens as u64;
+    Joins {
+        before: before && part.row == 0 && part.first_token == 0,
+        after: after && end == page.tokens.len() as u64,
     }
 }
 

@@ -54,7 +54,7 @@ mod tests {
             spares.put(TokenPage {
                 tokens: Tokens::I64(vec![0; count]),
                 row_offsets: Vec::new(),
-                aligned: Vec::new(),
+                ..TokenPage::default()
             });
         }
         let mut take = |wanted| spares.take_near(wanted).map(|(bytes, _)| bytes);

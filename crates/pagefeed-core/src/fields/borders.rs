@@ -1,6 +1,8 @@
 //! Where segments begin in a batch, as bits: they may be noted in any order, and take
 //! the same memory however short the documents are.
 
+use crate::decode::Joins;
+
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
@@ -29,11 +31,14 @@ impl Borders {
         self.num_tokens = num_tokens;
     }
 
-    /// Notes a part of a document, which must lie inside the batch.
-    pub fn add(&mut self, begin: usize, end: usize) {
-        set(&mut self.begins, begin);
+    /// Notes a part of a document, which must lie inside the batch; `joins` says that it
+    /// goes on from what is before it there, or in what is behind.
+    pub fn add(&mut self, begin: usize, end: usize, joins: Joins) {
+        if !joins.before {
+            set(&mut self.begins, begin);
+        }
         set(&mut self.documents, begin);
-        if end < self.num_tokens {
+        if end < self.num_tokens && !joins.after {
             set(&mut self.begins, end);
         }
     }
@@ -75,12 +80,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parts_that_go_on_have_no_border_between() {
+        let mut borders = Borders::default();
+        borders.reset(300);
+        let (before, after) = (true, true);
+        borders.add(100, 200, Joins { before, after });
+        borders.add(
+            200,
+            250,
+            Joins {
+                before,
+                after: false,
+            },
+        );
+        borders.add(
+            0,
+            100,
+            Joins {
+                before: false,
+                after,
+            },
+        );
+        assert_eq!(
+            [borders.next(0), borders.next(1), borders.next(251)],
+            [0, 250, 300]
+        );
+        assert!(borders.is_document(200)); // Where a row of the batch begins.
+    }
+
+    #[test]
     fn borders_are_found_in_any_order_and_across_words() {
         let mut borders = Borders::default();
         borders.reset(300);
-        borders.add(128, 300);
-        borders.add(0, 1);
-        borders.add(63, 64);
+        borders.add(128, 300, Joins::default());
+        borders.add(0, 1, Joins::default());
+        borders.add(63, 64, Joins::default());
         let found: Vec<usize> = (0..=300).map(|place| borders.next(place)).collect();
         let all = [0, 1, 63, 64, 128, 300];
         for (place, next) in found.into_iter().enumerate() {

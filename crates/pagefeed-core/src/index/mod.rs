@@ -7,6 +7,7 @@
 
 mod build;
 mod chunk;
+mod flat;
 mod line;
 mod locate;
 mod lookup;
@@ -34,6 +35,7 @@ use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
 use crate::store::FileId;
+pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Number, Records};
 use line::Line;
 use table::Table;
 
@@ -106,6 +108,8 @@ pub struct Index {
     tables: Vec<Table>,
     /// The leaf whose pages are the index's pages.
     driving: usize,
+    /// What its pages are made of, if they are no Parquet pages.
+    flat: Option<Flat>,
     fingerprint: String,
 }
 
@@ -136,8 +140,25 @@ impl Index {
             schemas,
             tables,
             driving,
+            flat: None,
             fingerprint,
         }
+    }
+
+    /// Indexes files without pages of their own, as runs of records.
+    pub fn flat(
+        storage: &dyn Storage,
+        files: &[FlatFile],
+        column: &str,
+        records: Records,
+        pages: FlatPages<'_>,
+    ) -> Result<Self> {
+        flat::index(storage, files, column, records, pages)
+    }
+
+    /// What the pages are made of, if they are no Parquet pages.
+    pub fn as_flat(&self) -> Option<&Flat> {
+        self.flat.as_ref()
     }
 
     /// Writes the index to one file, atomically.
@@ -239,6 +260,12 @@ impl Index {
     /// Where `page` lies.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
         self.pages().record(page)
+    }
+
+    /// Rows of a page among those of all files.
+    pub fn rows_of_page(&self, page: u64) -> Result<Range<u64>> {
+        let first = self.pages().first_row_of_page(page)?;
+        Ok(first..self.pages().first_row_of_page(page.saturating_add(1))?)
     }
 
     /// The column with a type that takes the values of all files.

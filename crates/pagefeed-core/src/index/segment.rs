@@ -20,6 +20,7 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema};
 use arrow_schema::{DataType, Field, Schema};
 
+use super::flat::Flat;
 use super::seal::{self, truncated};
 use super::table::Table;
 use super::{Files, Index, field_of_all};
@@ -34,6 +35,8 @@ const VERSION: (&str, &str) = ("pagefeed.version", "2");
 const COLUMN: &str = "pagefeed.column";
 const DRIVING_LEAF: &str = "pagefeed.driving_leaf";
 const FINGERPRINT: &str = "pagefeed.fingerprint";
+/// Of what the pages are made, if they are no Parquet pages.
+const FLAT: &str = "pagefeed.flat";
 
 /// A column that holds one list of numbers per leaf.
 pub fn list_field<T: ArrowPrimitiveType>(name: &str) -> Field {
@@ -184,13 +187,20 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
         list_of("schema", DataType::Binary),
     ];
     fields.extend(Table::fields());
-    let metadata = HashMap::from([
+    if let Some(flat) = &index.flat {
+        fields.extend(Flat::fields());
+        arrays.extend(flat.to_arrays()?);
+    }
+    let mut metadata = HashMap::from([
         (FORMAT.0.to_string(), FORMAT.1.to_string()),
         (VERSION.0.to_string(), VERSION.1.to_string()),
         (COLUMN.to_string(), index.column.clone()),
         (DRIVING_LEAF.to_string(), index.driving.to_string()),
         (FINGERPRINT.to_string(), index.fingerprint.clone()),
     ]);
+    if let Some(flat) = &index.flat {
+        metadata.insert(FLAT.to_string(), flat.records.to_text());
+    }
     let schema = Schema::new_with_metadata(fields, metadata);
     Ok(RecordBatch::try_new(Arc::new(schema), arrays)?)
 }
@@ -295,7 +305,10 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
     {
         return Err(Error::corrupt("its columns do not fit each other"));
     }
+    let flat = schema.metadata().get(FLAT);
+    let flat = flat.map(|records| Flat::from_batch(batch, records, &tables[0]));
     Ok(Index {
+        flat: flat.transpose()?,
         field: field_of_all(&column, &files, &schemas)?,
         column,
         files,

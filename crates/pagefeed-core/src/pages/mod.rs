@@ -6,11 +6,13 @@
 //! they come to. [`aligned_column`] is read with the tokens of the same rows.
 //! [`numbering`] numbers several through.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
-//! an Arrow array. [`dictionaries`] keeps dictionaries and shared pages between loads,
+//! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps
+//! dictionaries and shared pages between loads,
 //! [`token_ids`] refuses numbers that are no tokens.
 
 pub mod aligned_column;
 pub mod dictionaries;
+pub mod flat;
 pub mod indexed;
 pub mod numbering;
 pub mod reader;

@@ -5,10 +5,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use parquet::basic::Type;
 
-use crate::decode::{conform, decode_array};
+use crate::decode::{TokenPage, conform, decode_array};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
+use crate::pages::flat;
 use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
 
@@ -26,6 +27,18 @@ pub fn read_array(
     let record = index.page(page)?;
     opener.verify_checksums = column.verify_checksums;
     let mut read = || {
+        if let Some(flat) = index.as_flat() {
+            let mut found = TokenPage::default();
+            flat::load(
+                index,
+                flat,
+                &fetched.over(&*column.storage),
+                page,
+                &record,
+                &mut found,
+            )?;
+            return conform(&flat::to_array(found)?, data_type);
+        }
         let schema = index.schema(record.file);
         let runs = index.read_runs(&fetched.over(&*column.storage), page, true)?;
         let (first_row, num_rows) = (record.first_row_in_group, record.num_rows);

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, ListArray, UInt32Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::{Joins, TokenPage, Tokens};
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
@@ -81,6 +81,7 @@ impl Tokenization {
         page.row_offsets.clear();
         page.row_offsets.reserve_exact(texts.len() + 1);
         page.row_offsets.push(0);
+        page.joins = Joins::default();
         let mut ids = Writer::new(&mut page.tokens, self.is_narrow(), num_tokens);
         let mut of_row = Vec::new();
         for_each_text(texts, |row, text| {

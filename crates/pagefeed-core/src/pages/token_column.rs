@@ -10,6 +10,7 @@ use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::aligned_column::AlignedColumn;
 use crate::pages::dictionaries::DictionaryCache;
+use crate::pages::flat;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader;
@@ -97,6 +98,14 @@ impl TokenColumn {
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let index = &self.column.index;
+        if let Some(flat) = index.as_flat() {
+            let mut loaded = recycle.unwrap_or_default();
+            flat::load(index, flat, storage, page, record, &mut loaded)?;
+            if let Some(token_ids) = self.token_ids {
+                token_ids.check(&loaded, record.first_row_in_group)?;
+            }
+            return Ok(loaded);
+        }
         let leaf = &index.schema(record.file).leaves[0];
         let dictionary = self.column.dictionary(
             &self.dictionaries,

@@ -177,12 +177,8 @@ class Hashing:
 
         Neither its name nor its place in the dataset: both may change.
         """
-        storage, path = piece.index.storage, piece.path
-        size = storage.size(path)
-        end = max(0, size - 8)
-        tail = storage.read(path, end, size)
-        length = int.from_bytes(tail[:4], "little")
-        footer = storage.read(path, max(0, end - length), end)
+        size = piece.index.storage.size(piece.path)
+        footer = piece.index.file_identity(piece.file)
         digest = hashlib.blake2b(footer, digest_size=16, person=b"pagefeed.split")
         digest.update(f"{size} {self._seed}".encode())
         first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)

@@ -95,7 +95,7 @@ def smoke(
     """
     steps = check_positive(steps, "steps")
     settings = loader.sequences
-    if isinstance(settings, Documents) and settings.max_length is None:
+    if isinstance(settings, Documents) and not settings.makes_tokens:
         raise InvalidArgumentError(
             "a smoke test needs sequences of tokens: give Documents a max_length"
         )

@@ -18,7 +18,7 @@ use crate::levels::{Definitions, num_levels};
 use crate::page::PageOpener;
 use crate::schema::Leaf;
 use integers::{IntegerReader, Storage, missing_dictionary, read_dictionary};
-use numbers::{TokenPage, Tokens};
+use numbers::{Joins, TokenPage, Tokens};
 use rows::RowReader;
 
 /// Decodes a run of an integer column, at most one list deep, into its rows.
@@ -64,6 +64,7 @@ pub fn decode_tokens_into(
         &mut page.tokens,
     )?;
     page.row_offsets = rows.offsets;
+    page.joins = Joins::default();
     Ok(are_entries)
 }
 

@@ -95,4 +95,16 @@ pub struct TokenPage {
     pub row_offsets: Vec<u32>,
     /// The numbers of further columns, as many as tokens each.
     pub aligned: Vec<Tokens>,
+    /// Whether its rows are parts of longer ones.
+    pub joins: Joins,
+}
+
+/// Where a page without borders of documents goes on: only files that do not know them
+/// have such pages, of one row each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joins {
+    /// The first row goes on from the page before.
+    pub before: bool,
+    /// The last row goes on in the next page.
+    pub after: bool,
 }

@@ -1,6 +1,7 @@
 //! Fields by hand; `tests/property` holds them against a model for random documents.
 
 use super::*;
+use crate::decode::Joins;
 use crate::fields::Sections;
 
 const ALL: [Field; 8] = Field::ALL;
@@ -21,7 +22,7 @@ fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Ma
     let mut borders = Borders::default();
     borders.reset(12);
     for (begin, end) in [(8, 12), (0, 2), (2, 5)] {
-        borders.add(begin, end);
+        borders.add(begin, end, Joins::default());
     }
     let mut parts = sections.split(bytes);
     let tokens = parts.take::<u16>(Field::InputIds);

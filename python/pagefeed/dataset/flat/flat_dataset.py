@@ -1,0 +1,107 @@
+"""Flat files as a dataset: one column of tokens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from pagefeed._base import check_column, lazy
+from pagefeed.dataset.aligned import Aligned
+from pagefeed.dataset.flat.flat_file import FlatFormat
+from pagefeed.dataset.flat.flat_recipe import FlatRecipe
+from pagefeed.dataset.index_recipe import build_or_open
+from pagefeed.dataset.page_index import CACHE_DIR_VARIABLE, PageIndex
+from pagefeed.dataset.rows import DatasetRows
+from pagefeed.dataset.select import Selection
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.storage import PathLike, plain_path
+
+__all__ = ["FlatDataset", "flat_dataset"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlatDataset(DatasetRows):
+    """Flat token files read as one dataset.
+
+    Made by :func:`tokens`, :func:`megatron`, :func:`mds` and :func:`stream`; for
+    sequences, shuffles, mixtures, states and reports a dataset like any other.
+    """
+
+    files: tuple[str, ...]
+    """Absolute paths of the files with the tokens, in the order of the dataset."""
+    column: str
+    """What the tokens are called."""
+    format: FlatFormat
+    """How the files are read."""
+    cache_dir: str | None = None
+    """Folder of the index."""
+    metadata: tuple[str, ...] = ()
+    """Further columns of the same rows: none."""
+    aligned: tuple[Aligned, ...] = ()
+    """Columns with a number for every token: none."""
+    selection: Selection | None = None
+    """The rows, if these are not all rows of the files."""
+
+    @property
+    def verify_checksums(self) -> bool:
+        """Whether checksums of pages are verified: they have none."""
+        return False
+
+    @property
+    def aligned_indexes(self) -> tuple[PageIndex, ...]:
+        """The page indexes of :attr:`aligned`: none."""
+        return ()
+
+    @lazy
+    def index(self) -> PageIndex:
+        """Where the tokens lie: an index of pages, built or opened on first use."""
+        if self.selection is not None:
+            return cast("PageIndex", self.selection.index)
+        recipe = FlatRecipe(
+            files=self.files,
+            column=self.column,
+            cache_dir=self.cache_dir or os.environ.get(CACHE_DIR_VARIABLE) or None,
+            format=self.format,
+        )
+        return PageIndex(build_or_open(recipe, 1, refresh=False), recipe)
+
+    def column_index(self, column: str) -> PageIndex:
+        """Return the index of the column, which is the only one.
+
+        Raises:
+            ColumnNotFoundError: If another is meant.
+        """
+        if column != self.column:
+            raise ColumnNotFoundError(
+                f"there is no column {column!r}: {self.files[0]} and the files with it "
+                f"have tokens alone, called {self.column!r}"
+            )
+        return self.index
+
+    def source_of(self, column: str) -> PageIndex:
+        """Return where the column comes from, see :meth:`column_index`."""
+        return self.column_index(column)
+
+
+Kind = TypeVar("Kind", bound=FlatDataset)
+
+
+def flat_dataset(
+    kind: type[Kind],
+    files: Sequence[str],
+    how: FlatFormat,
+    *,
+    column: str,
+    cache_dir: PathLike | None,
+) -> Kind:
+    """Return the dataset of files in a format; checks the arguments all have."""
+    if "." in check_column(column, "column"):
+        raise InvalidArgumentError(f"column={column!r} is a name, without dots")
+    return kind(
+        files=tuple(files),
+        column=column,
+        format=how,
+        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+    )

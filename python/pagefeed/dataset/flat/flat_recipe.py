@@ -1,0 +1,105 @@
+"""How the index of flat files is built."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed._base import in_order
+from pagefeed.dataset.flat.flat_file import FlatFile, FlatFormat, Records
+from pagefeed.errors import DataError, UnsupportedError
+from pagefeed.storage import LocalStorage, Storage
+
+__all__ = ["FlatRecipe"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlatRecipe:
+    """All it takes to build the same index again."""
+
+    files: tuple[str, ...]
+    column: str
+    cache_dir: str | None
+    format: FlatFormat
+
+    @property
+    def verify_checksums(self) -> bool:
+        """Whether checksums of pages are verified: they have none."""
+        return False
+
+    def cache_file(self) -> Path | None:
+        """Return where the cache folder has it; None without a folder.
+
+        Versions of the files that say where documents lie are part of the name: these
+        are not held against the index later.
+        """
+        if self.cache_dir is None:
+            return None
+        storage = LocalStorage()
+        sides = [side for file in self.files for side in self.format.sides(file)]
+        versions = [storage.version(side) for side in sides]
+        parts = [str(VERSION), repr(self.format), self.column, *versions, *self.files]
+        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+
+    def build(
+        self,
+        num_threads: int,  # noqa: ARG002 - one a CPU
+        advance: Callable[[int], object],
+    ) -> _core.Index:
+        """Read what says where documents lie; files of which nothing does, in whole."""
+        storage = LocalStorage()
+
+        def read(path: str) -> FlatFile:
+            try:
+                return self.format.read(storage, path)
+            except DataError as error:
+                error.file = error.file or path
+                raise
+
+        found = list(in_order(read, self.files, taken=lambda _: advance(1)))
+        self._check_same([file.records for file in found])
+        records = found[0].records
+        pages = [file.pages for file in found]
+        columns = [np.concatenate(part) for part in zip(*pages, strict=True)]
+        # Another cut of equal bytes is another dataset.
+        how = f"{VERSION} {records} {self.column}".encode()
+        return _core.flat_index(
+            self.files,
+            [
+                hashlib.blake2b(how + file.digest, digest_size=16).digest()
+                for file in found
+            ],
+            [len(each.offset) for each in pages],
+            self.column,
+            (records.dtype, records.size, records.offset, records.joined),
+            columns[:4],
+            columns[4:],
+        )
+
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return what tells the contents of a file from those of others."""
+        return self.format.digest(storage, self.files[file])
+
+    def _check_same(self, records: list[Records]) -> None:
+        for path, each in zip(self.files, records, strict=True):
+            if each != records[0]:
+                error = UnsupportedError(
+                    f"{path}: has tokens as {_text(each)}, and {self.files[0]} as "
+                    f"{_text(records[0])}: make a dataset of each kind of files, and "
+                    "mix them"
+                )
+                error.file = path
+                raise error
+
+
+def _text(records: Records) -> str:
+    inside = f" in records of {records.size} bytes" * (records.size > 8)
+    return f"{records.dtype}{inside}"

@@ -1,0 +1,250 @@
+"""MosaicML's MDS shards: samples with a column of tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, check_column
+from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_file import (
+    FlatFile,
+    Records,
+    corrupt,
+    in_file,
+    sampled_digest,
+    token_dtype,
+)
+from pagefeed.dataset.flat.pages import apart
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
+from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
+
+__all__ = ["MdsFormat", "mds"]
+
+_INDEX = "index.json"
+_ARRAY = "ndarray"
+_SIZES_AT_ONCE = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MdsFormat:
+    """How MDS shards are read."""
+
+    column: str
+    """The column of the tokens, in the shards."""
+    dtype: str | None
+    """Type of the tokens where the column is plain bytes."""
+
+    def sides(self, path: str) -> tuple[str, ...]:
+        """Return the index, which says what columns there are."""
+        return (_index_of(path),)
+
+    def digest(self, storage: Storage, path: str) -> bytes:
+        """Return what tells a shard from others."""
+        described = json.dumps(_described(storage, path), sort_keys=True)
+        text = hashlib.blake2b(described.encode(), digest_size=16).digest()
+        return sampled_digest(storage, path, text)
+
+    def read(self, storage: Storage, path: str) -> FlatFile:
+        """Return where the tokens of the samples lie."""
+        shard = _described(storage, path)
+        names = list(shard["column_names"])
+        if self.column not in names:
+            raise ColumnNotFoundError(
+                f"{path}: there is no column {self.column!r}; it has {names}"
+            )
+        place = names.index(self.column)
+        encoding = str(shard["column_encodings"][place])
+        sizes = [size or None for size in shard["column_sizes"]]
+        begins = _sample_begins(storage, path, int(shard["samples"]))
+        dtype, shape_known = _token_type(encoding, self.dtype, path)
+        starts, num_bytes = _values(storage, path, begins, sizes, place)
+        if not shape_known:
+            # One axis: a byte that says so, and its length in 1, 2, 4 or 8 bytes.
+            heads = _bytes_at(storage, path, starts)
+            if (heads >> 2 != 1).any():
+                message = f"{path}: {self.column!r} holds arrays of several axes"
+                raise in_file(UnsupportedError(message), path)
+            head = 1 + (1 << (heads & 3).astype(np.int64))
+            starts, num_bytes = starts + head, num_bytes - head
+        if (num_bytes < 0).any() or (num_bytes % dtype.itemsize).any():
+            raise corrupt(path, f"samples of {self.column!r} are no {dtype.name}")
+        pages = apart(starts, num_bytes // dtype.itemsize, dtype.itemsize)
+        records = Records(dtype.name, dtype.itemsize)
+        return FlatFile(records, pages, self.digest(storage, path))
+
+
+def _index_of(path: str) -> str:
+    return path[: path.rindex("/") + 1] + _INDEX
+
+
+def _shards(storage: Storage, index: str) -> list[dict[str, Any]]:
+    text = storage.read(index, 0, storage.size(index))
+    try:
+        content = json.loads(text)
+        shards: list[dict[str, Any]] = content["shards"]
+        kinds = {(shard["format"], shard["version"]) for shard in shards}
+        missing = [s for s in shards if not isinstance(s["raw_data"]["basename"], str)]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise corrupt(index, f"no index of MDS shards: {problem!r}") from problem
+    if kinds - {("mds", 2)} or missing:
+        message = (
+            f"{index}: shards are {sorted(kinds)}; only 'mds' of version 2 is read"
+        )
+        raise in_file(UnsupportedError(message), index)
+    return shards
+
+
+def _described(storage: Storage, path: str) -> dict[str, Any]:
+    """What the index says of a shard; it must be there as it says, uncompressed."""
+    name = path[path.rindex("/") + 1 :]
+    for shard in _shards(storage, _index_of(path)):
+        if shard["raw_data"]["basename"] == name:
+            expected, found = int(shard["raw_data"]["bytes"]), storage.size(path)
+            if expected != found:
+                raise corrupt(
+                    path,
+                    f"has {found:,} bytes, its index promises {expected:,}: it is "
+                    "truncated, or of another dataset",
+                )
+            return shard
+    raise corrupt(path, f"{_index_of(path)} does not name it any more")
+
+
+def _token_type(
+    encoding: str, dtype: str | None, path: str
+) -> tuple[np.dtype[np.generic], bool]:
+    """Type of the tokens, and whether no shape lies before them."""
+    kind, *how = encoding.split(":")
+    if kind == "bytes":
+        if dtype is None:
+            raise InvalidArgumentError(
+                f"{path}: its tokens are plain bytes: say of what type they are, "
+                "pagefeed.mds(..., dtype='int64')"
+            )
+        return np.dtype(dtype), True
+    if kind != _ARRAY or not how:
+        message = (
+            f"{path}: tokens encoded as {encoding!r} are not read: write them as "
+            "'ndarray:uint16', another type, or bytes"
+        )
+        raise in_file(UnsupportedError(message), path)
+    found = np.dtype(how[0])
+    token_dtype(found, path)
+    return found, len(how) > 1
+
+
+def _sample_begins(storage: Storage, path: str, num_samples: int) -> Int64Array:
+    """Where samples begin in the shard, and the end of the last."""
+    size = storage.size(path)
+    end = 4 * (num_samples + 2)
+    if end > size:
+        raise corrupt(path, f"{num_samples:,} samples do not fit in {size:,} bytes")
+    head = np.frombuffer(storage.read(path, 0, end), "<u4").astype(np.int64)
+    begins = head[1:]
+    if head[0] != num_samples or (np.diff(begins) < 0).any() or begins[-1] != size:
+        raise corrupt(
+            path,
+            f"its head speaks of {head[0]:,} samples up to byte {begins[-1]:,}, the "
+            f"index of {num_samples:,} in {size:,} bytes",
+        )
+    return begins
+
+
+def _values(
+    storage: Storage,
+    path: str,
+    begins: Int64Array,
+    sizes: list[int | None],
+    place: int,
+) -> tuple[Int64Array, Int64Array]:
+    """Where a column of each sample lies, and its bytes."""
+    samples, ends = begins[:-1], begins[1:]
+    unknown = [number for number, size in enumerate(sizes) if size is None]
+    at = samples + 4 * len(unknown)
+    if (at > ends).any():
+        raise corrupt(path, "samples are too short for the sizes of their columns")
+    width = ends - at
+    for number, size in enumerate(sizes[: place + 1]):
+        if size is not None:
+            width = np.full_like(at, size)
+        elif unknown == [place]:
+            # The only one without a fixed size: what the others leave.
+            width = ends - at - sum(other or 0 for other in sizes[place:])
+        else:
+            width = _u32_at(storage, path, samples + 4 * unknown.index(number))
+        if number < place:
+            at = at + width
+    if (at + width > ends).any() or (width < 0).any():
+        raise corrupt(path, "a column reaches beyond the end of its sample")
+    return at, width
+
+
+def _u32_at(storage: Storage, path: str, places: Int64Array) -> Int64Array:
+    found = np.zeros_like(places)
+    for byte in range(4):
+        part = _bytes_at(storage, path, places + byte).astype(np.int64)
+        found |= part << (8 * byte)
+    return found
+
+
+def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np.uint8]:
+    """Return bytes at rising places; the file is read in runs."""
+    found = np.empty(len(places), dtype=np.uint8)
+    size, step = storage.size(path), _SIZES_AT_ONCE
+    for number in np.unique(places // step).tolist():
+        begin, end = number * step, min(size, (number + 1) * step)
+        here = np.flatnonzero(places // step == number)
+        data = np.frombuffer(storage.read(path, begin, end), np.uint8)
+        if len(here) and places[here[-1]] >= end:
+            raise corrupt(path, "a sample lies behind the end")
+        found[here] = data[places[here] - begin]
+    return found
+
+
+def mds(
+    folders: Paths,
+    *,
+    column: str = "tokens",
+    dtype: npt.DTypeLike | None = None,
+    cache_dir: PathLike | None = None,
+) -> FlatDataset:
+    """Name a dataset of MosaicML's MDS shards, as they lie: one sample, one document.
+
+    Args:
+        folders: Folders with an ``index.json`` in them or below, or a list, whose order
+            is kept. Compressed shards must be decompressed first.
+        column: The column of the tokens: arrays of integers of one axis, or bytes.
+        dtype: Type of the tokens where they are plain bytes.
+        cache_dir: Folder for the index, see :func:`parquet`.
+
+    Raises:
+        MissingFileError: If there is no index, or a shard of it is gone.
+        UnsupportedError: If an index is of another format.
+
+    Example:
+        >>> mds("corpus/mds", column="tokens")  # doctest: +SKIP
+    """
+    storage = LocalStorage()
+    files = [
+        index.removesuffix(_INDEX) + shard["raw_data"]["basename"]
+        for index in storage.list_files(folders, (_INDEX,))
+        for shard in _shards(storage, index)
+    ]
+    name = None if dtype is None else token_dtype(np.dtype(dtype), "dtype")
+    return flat_dataset(
+        FlatDataset,
+        storage.list_files(files),
+        MdsFormat(check_column(column, "column"), name),
+        column=column,
+        cache_dir=cache_dir,
+    )

@@ -1,0 +1,266 @@
+"""Megatron's indexed datasets: tokens in a ``.bin``, their places in an ``.idx``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, check_choice
+from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_file import (
+    FlatFile,
+    Records,
+    corrupt,
+    sampled_digest,
+    token_dtype,
+)
+from pagefeed.dataset.flat.pages import document_pages
+from pagefeed.storage import LocalStorage, PathLike, Storage
+
+__all__ = ["MegatronDataset", "MegatronFormat", "megatron"]
+
+Rows = Literal["documents", "sequences"]
+
+_MAGIC = b"MMIDIDX\x00\x00"
+_HEADER_BYTES = 34
+_DTYPES = (
+    *(None, np.uint8, np.int8, np.int16, np.int32, np.int64),
+    *(np.float64, np.float32, np.uint16),
+)
+_AT_ONCE = 1 << 22
+"""Sequences of which lengths and places are in memory at a time."""
+
+
+class _Index(NamedTuple):
+    """What the header of an ``.idx`` says, and where its arrays lie."""
+
+    path: str
+    dtype: np.dtype[np.generic]
+    num_sequences: int
+    num_documents: int
+    """Borders of documents: one more than documents."""
+    lengths: int
+    pointers: int
+    documents: int
+    modes: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MegatronFormat:
+    """How Megatron's files are read."""
+
+    rows: Rows
+    """What is a row: whole documents, or the sequences these consist of."""
+
+    def sides(self, path: str) -> tuple[str, ...]:
+        """Return the file that says where sequences and documents lie."""
+        return (_idx_of(path),)
+
+    def digest(self, storage: Storage, path: str) -> bytes:
+        """Return what tells the contents of a file from others: all of its index."""
+        idx = _idx_of(path)
+        digest = hashlib.blake2b(digest_size=16)
+        size = storage.size(idx)
+        for begin in range(0, size, 1 << 24):
+            digest.update(storage.read(idx, begin, min(begin + (1 << 24), size)))
+        return sampled_digest(storage, path, digest.digest())
+
+    def read(self, storage: Storage, path: str) -> FlatFile:
+        """Return where the documents lie."""
+        index = _read_header(storage, _idx_of(path))
+        dtype = index.dtype
+        token_dtype(dtype, index.path)
+        lengths: Iterable[Int64Array] = _lengths(storage, index)
+        if self.rows == "documents":
+            lengths = _by_document(lengths, _borders(storage, index))
+        pages = document_pages(0, lengths, dtype.itemsize)
+        held = int(pages.num_values.sum()) * dtype.itemsize
+        if held != storage.size(path):
+            raise corrupt(
+                path,
+                f"its index speaks of {held:,} bytes, the file has "
+                f"{storage.size(path):,}: it is truncated, or belongs to another .idx",
+            )
+        records = Records(dtype.name, dtype.itemsize)
+        return FlatFile(records, pages, self.digest(storage, path))
+
+
+def _idx_of(path: str) -> str:
+    return path.removesuffix(".bin") + ".idx"
+
+
+def _read_header(storage: Storage, path: str) -> _Index:
+    size = storage.size(path)
+    head = storage.read(path, 0, min(size, _HEADER_BYTES))
+    if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
+        raise corrupt(path, "it does not begin like an index of Megatron's")
+    version = int.from_bytes(head[9:17], "little")
+    if version != 1:
+        raise corrupt(path, f"its version is {version}, only 1 is known")
+    kind = _DTYPES[head[17]] if head[17] < len(_DTYPES) else None
+    if kind is None:
+        raise corrupt(path, f"its type of tokens has the number {head[17]}")
+    sequences, documents = (
+        int.from_bytes(head[at : at + 8], "little") for at in (18, 26)
+    )
+    pointers = _HEADER_BYTES + 4 * sequences
+    borders = pointers + 8 * sequences
+    modes = borders + 8 * documents
+    if size not in (modes, modes + sequences):
+        raise corrupt(
+            path,
+            f"{sequences:,} sequences in {documents - 1:,} documents take {modes:,} "
+            f"bytes, or {modes + sequences:,} with modes, the file has {size:,}: it is "
+            "truncated",
+        )
+    return _Index(
+        path=path,
+        dtype=np.dtype(kind),
+        num_sequences=sequences,
+        num_documents=documents,
+        lengths=_HEADER_BYTES,
+        pointers=pointers,
+        documents=borders,
+        modes=modes,
+        size=size,
+    )
+
+
+def _lengths(storage: Storage, index: _Index) -> Iterator[Int64Array]:
+    """Yield the tokens of sequences, which must lie one behind the other."""
+    end = 0
+    for first in range(0, index.num_sequences, _AT_ONCE):
+        stop = min(index.num_sequences, first + _AT_ONCE)
+        places = [
+            storage.read(index.path, begin + width * first, begin + width * stop)
+            for begin, width in ((index.lengths, 4), (index.pointers, 8))
+        ]
+        lengths = np.frombuffer(places[0], "<i4").astype(np.int64)
+        pointers = np.frombuffer(places[1], "<i8")
+        ends = end + np.cumsum(lengths * index.dtype.itemsize)
+        expected = np.concatenate([[end], ends[:-1]])
+        wrong = np.flatnonzero((pointers != expected) | (lengths < 0))
+        if len(wrong):
+            at = int(wrong[0])
+            raise corrupt(
+                index.path,
+                f"sequence {first + at} of {lengths[at]} tokens begins at byte "
+                f"{pointers[at]}, expected at {expected[at]}: sequences lie one behind "
+                "the other",
+            )
+        end = int(ends[-1])
+        yield lengths
+
+
+def _borders(storage: Storage, index: _Index) -> Int64Array:
+    """First sequence of each document, and the number of sequences."""
+    data = storage.read(index.path, index.documents, index.modes)
+    borders = np.frombuffer(data, "<i8").astype(np.int64)
+    if (
+        not len(borders)
+        or borders[0] != 0
+        or (np.diff(borders) < 0).any()
+        or borders[-1] != index.num_sequences
+    ):
+        raise corrupt(
+            index.path,
+            f"its documents do not divide its {index.num_sequences:,} sequences: they "
+            "must begin with sequence 0, rise, and end with the last",
+        )
+    return borders
+
+
+def _by_document(
+    lengths: Iterable[Int64Array], borders: Int64Array
+) -> Iterator[Int64Array]:
+    """Yield the tokens of documents, some at a time."""
+    first, document, carried = 0, 0, 0
+    for some in lengths:
+        before = np.concatenate([[0], np.cumsum(some)])
+        stop = int(np.searchsorted(borders, first + len(some), side="right")) - 1
+        at = borders[document : stop + 1] - first
+        ends = before[np.maximum(at[1:], 0)]
+        if len(ends):
+            whole = np.diff(ends, prepend=0)
+            whole[0] = ends[0] + carried
+            yield whole
+            carried, document = int(before[-1] - ends[-1]), stop
+        else:
+            carried += int(before[-1])
+        first += len(some)
+    if document < len(borders) - 1:  # Documents without sequences, at the end.
+        yield np.zeros(len(borders) - 1 - document, dtype=np.int64)
+
+
+def _bin_of(prefix: PathLike) -> str:
+    text = str(prefix)
+    for suffix in (".bin", ".idx"):
+        text = text.removesuffix(suffix)
+    return f"{text}.bin"
+
+
+class MegatronDataset(FlatDataset):
+    """Megatron's indexed files as one dataset; made by :func:`megatron`."""
+
+    def modes(self) -> npt.NDArray[np.int8] | None:
+        """Read the mode of each sequence.
+
+        Returns:
+            int8 [sequences], in the order of the files: what kind of data it is, 0 for
+            text in Megatron's multimodal data. None if a file has none.
+
+        Raises:
+            CorruptFileError: If an index is not what the format promises.
+        """
+        found = []
+        for path in self.files:
+            index = _read_header(LocalStorage(), _idx_of(path))
+            if index.modes == index.size:
+                return None
+            data = LocalStorage().read(index.path, index.modes, index.size)
+            found.append(np.frombuffer(data, np.int8))
+        return np.concatenate(found)
+
+
+def megatron(
+    prefixes: PathLike | Iterable[PathLike],
+    *,
+    rows: Rows = "documents",
+    column: str = "input_ids",
+    cache_dir: PathLike | None = None,
+) -> MegatronDataset:
+    """Name a dataset of Megatron's ``.bin`` and ``.idx`` files, as they lie.
+
+    Args:
+        prefixes: What both files begin with (``"corpus_text_document"``), one of the
+            two, a pattern of these, or a list, whose order is kept.
+        rows: What a row is: ``"documents"``, or the ``"sequences"`` of these, such as
+            the sentences of ``--split-sentences`` or the parts of a multimodal sample.
+        column: What the tokens are called.
+        cache_dir: Folder for the index, see :func:`parquet`.
+
+    Returns:
+        The dataset. Tokens of floating-point numbers are refused.
+
+    Raises:
+        MissingFileError: If there is nothing of this name.
+
+    Example:
+        >>> megatron("data/corpus_text_document")  # doctest: +SKIP
+    """
+    check_choice(rows, ("documents", "sequences"), "rows")
+    given = [prefixes] if isinstance(prefixes, str) else prefixes
+    given = [given] if not isinstance(given, Iterable) else given
+    return flat_dataset(
+        MegatronDataset,
+        LocalStorage().list_files([_bin_of(prefix) for prefix in given]),
+        MegatronFormat(rows),
+        column=column,
+        cache_dir=cache_dir,
+    )

@@ -1,0 +1,81 @@
+"""How payloads of spans become bytes, and bytes payloads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import require
+from pagefeed.errors import CorruptFileError, InvalidArgumentError
+
+__all__ = ["CUSTOM", "Deserialize", "Serialize", "deserializer", "serializer"]
+
+CUSTOM = "custom"
+Serialize = Callable[[Any], bytes]
+Deserialize = Callable[[bytes], Any]
+
+
+def serializer(how: object) -> tuple[str, Serialize]:
+    """Return the name of a serialization, and what makes bytes of a payload.
+
+    Raises:
+        InvalidArgumentError: If there is none of this name.
+        MissingDependencyError: If it needs an extra.
+    """
+    if callable(how):
+        return CUSTOM, how
+    if how == "msgpack":
+        library = require("msgpack", extra="msgpack", purpose="payloads as msgpack")
+        return "msgpack", library.packb
+    if how == "numpy":
+        return "numpy", _array_bytes
+    if how == "bytes":
+        return "bytes", _plain_bytes
+    raise InvalidArgumentError(
+        f"serialize={how!r} is unknown: choose 'bytes', 'numpy' or 'msgpack', or give "
+        "a callable that returns bytes"
+    )
+
+
+def deserializer(name: str, custom: Deserialize | None) -> Deserialize:
+    """Return what makes payloads of their bytes.
+
+    Raises:
+        MissingDependencyError: If it needs an extra.
+    """
+    if custom is not None:
+        return custom
+    if name == "msgpack":
+        library = require("msgpack", extra="msgpack", purpose="payloads as msgpack")
+        unpack: Deserialize = library.unpackb
+        return unpack
+    return _array_of if name == "numpy" else bytes
+
+
+def _plain_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise InvalidArgumentError(
+            f"a payload is {type(payload).__name__}, not bytes: give StreamWriter "
+            "serialize='msgpack', 'numpy' or a callable that returns bytes"
+        )
+    return bytes(payload)
+
+
+def _array_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever NumPy takes
+    array = np.ascontiguousarray(payload)
+    if array.dtype.hasobject:
+        raise InvalidArgumentError("a payload holds Python objects: they have no bytes")
+    shape = np.asarray(payload).shape
+    return f"{array.dtype.str} {shape}\n".encode() + array.tobytes()
+
+
+def _array_of(data: bytes) -> np.ndarray[Any, np.dtype[Any]]:
+    head, _, values = bytes(data).partition(b"\n")
+    dtype, _, shape = head.decode("ascii", "replace").partition(" ")
+    try:
+        return np.frombuffer(values, dtype).reshape(ast.literal_eval(shape))
+    except (ValueError, TypeError, SyntaxError) as problem:
+        raise CorruptFileError(f"a payload is no array: {problem}") from problem

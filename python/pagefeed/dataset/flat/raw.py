@@ -1,0 +1,180 @@
+"""Raw token files: ``.bin`` without a header, and NumPy's ``.npy``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, check_token
+from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_file import (
+    FlatFile,
+    Records,
+    corrupt,
+    in_file,
+    sampled_digest,
+    token_dtype,
+)
+from pagefeed.dataset.flat.pages import document_pages, joined_pages
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
+
+__all__ = ["RawFormat", "tokens"]
+
+_MAGIC = b"\x93NUMPY"
+_SCANNED_BYTES = 16 << 20
+_SUFFIXES = (".bin", ".npy")
+
+
+@dataclass(frozen=True, slots=True)
+class RawFormat:
+    """How raw files are read."""
+
+    dtype: str | None
+    """Type of the tokens of files without a header."""
+    eos: int | None
+    """The last token of every document; None if nothing is known of documents."""
+
+    def sides(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - the protocol's
+        """Return nothing: the file says all that is said."""
+        return ()
+
+    def digest(self, storage: Storage, path: str) -> bytes:
+        """Return what tells the contents of a file from others."""
+        return sampled_digest(storage, path)
+
+    def read(self, storage: Storage, path: str) -> FlatFile:
+        """Return where the tokens lie, and of documents what ``eos`` says."""
+        dtype, begin, count = self._content(storage, path)
+        joined = self.eos is None
+        records = Records(dtype.name, dtype.itemsize, joined=joined)
+        if self.eos is None:
+            pages = joined_pages(begin, count, dtype.itemsize)
+        else:
+            lengths = _lengths(storage, path, dtype, begin, count, self.eos)
+            pages = document_pages(begin, lengths, dtype.itemsize)
+        return FlatFile(records, pages, self.digest(storage, path))
+
+    def _content(
+        self, storage: Storage, path: str
+    ) -> tuple[np.dtype[np.generic], int, int]:
+        """Type of the tokens, where they begin, and how many there are."""
+        size = storage.size(path)
+        if size >= len(_MAGIC) and storage.read(path, 0, len(_MAGIC)) == _MAGIC:
+            return _npy_content(storage, path, size)
+        if self.dtype is None:
+            raise InvalidArgumentError(
+                f"{path} has no header: say of what type its tokens are, "
+                "pagefeed.tokens(..., dtype='uint16')"
+            )
+        dtype = np.dtype(self.dtype)
+        if size % dtype.itemsize:
+            raise corrupt(
+                path,
+                f"{size:,} bytes are no whole number of tokens of {dtype.name}: it is "
+                "truncated, or of another dtype",
+            )
+        return dtype, 0, size // dtype.itemsize
+
+
+def _npy_content(
+    storage: Storage, path: str, size: int
+) -> tuple[np.dtype[np.generic], int, int]:
+    head = storage.read(path, 0, min(size, 12))
+    width = 2 if head[6:7] == b"\x01" else 4
+    begin = 8 + width + int.from_bytes(head[8 : 8 + width], "little")
+    if head[6:7] not in (b"\x01", b"\x02", b"\x03") or begin > min(size, 1 << 20):
+        raise corrupt(path, "its NumPy header is damaged, or of another version")
+    text = storage.read(path, 8 + width, begin).decode("latin-1")
+    try:
+        header = ast.literal_eval(text.strip())
+        dtype, shape = np.dtype(header["descr"]), tuple(header["shape"])
+    except (ValueError, SyntaxError, KeyError, TypeError) as problem:
+        raise corrupt(path, f"its NumPy header is damaged: {problem}") from problem
+    token_dtype(dtype, path)
+    if header.get("fortran_order") and len(shape) > 1:
+        message = f"{path}: an array in Fortran order: store it in C order"
+        raise in_file(UnsupportedError(message), path)
+    count = int(np.prod(shape, dtype=np.int64))
+    if begin + count * dtype.itemsize != size:
+        raise corrupt(
+            path,
+            f"an array of {count:,} tokens takes {begin + count * dtype.itemsize:,} "
+            f"bytes, the file has {size:,}: it is truncated, or not all of the file",
+        )
+    return dtype, begin, count
+
+
+def _lengths(
+    storage: Storage,
+    path: str,
+    dtype: np.dtype[np.generic],
+    begin: int,
+    count: int,
+    eos: int,
+) -> Iterator[Int64Array]:
+    """Yield the lengths of documents, each with its last token; reads all tokens."""
+    step, open_since = _SCANNED_BYTES // dtype.itemsize, 0
+    for first in range(0, count, step):
+        stop = min(count, first + step)
+        size = dtype.itemsize
+        data = storage.read(path, begin + first * size, begin + stop * size)
+        ends = first + 1 + np.flatnonzero(np.frombuffer(data, dtype) == eos)
+        if len(ends):
+            yield np.diff(ends, prepend=open_since)
+            open_since = int(ends[-1])
+    if open_since < count:  # What is behind the last end is a document, too.
+        yield np.array([count - open_since])
+
+
+def tokens(
+    paths: Paths,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    eos: int | None = None,
+    column: str = "input_ids",
+    cache_dir: PathLike | None = None,
+) -> FlatDataset:
+    """Name a dataset of raw token files: ``.bin`` without a header, or ``.npy``.
+
+    Without ``eos`` nothing is known of documents: a file is one, of which every 64 KiB
+    count as a row. :class:`Windows` cut it just so; what needs documents refuses it.
+
+    Args:
+        paths: Files; folders, for the ``.bin`` and ``.npy`` files below them; patterns;
+            or a list of these, whose order is kept.
+        dtype: Type of the tokens of files without a header, such as ``"uint16"``:
+            integers, little-endian.
+        eos: The last token of every document. It stays where it is: sequences need no
+            ``eos`` of their own then. All files are read for it once; with a cache
+            folder the index keeps what was found.
+        column: What the tokens are called.
+        cache_dir: Folder for the index, see :func:`parquet`.
+
+    Raises:
+        MissingFileError: If there is nothing at a path.
+        InvalidArgumentError: If tokens do not come in ``dtype``.
+
+    Example:
+        >>> tokens("corpus/train.bin", dtype="uint16")  # doctest: +SKIP
+    """
+    name = None
+    if dtype is not None:
+        try:
+            name = token_dtype(np.dtype(dtype), "dtype")
+        except (TypeError, UnsupportedError) as problem:
+            raise InvalidArgumentError(
+                f"dtype={dtype!r} is no type of tokens: uint16, uint32, int32 or "
+                "another of integers"
+            ) from problem
+    return flat_dataset(
+        FlatDataset,
+        LocalStorage().list_files(paths, _SUFFIXES),
+        RawFormat(name, check_token(eos, "eos")),
+        column=column,
+        cache_dir=cache_dir,
+    )

@@ -1,0 +1,232 @@
+"""The header of a stream's shard: what lies in its files. See docs/stream.md."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pagefeed.dataset.flat.flat_file import corrupt, in_file, token_dtype
+from pagefeed.errors import ChecksumError, DataError, UnsupportedError
+from pagefeed.storage import Storage
+
+__all__ = [
+    "DOCUMENTS",
+    "HEADER",
+    "INDEX",
+    "METADATA",
+    "NO_PAYLOAD",
+    "PAYLOADS",
+    "TOKEN",
+    "TOKENS",
+    "StreamHeader",
+    "read_header",
+    "record_dtype",
+]
+
+FORMAT = "pagefeed stream"
+VERSION = 1
+
+HEADER = "stream.json"
+TOKENS = "stream.bin"
+DOCUMENTS = "documents.index"
+INDEX = "metadata.index"
+PAYLOADS = "metadata.bin"
+
+TOKEN = "token"  # noqa: S105 - a name
+METADATA = "metadata"
+NO_PAYLOAD = 0xFFFFFFFF
+"""The id of tokens without a payload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamHeader:
+    """What a shard says of itself."""
+
+    path: str
+    """Where the header lies."""
+    dtype: np.dtype[Any]
+    """Of a record: a type of tokens, or a structure with one called ``token``."""
+    num_tokens: int
+    """Tokens of the shard."""
+    num_documents: int
+    """Documents of the shard."""
+    num_payloads: int
+    """Payloads of its spans."""
+    serialization: str
+    """How payloads are written: ``bytes``, ``numpy``, ``msgpack`` or ``custom``."""
+    files: dict[str, tuple[int, int]]
+    """Bytes and CRC-32 of each file, by its name."""
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether tokens name payloads."""
+        return METADATA in (self.dtype.names or ())
+
+    def text(self) -> bytes:
+        """Return the file that says it."""
+        content = json.dumps(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "dtype": _listed(self.dtype),
+                "num_tokens": self.num_tokens,
+                "num_documents": self.num_documents,
+                "num_payloads": self.num_payloads,
+                "serialization": self.serialization,
+                "files": {
+                    name: {"bytes": size, "crc32": crc32}
+                    for name, (size, crc32) in self.files.items()
+                },
+            },
+            indent=1,
+        )
+        checksum = zlib.crc32(content.encode())
+        return f'{{"checksum": {checksum}, "content": {content}}}\n'.encode()
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of the shard."""
+        return self.path.removesuffix(HEADER) + name
+
+    def check_sizes(self, storage: Storage) -> None:
+        """Refuse a shard whose files are not as large as they were written.
+
+        Raises:
+            CorruptFileError: For the first that is not, or if the header's numbers do
+                not fit each other.
+            MissingFileError: If one is gone.
+        """
+        expected = {
+            TOKENS: self.num_tokens * self.dtype.itemsize,
+            DOCUMENTS: 8 * (self.num_documents + 1),
+        }
+        if self.has_payloads:
+            expected |= {INDEX: 8 * (self.num_payloads + 1)}
+            expected |= {PAYLOADS: self.files.get(PAYLOADS, (0, 0))[0]}
+        for name, size in expected.items():
+            if self.files.get(name, (-1, 0))[0] != size:
+                raise corrupt(self.path, f"its numbers do not fit the size of {name}")
+            found = storage.size(self.file(name))
+            if found != size:
+                raise corrupt(
+                    self.file(name),
+                    f"has {found:,} bytes, its header promises {size:,}: it is "
+                    "truncated, or of another shard",
+                )
+
+    def check_contents(self, storage: Storage) -> None:
+        """Hold all bytes of all files against their checksums.
+
+        Raises:
+            ChecksumError: For the first file that is not as it was written.
+        """
+        for name, (size, expected) in self.files.items():
+            crc32, path = 0, self.file(name)
+            for begin in range(0, size, _AT_ONCE):
+                data = storage.read(path, begin, min(size, begin + _AT_ONCE))
+                crc32 = zlib.crc32(data, crc32)
+            if crc32 != expected:
+                raise in_file(
+                    ChecksumError(
+                        f"{path}: its checksum is {crc32:08x}, that of what was "
+                        f"written {expected:08x}: put the file of this shard back"
+                    ),
+                    path,
+                )
+
+
+_AT_ONCE = 16 << 20
+
+
+def record_dtype(dtype: object) -> np.dtype[Any]:
+    """Return the type of records: of tokens alone, or with what lies beside them.
+
+    Raises:
+        TypeError: If NumPy does not know it.
+        UnsupportedError: If its tokens are no integers, or payloads have no u4 ids.
+    """
+    found: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
+    if found.names is None:
+        token_dtype(found, "dtype")
+        return found
+    if TOKEN not in found.names:
+        raise UnsupportedError(
+            f"dtype={_listed(found)} has no field {TOKEN!r}: that of the tokens is "
+            "called so"
+        )
+    token_dtype(found[TOKEN], "dtype")
+    for name in found.names:
+        if (
+            found[name].kind not in "iuf"
+            or found[name].newbyteorder("<") != found[name]
+        ):
+            raise UnsupportedError(
+                f"dtype={_listed(found)}: field {name!r} must be one number a token, "
+                "little-endian"
+            )
+    if METADATA in found.names and found[METADATA] != np.dtype("<u4"):
+        raise UnsupportedError(
+            f"dtype={_listed(found)}: {METADATA!r} is the number of a payload, and of "
+            "type 'u4'"
+        )
+    return found
+
+
+def read_header(storage: Storage, path: str) -> StreamHeader:
+    """Read a header.
+
+    Raises:
+        CorruptFileError: If it is damaged.
+        UnsupportedError: If it is of another version.
+    """
+    found = storage.read(path, 0, storage.size(path))
+    try:
+        outer = json.loads(found)
+        text = found[found.index(b'"content": ') + 11 : -2]
+        content = outer["content"]
+        kind, version = content["format"], content["version"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise corrupt(
+            path, f"no header of a stream, or damaged: {problem}"
+        ) from problem
+    if kind != FORMAT or version != VERSION:
+        raise in_file(
+            UnsupportedError(
+                f"{path}: {kind!r} of version {version!r}; only {FORMAT!r} of version "
+                f"{VERSION} is known"
+            ),
+            path,
+        )
+    if zlib.crc32(text) != outer.get("checksum"):
+        raise corrupt(path, "its checksum does not match: the header is damaged")
+    try:
+        return StreamHeader(
+            path=path,
+            dtype=record_dtype(_parsed(content["dtype"])),
+            num_tokens=int(content["num_tokens"]),
+            num_documents=int(content["num_documents"]),
+            num_payloads=int(content["num_payloads"]),
+            serialization=str(content["serialization"]),
+            files={
+                name: (int(each["bytes"]), int(each["crc32"]))
+                for name, each in content["files"].items()
+            },
+        )
+    except DataError as error:
+        error.file = path
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise corrupt(path, f"its header lacks something: {problem}") from problem
+
+
+def _listed(dtype: np.dtype[Any]) -> str | list[list[str]]:
+    if dtype.names is None:
+        return dtype.newbyteorder("<").str
+    return [[name, dtype[name].str] for name in dtype.names]
+
+
+def _parsed(listed: str | list[list[str]]) -> Any:  # noqa: ANN401 - as NumPy takes it
+    return listed if isinstance(listed, str) else [(n, kind) for n, kind in listed]

@@ -1,0 +1,172 @@
+"""Token streams: shards as :class:`StreamWriter` leaves them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_file import FlatFile, Records, corrupt
+from pagefeed.dataset.flat.pages import document_pages
+from pagefeed.dataset.flat.payloads import Deserialize
+from pagefeed.dataset.flat.stream_document import StreamDocument, read_document
+from pagefeed.dataset.flat.stream_header import (
+    DOCUMENTS,
+    HEADER,
+    TOKEN,
+    TOKENS,
+    StreamHeader,
+    read_header,
+)
+from pagefeed.dataset.row_reader import checked_row
+from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
+
+__all__ = ["StreamDataset", "StreamFormat", "stream"]
+
+_AT_ONCE = 1 << 22
+"""Documents of which borders are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFormat:
+    """How shards of streams are read."""
+
+    def sides(self, path: str) -> tuple[str, ...]:
+        """Return the header, which is written anew with every shard."""
+        return (_header_of(path),)
+
+    def digest(self, storage: Storage, path: str) -> bytes:
+        """Return what tells a shard from others: its header has checksums of all."""
+        text = read_header(storage, _header_of(path)).text()
+        return hashlib.blake2b(text, digest_size=16).digest()
+
+    def read(self, storage: Storage, path: str) -> FlatFile:
+        """Return where the documents lie."""
+        header = read_header(storage, _header_of(path))
+        header.check_sizes(storage)
+        dtype = header.dtype
+        if dtype.names is None:
+            records = Records(dtype.name, dtype.itemsize)
+        else:
+            kind, offset = _place(dtype)
+            records = Records(kind.name, dtype.itemsize, offset)
+        pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
+        return FlatFile(records, pages, self.digest(storage, path))
+
+
+def _place(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
+    """Type of the token of a record, and the bytes before it."""
+    places: Any = dtype.fields
+    return places[TOKEN][:2]  # type: ignore[no-any-return]
+
+
+def _header_of(path: str) -> str:
+    return path.removesuffix(TOKENS) + HEADER
+
+
+def _lengths(storage: Storage, header: StreamHeader) -> Iterator[Int64Array]:
+    path, last = header.file(DOCUMENTS), 0
+    for first in range(0, header.num_documents + 1, _AT_ONCE):
+        stop = min(header.num_documents + 1, first + _AT_ONCE)
+        borders = np.frombuffer(storage.read(path, 8 * first, 8 * stop), "<u8")
+        rising = borders.astype(np.int64)
+        lengths = np.diff(rising, prepend=np.int64(last))
+        if (lengths < 0).any() or (first == 0 and borders[0] != 0):
+            raise corrupt(path, "borders of documents must rise, from 0 on")
+        last = int(borders[-1])
+        yield lengths[1:] if first == 0 else lengths
+    if last != header.num_tokens:
+        raise corrupt(
+            path,
+            f"its documents end at token {last:,}, the shard has {header.num_tokens:,}",
+        )
+
+
+class StreamDataset(FlatDataset):
+    """Shards of token streams as one dataset; made by :func:`stream`."""
+
+    def check_contents(self) -> None:
+        """Hold all bytes of all shards against their checksums; reads all of them.
+
+        Raises:
+            ChecksumError: For the first file that is not as it was written.
+        """
+        storage = LocalStorage()
+        for path in self.files:
+            header = read_header(storage, _header_of(path))
+            header.check_sizes(storage)
+            header.check_contents(storage)
+
+    def document(
+        self, row: int, *, deserialize: Deserialize | None = None
+    ) -> StreamDocument:
+        """Read a document with the numbers beside its tokens, and its spans.
+
+        A read of tokens, one of the index and one of payloads, however many spans.
+
+        Args:
+            row: Number of the document in this dataset; negative ones count from the
+                end.
+            deserialize: What makes payloads of bytes that a callable of yours wrote.
+                Without one they come as bytes, or as ``serialize`` of the writer said.
+
+        Raises:
+            OutOfRangeError: If there is no such document.
+            CorruptFileError: If a token names a payload that is not there.
+            MissingDependencyError: If payloads are msgpack, which is not installed.
+
+        Example:
+            >>> dataset.document(3).spans  # doctest: +SKIP
+            [(1, 3, b'payload')]
+        """
+        number = checked_row(row, len(self))
+        spans, storage = self.spans, LocalStorage()
+        span = spans.spans_of_rows([number])
+        [page], [first] = spans.places(span)
+        place = int(first + number - spans.first_rows(span)[0])
+        offsets = self.index.row_offsets(int(page))
+        file = int(self.index.files_of_rows(self.index.first_rows([page]))[0])
+        before = int(
+            self.index.first_values([page])[0] - self.index.file_first_value[file]
+        )
+        return read_document(
+            storage,
+            read_header(storage, _header_of(self.files[file])),
+            before + int(offsets[place]),
+            int(offsets[place + 1] - offsets[place]),
+            deserialize,
+        )
+
+
+def stream(
+    paths: Paths,
+    *,
+    column: str = "input_ids",
+    cache_dir: PathLike | None = None,
+) -> StreamDataset:
+    """Name a dataset of token streams, as :class:`StreamWriter` wrote them.
+
+    Args:
+        paths: Folders with shards in them or below, or a list, whose order is kept.
+        column: What the tokens are called.
+        cache_dir: Folder for the index, see :func:`parquet`.
+
+    Raises:
+        MissingFileError: If there is no shard.
+
+    Example:
+        >>> stream("corpus/stream")  # doctest: +SKIP
+    """
+    headers = LocalStorage().list_files(paths, (HEADER,))
+    return flat_dataset(
+        StreamDataset,
+        [header.removesuffix(HEADER) + TOKENS for header in headers],
+        StreamFormat(),
+        column=column,
+        cache_dir=cache_dir,
+    )

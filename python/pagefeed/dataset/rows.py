@@ -1,0 +1,191 @@
+"""What datasets do with their rows, whatever their files are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from pagefeed._base import Facts, check_whole, html_of, is_made, lazy, text_of
+from pagefeed.dataset import select
+from pagefeed.dataset.aligned import Aligned
+from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.row_reader import checked_row, rows_at
+from pagefeed.dataset.select import Selection
+from pagefeed.dataset.spans import PageSpans, Spans
+
+__all__ = ["DatasetRows"]
+
+
+class DatasetRows(ABC):
+    """The rows of a dataset: all that an index holds, or a selection of them.
+
+    A frozen dataclass derives from it, with a field ``selection``.
+    """
+
+    files: tuple[str, ...]
+    column: str
+    metadata: tuple[str, ...]
+    aligned: tuple[Aligned, ...]
+    selection: Selection | None
+
+    @property
+    @abstractmethod
+    def index(self) -> PageIndex:
+        """Where the rows of the column lie."""
+
+    @abstractmethod
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return where any column of the same rows comes from."""
+
+    @property
+    def can_seek(self) -> bool:
+        """Whether any row can be read without those before it: always."""
+        return True
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the number of rows is known before they are read: always."""
+        return True
+
+    @lazy
+    def spans(self) -> Spans:
+        """The rows of the dataset, as sequences are cut from them."""
+        if self.selection is not None:
+            return self.selection
+        return PageSpans(self.index)
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents, see :attr:`PageIndex.fingerprint`.
+
+        Of selected rows it says which they are, not how they were selected.
+        """
+        if self.selection is not None:
+            return self.selection.fingerprint
+        return self.index.fingerprint
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.spans.num_rows
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """Return a row: the column and metadata as plain Python values.
+
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
+
+        Args:
+            row: Number of the row in this dataset; negative ones count from the end.
+
+        Raises:
+            OutOfRangeError: If there is no such row.
+            InvalidArgumentError: If it is a slice: use :meth:`head`.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> len(web[0]["input_ids"])  # doctest: +SKIP
+            300
+        """
+        return next(rows_at(self, [checked_row(row, len(self))]))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
+        return rows_at(self, range(len(self)))
+
+    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
+        """Return the first rows, or all if there are fewer.
+
+        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
+
+        Raises:
+            InvalidArgumentError: If it is no number of rows.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
+            [['input_ids'], ['input_ids']]
+        """
+        least = check_whole(num_rows, "num_rows", least=0)
+        return [*rows_at(self, range(min(least, len(self))))]
+
+    def facts(self) -> Facts:
+        """Return what is known by now, for people; nothing is read or built."""
+        known, chosen = self.selection, None
+        rows = tokens = None
+        if known is not None:
+            rows, tokens, chosen = known.known_rows, known.known_tokens, known.names
+        elif is_made(self, "index"):
+            rows, tokens = self.index.num_rows, self.index.num_values
+        return {
+            "column": self.column,
+            "metadata": list(self.metadata) or None,
+            "aligned": [each.column for each in self.aligned] or None,
+            "files": len(self.files),
+            "selected": chosen and list(chosen),
+            "rows": rows,
+            "tokens": tokens,
+        }
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self.facts())
+
+    def by_length(self, edges: Sequence[int]) -> dict[str, Self]:
+        """Divide the rows by their number of tokens; reads all pages, once.
+
+        Args:
+            edges: Rising numbers of tokens.
+
+        Returns:
+            Datasets by name, from short rows to long ones; each row is in one.
+
+        Raises:
+            InvalidArgumentError: If edges are not rising numbers.
+
+        Example:
+            >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
+            ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
+        """
+        return self._parts(select.by_length(self.spans, edges))
+
+    def split(self, *, seed: int = 0, **weights: float) -> dict[str, Self]:
+        """Divide the rows at random, in proportion to weights.
+
+        Where a row goes depends on the seed, the footer of its file and its number in
+        the file alone: it stays there when files are added, removed, renamed or put
+        in another order.
+
+        Args:
+            seed: Another seed divides otherwise.
+            weights: Share of the rows of each part. If they sum to 1, every row is in
+                exactly one part; else the remaining rows are in none.
+
+        Returns:
+            Datasets by the names given.
+
+        Raises:
+            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
+
+        Example:
+            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
+        """
+        return self._parts(select.by_weights(self.spans, weights, seed))
+
+    def check_not_empty(self) -> None:
+        """Raise if rows were selected and there are none.
+
+        Raises:
+            EmptySelectionError: Saying what the columns of the predicate hold.
+        """
+        if self.selection is not None:
+            self.selection.check_not_empty()
+
+    def _of(self, selection: Selection) -> Self:
+        return replace(self, selection=selection)  # type: ignore[type-var]
+
+    def _parts(self, selections: dict[str, Selection]) -> dict[str, Self]:
+        return {name: self._of(selection) for name, selection in selections.items()}

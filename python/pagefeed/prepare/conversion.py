@@ -1,0 +1,134 @@
+"""From one format of token files to another, document by document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Work, check_choice, check_token, parse_bytes
+from pagefeed.dataset import Dataset, check_dataset, token_dtype
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.prepare.outputs import OUTPUTS
+from pagefeed.prepare.rows import TokenRows, rows_of
+from pagefeed.storage import PathLike, plain_path
+
+__all__ = ["Conversion", "convert"]
+
+Format = Literal["parquet", "stream", "megatron", "mds", "raw", "npy"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversion:
+    """What was written."""
+
+    format: str
+    """In which format."""
+    files: tuple[str, ...]
+    """What can be opened again: files, folders of shards, or a prefix."""
+    dtype: str
+    """Type of the tokens."""
+    num_documents: int
+    """Documents written."""
+    num_tokens: int
+    """Tokens written, separators included."""
+
+
+def convert(
+    dataset: Dataset,
+    output: PathLike,
+    *,
+    to: Format,
+    dtype: npt.DTypeLike | None = None,
+    eos: int | None = None,
+    column: str | None = None,
+    shard_size: int | str = "512MiB",
+) -> Conversion:
+    """Write the tokens of a dataset in another format, document by document.
+
+    Memory does not grow with the dataset, but for 4 bytes a document of Megatron's
+    index. Files and shards appear under their names when they are complete, Megatron's
+    and MDS' indexes last. Documents keep their order, also empty ones (MDS has none).
+
+    Args:
+        dataset: Any: Parquet files or a part of them, streams, other token files.
+        output: A folder for ``"parquet"``, ``"stream"`` and ``"mds"``, a prefix for
+            ``"megatron"``, and a file for ``"raw"`` and ``"npy"``.
+        to: The format.
+        dtype: Type of the tokens; by default the one they are read in.
+        eos: A token to write behind every document: raw files know no other border.
+        column: What the tokens are called; by default as in the dataset.
+        shard_size: Size from which on another file or shard begins.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+        TokenRangeError: If a token does not fit ``dtype``.
+        UnsupportedError: If the column is no list of integers.
+        FileAccessError: If it cannot be written.
+
+    Example:
+        >>> web = pagefeed.parquet("corpus", column="input_ids")  # doctest: +SKIP
+        >>> convert(web, "corpus-stream", to="stream", dtype="uint16")  # doctest: +SKIP
+    """
+    check_dataset(dataset, "dataset")
+    check_choice(to, tuple(OUTPUTS), "to")
+    behind = check_token(eos, "eos")
+    kind = _dtype(dataset, dtype, to)
+    num_rows = len(dataset)
+    num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
+    out = OUTPUTS[to](
+        plain_path(output, "output"),
+        kind,
+        column=column or dataset.column,
+        shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),
+        num_tokens=num_tokens,
+    )
+    written = 0
+    with (
+        out.stack,
+        Work(f"converting to {to}", total=num_rows, unit="documents") as work,
+    ):
+        for rows in rows_of(dataset):
+            ended = rows if behind is None else _with_ends(rows, behind)
+            out.write(ended)
+            written += len(ended.tokens)
+            work.advance(len(ended.offsets) - 1)
+        out.finish()
+    return Conversion(
+        format=to,
+        files=tuple(out.files),
+        dtype=kind.name,
+        num_documents=num_rows,
+        num_tokens=written,
+    )
+
+
+def _dtype(
+    dataset: Dataset, dtype: npt.DTypeLike | None, to: str
+) -> np.dtype[np.generic]:
+    if dtype is not None:
+        try:
+            return np.dtype(token_dtype(np.dtype(dtype), "dtype"))
+        except (TypeError, UnsupportedError) as problem:
+            raise InvalidArgumentError(
+                f"dtype={dtype!r} is no type of tokens: choose uint16, uint32 or int32"
+            ) from problem
+    narrow = dataset.index.value_bytes
+    if not narrow:
+        raise UnsupportedError(
+            f"column {dataset.column!r} is no list of integers: tokenize it first"
+        )
+    wide = "int32" if to == "megatron" else "uint32"
+    return np.dtype("uint16" if narrow <= 2 else wide if narrow == 4 else "int64")
+
+
+def _with_ends(rows: TokenRows, eos: int) -> TokenRows:
+    """Return documents with a token more, behind each."""
+    kind = np.promote_types(rows.tokens.dtype, np.min_scalar_type(eos))
+    tokens = np.insert(rows.tokens.astype(kind), rows.offsets[1:], eos)
+    return TokenRows(tokens, rows.offsets + np.arange(len(rows.offsets)))

@@ -1,0 +1,76 @@
+"""The documents of a dataset, in order, as their tokens alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, in_order, require
+from pagefeed.dataset import Dataset, TokenIndex
+from pagefeed.errors import UnsupportedError
+
+__all__ = ["TokenRows", "rows_of"]
+
+
+class TokenRows(NamedTuple):
+    """Some consecutive documents."""
+
+    tokens: npt.NDArray[Any]
+    """Their tokens, joined, in the column's own type."""
+    offsets: Int64Array
+    """Where each begins, and the end: int64 [documents + 1]."""
+
+    def each(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the tokens of each document."""
+        borders = self.offsets.tolist()
+        for begin, end in itertools.pairwise(borders):
+            yield self.tokens[begin:end]
+
+
+def rows_of(dataset: Dataset) -> Iterator[TokenRows]:
+    """Yield the documents of a dataset, those of a page at a time.
+
+    Pages are read ahead, by a thread per CPU. A null row is a document without tokens.
+
+    Raises:
+        UnsupportedError: If the column is no list of integers.
+        MissingDependencyError: If pyarrow is not installed.
+    """
+    arrow = require("pyarrow", extra="pyarrow", purpose="converting datasets")
+    spans = dataset.spans
+    pages, rows = spans.places(np.arange(len(spans)))
+    counts = np.diff(spans.first_rows(np.arange(len(spans) + 1)))
+
+    def read(span: int) -> TokenRows:
+        page = _page(spans.index, int(pages[span]), arrow)
+        first = int(rows[span])
+        offsets = page.offsets[first : first + int(counts[span]) + 1]
+        tokens = page.tokens[offsets[0] : offsets[-1]]
+        return TokenRows(tokens, offsets - offsets[0])
+
+    return in_order(read, range(len(spans)))
+
+
+def _page(index: TokenIndex, page: int, arrow: Any) -> TokenRows:  # noqa: ANN401
+    array = arrow.array(index.read_page(page))
+    if not arrow.types.is_large_list(array.type):
+        array = array.cast(arrow.large_list(array.type.value_type))
+    kind = array.type.value_type
+    if not arrow.types.is_integer(kind):
+        raise UnsupportedError(
+            f"column {index.column!r} holds {kind}, and tokens are integers: tokenize "
+            "it first"
+        )
+    values = array.flatten()  # Without what lies under null rows.
+    if values.null_count:
+        raise UnsupportedError(
+            f"column {index.column!r} holds a null token on page {page}: write it "
+            "without"
+        )
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return TokenRows(values.to_numpy(zero_copy_only=False), offsets)

@@ -1,0 +1,110 @@
+"""Files that are written from the begin to the end, and appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from pagefeed.errors import FileAccessError
+
+__all__ = ["FileWriter", "make_folder"]
+
+
+class FileWriter:
+    """Writes one file under another name, and renames it when it is complete.
+
+    Args:
+        path: Where the file will be; one that is there is replaced.
+
+    Raises:
+        FileAccessError: If it cannot be written, here and later.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with FileWriter(f"{folder}/a.bin") as out:
+        ...         out.write(b"abc")
+        ...     out.size, out.crc32 == zlib.crc32(b"abc")
+        (3, True)
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        """Where the file will be."""
+        self.size = 0
+        """Bytes written so far."""
+        self.crc32 = 0
+        """Their checksum."""
+        with _writing(path):
+            number, self.draft = tempfile.mkstemp(
+                prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or "."
+            )
+        """The file as long as it is not complete."""
+        self._file = os.fdopen(number, "wb", buffering=1 << 20)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        with _writing(self.path):
+            self._file.write(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self.size += len(data)
+
+    def commit(self) -> None:
+        """Have all of it on disk, under its name; once is enough."""
+        if self._file.closed:
+            return
+        with _writing(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.chmod(self.draft, 0o644)
+            os.replace(self.draft, self.path)
+
+    def abandon(self) -> None:
+        """Leave nothing of it, unless it was committed."""
+        self._file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self.draft)
+
+    def __enter__(self) -> Self:
+        """Start to write."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit if all went well."""
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            self.abandon()
+
+
+def make_folder(path: str) -> str:
+    """Make a folder and those above it; returns its absolute path.
+
+    Raises:
+        FileAccessError: If it cannot be made.
+    """
+    with _writing(path):
+        os.makedirs(path, exist_ok=True)
+    return os.path.abspath(path)
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        error = FileAccessError(f"{path}: cannot be written: {problem}")
+        error.file = path
+        raise error from problem
