@@ -43,6 +43,8 @@ class Other:
             setattr(self, name, getattr(dataset, name))
         for name in ("verify_checksums", "fingerprint", "index", "spans"):
             setattr(self, name, getattr(dataset, name))
+        for name in ("aligned", "aligned_indexes"):
+            setattr(self, name, getattr(dataset, name))
         for name in ("column_index", "source_of", "check_not_empty"):
             setattr(self, name, getattr(dataset, name))
         self._length = len(dataset)
