@@ -25,9 +25,9 @@ __all__ = [
 NO_SEQUENCE = -1
 """Stands for a row of padding."""
 
-PIECE_SEQUENCES = 1 << 10
+PIECE_SEQUENCES = 1 << 12
 """Sequences of a piece of a plan: enough for the overhead of NumPy's calls to be small,
-and few enough for a tenth or two of a millisecond."""
+and few enough for some tenths of a millisecond."""
 
 
 class BatchPlan(NamedTuple):
