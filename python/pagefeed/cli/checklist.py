@@ -21,8 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagefeed.cli.options import configure_run, make_loader
-from pagefeed.cli.telling import tell_checks
+from pagefeed.cli.common import configure_run, make_loader, tell_checks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node

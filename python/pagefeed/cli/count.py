@@ -15,7 +15,7 @@ import json
 import time
 from typing import Any
 
-from pagefeed.cli.options import configure_tokenizer, make_tokenizer
+from pagefeed.cli.common import configure_tokenizer, make_tokenizer
 from pagefeed.dataset import parquet
 
 

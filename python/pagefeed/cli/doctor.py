@@ -22,13 +22,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from pagefeed.batches import Batch
-from pagefeed.cli.options import (
+from pagefeed.cli.common import (
     configure_run,
     make_loader,
     make_sound_dataset,
     named_function,
+    tell_damage,
 )
-from pagefeed.cli.telling import tell_damage
 from pagefeed.reports import doctor as find_limit
 
 

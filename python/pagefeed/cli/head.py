@@ -18,8 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.options import configure_run, make_sound_dataset
-from pagefeed.cli.telling import tell_damage
+from pagefeed.cli.common import configure_run, make_sound_dataset, tell_damage
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture

@@ -16,8 +16,12 @@ import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.options import configure_run, make_sequences, make_sound_dataset
-from pagefeed.cli.telling import tell_damage
+from pagefeed.cli.common import (
+    configure_run,
+    make_sequences,
+    make_sound_dataset,
+    tell_damage,
+)
 from pagefeed.mixture import Mixture
 from pagefeed.reports import Inspection, inspect
 

@@ -14,7 +14,7 @@ import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.options import configure_run, make_loader
+from pagefeed.cli.common import configure_run, make_loader
 from pagefeed.reports import (
     Forecast,
     MixtureForecast,

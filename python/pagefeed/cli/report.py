@@ -20,8 +20,12 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
-from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
-from pagefeed.cli.telling import tell_damage
+from pagefeed.cli.common import (
+    configure_run,
+    make_loader,
+    make_sound_dataset,
+    tell_damage,
+)
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import report as make_page
 

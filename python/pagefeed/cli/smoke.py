@@ -21,13 +21,14 @@ from dataclasses import asdict
 from typing import Any
 
 from pagefeed.batches import Fields
-from pagefeed.cli.options import (
+from pagefeed.cli.common import (
     configure_run,
     make_loader,
     make_sound_dataset,
     named_function,
+    tell_checks,
+    tell_damage,
 )
-from pagefeed.cli.telling import tell_checks, tell_damage
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import load_tokenizer
 from pagefeed.reports import smoke as try_run

@@ -14,7 +14,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from pagefeed.cli.options import configure_run, make_loader
+from pagefeed.cli.common import configure_run, make_loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, verify
 

@@ -1,6 +1,7 @@
 //! How an engine runs, and what its batches are like.
 
-use super::{Aligned, scatter};
+use super::Aligned;
+use super::assembly::scatter;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Page;
-use super::batch::Buffer;
+use super::assembly::batch::Buffer;
 use super::bundle::Bundle;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;

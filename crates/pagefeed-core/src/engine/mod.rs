@@ -5,19 +5,15 @@
 //! budget allows, held until the last batch that needs it is built, and its memory
 //! used again. `schedule` decides under one lock, `worker` acts outside of it.
 
-mod aligned;
-mod batch;
+mod assembly;
 mod budget;
 mod bundle;
-mod collect;
 mod config;
-mod gathering;
 mod job;
 mod page;
 mod page_hasher;
 mod pages;
 mod plan;
-mod scatter;
 mod schedule;
 mod source;
 mod spares;
@@ -30,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use aligned::Aligned;
-pub use batch::{Batch, Buffer};
-pub use collect::RowCollector;
+pub use assembly::aligned::Aligned;
+pub use assembly::batch::{Batch, Buffer};
+pub use assembly::collect::RowCollector;
 pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
 pub use plan::{Bundles, Plan};

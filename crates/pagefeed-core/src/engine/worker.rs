@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::batch::Buffer;
+use super::assembly::batch::Buffer;
+use super::assembly::gathering::Gathering;
 use super::budget::Budget;
-use super::gathering::Gathering;
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
 use super::page::{Named, Scratch};
 use super::schedule::State;

@@ -14,7 +14,7 @@ mod pending;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::batch::Buffer;
+use super::assembly::batch::Buffer;
 use super::budget::Budget;
 use super::job::{Garbage, LoadJob};
 use super::pages::{BatchNumber, PageTable, Slot};

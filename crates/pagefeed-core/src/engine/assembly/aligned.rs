@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::EngineConfig;
 use crate::decode::{NumberType, TokenPage, Tokens};
+use crate::engine::EngineConfig;
 use crate::error::{Error, Kind, Result};
 use crate::fields::Number;
 use crate::gather::OwnTokens;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::aligned::AlignedWriter;
 use super::batch::{Buffer, Written};
-use super::bundle::Bundle;
 use super::gathering::Gathering;
-use super::plan::Segment;
-use super::{EngineConfig, Page, TokenType};
 use crate::decode::{Joins, TokenPage};
+use crate::engine::bundle::Bundle;
+use crate::engine::plan::Segment;
+use crate::engine::{EngineConfig, Page, TokenType};
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
@@ -331,7 +331,7 @@ fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Error {
     }
 }
 
-pub(super) fn bad_token(config: &EngineConfig, name: &str, token: i64) -> Error {
+pub(in crate::engine) fn bad_token(config: &EngineConfig, name: &str, token: i64) -> Error {
     let token_type = config.token_type;
     Error::invalid(format!(
         "{name} {token} does not fit tokens of type {token_type:?}"

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use memmap2::{MmapMut, MmapOptions};
 
 use super::collect::RowCollector;
-use super::worker::Shared;
+use crate::engine::worker::Shared;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Field, Made, Parts, Sections};
 
@@ -28,11 +28,11 @@ pub struct Buffer {
     sections: Arc<Sections>,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
-    pub(super) written: Written,
+    pub(in crate::engine) written: Written,
     /// What its fields came to.
     pub(crate) made: Made,
     /// Its cells, column by column.
-    pub(super) columns: Vec<RowCollector>,
+    pub(in crate::engine) columns: Vec<RowCollector>,
 }
 
 // SAFETY: a buffer is the only one to use its part of the mapping.
@@ -113,7 +113,7 @@ impl Buffer {
 
 /// What a batch came to, beside its tokens.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Written {
+pub(in crate::engine) struct Written {
     /// Where documents begin and end, if fields are made.
     pub borders: Borders,
     pub num_padding: u64,
@@ -136,7 +136,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(buffer: Buffer, engine: Weak<Shared>) -> Self {
+    pub(in crate::engine) fn new(buffer: Buffer, engine: Weak<Shared>) -> Self {
         Self {
             buffer: Some(buffer),
             engine,
@@ -144,7 +144,7 @@ impl Batch {
     }
 
     /// Takes out its cells.
-    pub(super) fn take_collectors(&mut self) -> Vec<RowCollector> {
+    pub(in crate::engine) fn take_collectors(&mut self) -> Vec<RowCollector> {
         let buffer = self.buffer.as_mut();
         buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
     }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::batch::Buffer;
-use super::bundle::Bundle;
-use super::plan::{Cell, PreparedPlan, Segment};
-use super::{EngineConfig, Page, collect, scatter};
+use super::{collect, scatter};
+use crate::engine::bundle::Bundle;
+use crate::engine::plan::{Cell, PreparedPlan, Segment};
+use crate::engine::{EngineConfig, Page};
 use crate::error::Error;
 
 /// A batch to be written, in part or in full.
-pub(super) struct Gathering<'a> {
+pub(in crate::engine) struct Gathering<'a> {
     pub config: &'a EngineConfig,
     pub plan: &'a PreparedPlan,
     pub number_in_plan: usize,

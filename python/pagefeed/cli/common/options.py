@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pagefeed.cli.mixing import configure_mixture, make_mixture
+from pagefeed.cli.common.mixing import configure_mixture, make_mixture
 from pagefeed.dataset import Dataset, ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader

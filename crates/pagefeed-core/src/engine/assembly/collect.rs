@@ -5,9 +5,9 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
-use super::Page;
 use super::batch::Batch;
 use super::gathering::Gathering;
+use crate::engine::Page;
 use crate::error::{Error, Result};
 
 /// Picks the rows of the pages that are there.

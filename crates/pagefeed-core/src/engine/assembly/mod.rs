@@ -1,0 +1,8 @@
+//! Batches as they are put together: their buffers, and what is written into them from
+//! pages: tokens ([`scatter`]), the columns aligned with them, and cells of rows.
+
+pub(super) mod aligned;
+pub(super) mod batch;
+pub(super) mod collect;
+pub(super) mod gathering;
+pub(super) mod scatter;
