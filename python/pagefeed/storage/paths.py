@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed.errors import InvalidArgumentError, MissingFileError
 
-__all__ = ["PathLike", "Paths", "expand_paths", "plain_path"]
+__all__ = [
+    "SUFFIXES",
+    "PathLike",
+    "Paths",
+    "check_files_given",
+    "expand_paths",
+    "is_hidden",
+    "plain_path",
+]
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
 
-_SUFFIXES = (".parquet", ".parq")
+SUFFIXES = (".parquet", ".parq")
+"""Ends of the names of files that a folder stands for."""
 
 
 def expand_paths(paths: Paths) -> list[str]:
@@ -30,10 +39,21 @@ def expand_paths(paths: Paths) -> list[str]:
         MissingFileError: If a path does not exist or a pattern matches nothing.
         InvalidArgumentError: If nothing is given, or a file is given twice.
     """
+    return check_files_given(paths, _expand)
+
+
+def check_files_given(
+    paths: Paths, expand: Callable[[str], Iterable[str]]
+) -> list[str]:
+    """Return the files that each path stands for, in order.
+
+    Raises:
+        InvalidArgumentError: If there are none, or one is given twice.
+    """
     if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
         paths = [paths]
     given = list(paths)
-    files = [file for path in given for file in _expand(plain_path(path, "paths"))]
+    files = [file for path in given for file in expand(plain_path(path, "paths"))]
     if not files:
         raise InvalidArgumentError("no paths given: name at least one Parquet file")
     seen: set[str] = set()
@@ -60,13 +80,7 @@ def plain_path(path: object, name: str) -> str:
 
 
 def _expand(path: str) -> Iterator[str]:
-    scheme, separator, rest = path.partition("://")
-    if separator and scheme != "file":
-        raise UnsupportedError(
-            f"{scheme}:// paths are not read yet: {path}; only local files are"
-        )
-    if separator:
-        path = rest
+    path = path.removeprefix("file://")
     if os.path.isfile(path):
         yield os.path.abspath(path)
     elif Path(path).is_dir():
@@ -79,9 +93,9 @@ def _expand(path: str) -> Iterator[str]:
 
 def _folder(folder: Path) -> Iterator[str]:
     for directory, names, files in os.walk(folder, followlinks=True):
-        names[:] = [name for name in names if not _hidden(name)]
+        names[:] = [name for name in names if not is_hidden(name)]
         for file in files:
-            if file.endswith(_SUFFIXES):
+            if file.endswith(SUFFIXES):
                 yield os.path.join(directory, file)
 
 
@@ -89,16 +103,17 @@ def _listed(path: str, found: Iterable[str]) -> list[str]:
     files = sorted(
         os.path.abspath(file)
         for file in found
-        if not _hidden(os.path.basename(file)) and os.path.isfile(file)
+        if not is_hidden(os.path.basename(file)) and os.path.isfile(file)
     )
     if not files:
         raise MissingFileError(
             f"{path} holds no Parquet files: expected names ending in "
-            f"{' or '.join(_SUFFIXES)} that do not begin with _ or ."
+            f"{' or '.join(SUFFIXES)} that do not begin with _ or ."
         )
     return files
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Tell whether a name is one that writers hide."""
     # Hive's partition folders (_date=...) are data, all other _names are not.
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

@@ -1,0 +1,207 @@
+"""Objects, web servers and the hub, beside the files of this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pagefeed import _core
+from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed.storage.arrow_files import arrow_filesystem_of
+from pagefeed.storage.paths import (
+    SUFFIXES,
+    Paths,
+    check_files_given,
+    is_hidden,
+    plain_path,
+)
+from pagefeed.storage.storage import LocalStorage, Storage
+from pagefeed.storage.urls import is_url, listed_folder, matches
+
+__all__ = ["RemoteStorage", "StorageOptions", "storage_of"]
+
+StorageOptions = Mapping[str, object]
+"""Settings of remote storage, by name."""
+
+_SECRET = re.compile(r"key|secret|token|password|authorization|credential|sas|account")
+
+
+class RemoteStorage:
+    """Files named by URLs, and by paths of this machine.
+
+    Args:
+        options: Endpoint, region, credentials and the like; what is not given comes
+            from the environment. See ``docs/remote.md``.
+        lost: Names of secrets that did not travel here from another process.
+
+    Raises:
+        InvalidArgumentError: If an option cannot be right.
+        UnsupportedError: If this build of pagefeed has no remote storage.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str] | None = None, lost: tuple[str, ...] = ()
+    ) -> None:
+        self._options = dict(options or {})
+        self._lost = lost
+        self.handle = _handle(self._options)
+        """The storage as the data plane takes it."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteStorage) and self._options == other._options
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._options.items()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(sorted(self._options))})"
+
+    def __reduce__(self) -> tuple[type[RemoteStorage], tuple[Any, ...]]:
+        """Pickle without secrets: other processes have them from the environment."""
+        secret = tuple(name for name in self._options if _SECRET.search(name.lower()))
+        public = {k: v for k, v in self._options.items() if k not in secret}
+        return type(self), (public, tuple(sorted({*secret, *self._lost})))
+
+    def list_files(self, paths: Paths) -> list[str]:
+        """Return the files meant by URLs, folders and patterns, in order.
+
+        Raises:
+            MissingFileError: If there is nothing at a URL.
+            InvalidArgumentError: If nothing is given, or a file is given twice.
+        """
+        return check_files_given(paths, self._expand)
+
+    def name_of(self, path: str) -> str:
+        """Return the URL of a file as it is listed: on the hub, with its commit."""
+        if not is_url(path):
+            return LocalStorage().name_of(path)
+        is_pinned = re.search(r"@[0-9a-f]{40}/", path) is not None
+        if path.startswith("hf://") and not is_pinned:
+            return self._find(path)[0]
+        return path
+
+    def version(self, file: str) -> str:
+        """Return size and version (ETag) of a file."""
+        if not is_url(file):
+            return LocalStorage().version(file)
+        _, size, version = self._find(file)
+        return f"{size} {version}"
+
+    def size(self, file: str) -> int:
+        """Return the bytes of a file."""
+        return self._find(file)[1] if is_url(file) else LocalStorage().size(file)
+
+    def read(self, file: str, begin: int, end: int) -> bytes:
+        """Read bytes ``[begin, end)`` of a file.
+
+        Raises:
+            StaleFileError: If the file ends before.
+        """
+        if not is_url(file):
+            return LocalStorage().read(file, begin, end)
+        return self.handle.read(file, begin, end)
+
+    def arrow_filesystem(self) -> Any:  # noqa: ANN401
+        """Return a ``pyarrow.fs.FileSystem`` over this storage.
+
+        Raises:
+            MissingDependencyError: If pyarrow is not installed.
+        """
+        return arrow_filesystem_of(self)
+
+    def counts(self) -> dict[str, int]:
+        """Return what was sent so far: requests, retries, bytes and the like."""
+        return self.handle.counts()
+
+    def _find(self, url: str) -> tuple[str, int, str]:
+        try:
+            return self.handle.find(url)
+        except OSError as problem:
+            if self._lost:
+                problem.add_note(
+                    f"storage_options {', '.join(self._lost)} do not travel to other "
+                    "processes: set them in the environment"
+                )
+            raise
+
+    def _expand(self, path: str) -> Iterator[str]:
+        if not is_url(path):
+            yield from LocalStorage().list_files(path)
+            return
+        folder = listed_folder(path)
+        if folder is not None:
+            pattern = path.removeprefix(folder)
+            yield from self._listed(path, folder, pattern)
+        elif path.endswith(SUFFIXES) or path.startswith(("http://", "https://")):
+            yield self._find(path)[0]
+        else:
+            yield from self._folder_or_file(path)
+
+    def _folder_or_file(self, path: str) -> Iterable[str]:
+        try:
+            return self._listed(path, path.rstrip("/") + "/", None)
+        except MissingFileError:
+            if path.endswith("/"):
+                raise
+        return [self._find(path)[0]]
+
+    def _listed(self, path: str, folder: str, pattern: str | None) -> list[str]:
+        """Files below a folder that a pattern means; all of Parquet if there is none."""
+        files = []
+        for url, _, _ in self.handle.list(folder):
+            # On the hub a URL has a commit, which the folder as given may lack.
+            name = url.split("/", folder.count("/"))[-1]
+            wanted = name.endswith(SUFFIXES) if pattern is None else matches(name, pattern)
+            if wanted and not any(map(is_hidden, name.split("/"))):
+                files.append(url)
+        if not files:
+            raise MissingFileError(
+                f"{path} holds no Parquet files: expected names ending in "
+                f"{' or '.join(SUFFIXES)} that do not begin with _ or ."
+            )
+        return files
+
+
+def storage_of(paths: Paths, options: StorageOptions | None = None) -> Storage:
+    """Return the storage that has all of the paths.
+
+    Raises:
+        InvalidArgumentError: If options are given for local files, or are none.
+    """
+    given = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else paths
+    is_remote = any(is_url(plain_path(path, "paths")) for path in given)
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidArgumentError(
+            "storage_options must be a dict such as {'region': 'eu-west-1'}, "
+            f"found {type(options).__name__}"
+        )
+    if is_remote:
+        return RemoteStorage(_texts(options or {}))
+    if options:
+        raise InvalidArgumentError(
+            f"storage_options {', '.join(map(str, options))} are of remote storage, and "
+            "all paths are local"
+        )
+    return LocalStorage()
+
+
+def _texts(options: StorageOptions) -> dict[str, str]:
+    texts = {}
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            raise InvalidArgumentError(
+                f"storage_options[{name!r}] must be text, a number, True or False, "
+                f"found {type(value).__name__}"
+            )
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _handle(options: dict[str, str]) -> _core.Remote:
+    if not hasattr(_core, "Remote"):
+        raise UnsupportedError(
+            "this build of pagefeed reads local files only, as `make demo` builds it: "
+            "`pip install .` builds all of it"
+        )
+    return _core.Remote(options)
