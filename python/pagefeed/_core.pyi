@@ -12,7 +12,6 @@ __all__ = [
     "Buffer",
     "Engine",
     "Index",
-    "RowEngine",
     "build_profile",
     "pack",
     "version",
@@ -45,6 +44,7 @@ class Buffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
     def offset(self, field: str) -> int: ...
+    def take_columns(self) -> list[ArrowArray]: ...
     @property
     def num_borders(self) -> int: ...
     @property
@@ -108,15 +108,18 @@ class Index:
 class Engine:
     def __new__(
         cls,
-        indexes: Sequence[Index],
+        tokens: Sequence[Index],
         *,
         num_threads: int,
         memory: int,
-        dtype: str,
         batch_rows: int,
-        row_length: int,
-        padding: int,
         verify_checksums: Sequence[bool],
+        columns: Sequence[Index | Sequence[int | None] | Sequence[str | None]] = ...,
+        names: Sequence[str] = ...,
+        has_tokens: bool = False,
+        dtype: str = "int64",
+        row_length: int = 0,
+        padding: int = 0,
         bos: int | None = None,
         eos: int | None = None,
         packing: str | None = None,
@@ -131,8 +134,8 @@ class Engine:
         batch_offsets: npt.NDArray[np.uint32],
         page: npt.NDArray[np.uint64],
         row: npt.NDArray[np.uint32],
-        first_token: npt.NDArray[np.uint32],
-        num_tokens: npt.NDArray[np.uint32],
+        first_token: npt.NDArray[np.uint32] | None,
+        num_tokens: npt.NDArray[np.uint32] | None,
         destination_row: npt.NDArray[np.uint32],
         destination_offset: npt.NDArray[np.uint32],
         bundles: tuple[npt.NDArray[Any], ...] | None = None,
@@ -144,36 +147,6 @@ class Engine:
     @property
     def plan_bytes(self) -> int: ...
     def stats(self) -> dict[str, Any]: ...
-
-@final
-class RowEngine:
-    def __new__(
-        cls,
-        columns: Sequence[Index | Sequence[int | None] | Sequence[str | None]],
-        *,
-        names: Sequence[str],
-        num_threads: int,
-        memory: int,
-        batch_rows: int,
-        verify_checksums: Sequence[bool],
-        has_tokens: bool = False,
-        vocab_size: int | None = None,
-    ) -> RowEngine: ...
-    def submit(
-        self,
-        batch_offsets: npt.NDArray[np.uint32],
-        page: npt.NDArray[np.uint64],
-        row: npt.NDArray[np.uint32],
-        destination_row: npt.NDArray[np.uint32],
-        column: npt.NDArray[np.uint32],
-    ) -> None: ...
-    def next_batch(self) -> list[ArrowArray]: ...
-    def clear(self) -> None: ...
-    @property
-    def num_pending(self) -> int: ...
-    @property
-    def plan_bytes(self) -> int: ...
-    def stats(self) -> dict[str, float]: ...
 
 def pack(
     lengths: npt.NDArray[np.int64], length: int, *, method: str, never_split: bool

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use pagefeed_core::Result;
 use pagefeed_core::decode::{TokenPage, Tokens};
 use pagefeed_core::engine::{
-    Batch, Bundles, Engine, EngineConfig, Layout, PageEntry, PageSource, Plan, TokenType,
+    Batch, Bundles, Engine, EngineConfig, Layout, Page, PageEntry, PageSource, Plan, TokenType,
 };
 use pagefeed_core::gather::{Ahead, BatchToken, copy_segment};
 use pagefeed_core::page::PageOpener;
+use pagefeed_core::storage::Fetched;
 
 /// Pages of 16-bit tokens that cost `work`.
 struct Copied {
@@ -25,7 +26,17 @@ struct Copied {
 }
 
 impl PageSource for Copied {
-    fn load(&self, _: &mut PageOpener, page: u64, recycle: Option<TokenPage>) -> Result<TokenPage> {
+    fn num_pages(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        page: u64,
+        _: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
         let begin = Instant::now();
         let (mut tokens, mut row_offsets) = match recycle {
             Some(TokenPage {
@@ -43,17 +54,15 @@ impl PageSource for Copied {
         while begin.elapsed() < self.work {
             std::hint::spin_loop();
         }
-        Ok(TokenPage {
+        Ok(Page::Tokens(TokenPage {
             tokens: Tokens::U16(tokens),
             row_offsets,
-        })
+        }))
     }
 
     fn entry(&self, _: u64) -> PageEntry {
         PageEntry::new(0, self.rows * self.row_length * 2 + self.rows * 4 + 4)
     }
-
-    fn will_need(&self, _: u64) {}
 }
 
 fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineConfig {
@@ -63,6 +72,7 @@ fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineCon
         token_type: TokenType::I64,
         batch_rows,
         row_length,
+        num_columns: 0,
         row_payload: 0,
         padding: 0,
         layout: Layout::default(),
@@ -266,26 +276,29 @@ impl Uneven {
 }
 
 impl PageSource for Uneven {
-    fn load(
+    fn num_pages(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn decode(
         &self,
         opener: &mut PageOpener,
         page: u64,
+        fetched: &Fetched,
         recycle: Option<TokenPage>,
-    ) -> Result<TokenPage> {
+    ) -> Result<Page> {
         let source = Copied {
             rows: Self::rows(page) as usize,
             row_length: UNEVEN_LENGTH as usize,
             work: Duration::ZERO,
         };
-        source.load(opener, page, recycle)
+        source.decode(opener, page, fetched, recycle)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
         let bytes = Self::rows(page) * (UNEVEN_LENGTH * 2 + 4) + 4;
         PageEntry::new(0, bytes as usize)
     }
-
-    fn will_need(&self, _: u64) {}
 }
 
 /// Row of a page at a place of the order.

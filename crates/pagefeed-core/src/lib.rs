@@ -31,6 +31,7 @@ pub mod pages;
 pub mod pickle;
 mod prefetch;
 pub mod schema;
+pub mod storage;
 pub mod store;
 pub mod thrift;
 

@@ -14,6 +14,7 @@ use crate::buffers::RecycledBuffer;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_READ_BYTES;
+use crate::storage::Storage;
 
 /// What identifies the state of a file cheaply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +117,17 @@ impl Store {
         }
     }
 
-    /// The state of a file now.
-    pub fn stamp(&self, path: &str) -> Result<Stamp> {
+    fn open(&self, path: &Arc<str>) -> Result<Arc<File>> {
+        let file = File::open(&**path).map_err(|error| Error::from(error).in_file(path))?;
+        advise(&file, 0, 0, Advice::Random);
+        let file = Arc::new(file);
+        self.descriptors.keep(path, &file, self.number);
+        Ok(file)
+    }
+}
+
+impl Storage for Store {
+    fn stamp(&self, path: &str) -> Result<Stamp> {
         let metadata = std::fs::metadata(path).map_err(|error| Error::from(error).in_file(path))?;
         if !metadata.is_file() {
             let kind = if metadata.is_dir() {
@@ -130,9 +140,8 @@ impl Store {
         Ok(Stamp::of(&metadata))
     }
 
-    /// Reads `range` of `file`; refuses a file that is not in the state it was
-    /// indexed in (also when it was changed or replaced while open).
-    pub fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
+    /// Also refuses a file that was changed or replaced while open.
+    fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
         let size = readable(file, &range).map_err(|error| error.in_file(&file.path))?;
         let Some(open) = self.descriptors.get(&file.path) else {
             let open = self.open(&file.path)?;
@@ -151,8 +160,7 @@ impl Store {
         }
     }
 
-    /// Tells the system that `range` of `file` will be read soon.
-    pub fn will_need(&self, file: &FileId, range: Range<u64>) {
+    fn will_need(&self, file: &FileId, range: Range<u64>) {
         let open = self
             .descriptors
             .get(&file.path)
@@ -162,12 +170,13 @@ impl Store {
         }
     }
 
-    fn open(&self, path: &Arc<str>) -> Result<Arc<File>> {
-        let file = File::open(&**path).map_err(|error| Error::from(error).in_file(path))?;
-        advise(&file, 0, 0, Advice::Random);
-        let file = Arc::new(file);
-        self.descriptors.keep(path, &file, self.number);
-        Ok(file)
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = |range: &Range<u64>| self.read(file, range.clone());
+        ranges.iter().map(read).collect()
+    }
+
+    fn for_child(&self) -> Arc<dyn Storage> {
+        Arc::new(Self::default())
     }
 }
 

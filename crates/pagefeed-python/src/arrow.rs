@@ -91,7 +91,7 @@ impl ArrowArray {
             token_type: token_type(dtype)?,
             fields: parse_fields(py, &fields, shifted, across_documents)?,
         };
-        detached(py, || padding.batch(&self.array)).map(Buffer::new)
+        detached(py, || padding.batch(&self.array)).map(Buffer::from)
     }
 
     /// Pickles the array, copied.

@@ -1,26 +1,47 @@
 //! Memory of the data plane behind Python's buffer protocol.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
+use arrow_array::Array;
+use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::Batch;
-use pagefeed_core::fields::Field;
+use pagefeed_core::fields::Field as BatchField;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::arrow::ArrowArray;
 use crate::error::to_python;
+use crate::run::detached;
 
 /// The memory of one batch, as writable bytes: its tokens, then its other fields.
 /// It goes back to the engine when the last array over it is gone.
 #[pyclass(module = "pagefeed._core")]
 pub struct Buffer {
     batch: Batch,
+    columns: Arc<BatchColumns>,
+}
+
+/// The columns that batches hold beside tokens.
+#[derive(Default)]
+pub struct BatchColumns {
+    /// What they are.
+    pub fields: Vec<Field>,
+    /// Rows of a batch.
+    pub num_rows: usize,
 }
 
 impl Buffer {
-    /// Wraps the memory of `batch`.
-    pub fn new(batch: Batch) -> Self {
-        Self { batch }
+    /// Wraps a batch.
+    pub fn new(batch: Batch, columns: Arc<BatchColumns>) -> Self {
+        Self { batch, columns }
+    }
+}
+
+impl From<Batch> for Buffer {
+    fn from(batch: Batch) -> Self {
+        Self::new(batch, Arc::default())
     }
 }
 
@@ -28,7 +49,7 @@ impl Buffer {
 impl Buffer {
     /// Where among the bytes a field of the batch begins.
     fn offset(&self, py: Python<'_>, field: &str) -> PyResult<usize> {
-        let field = Field::from_name(field).map_err(|error| to_python(py, &error))?;
+        let field = BatchField::from_name(field).map_err(|error| to_python(py, &error))?;
         Ok(self.batch.range(field).start)
     }
 
@@ -42,6 +63,22 @@ impl Buffer {
     #[getter]
     fn max_seqlen(&self) -> usize {
         self.batch.made().max_seqlen
+    }
+
+    /// Takes out the columns: an array each, null where the plan has no cell.
+    fn take_columns(&mut self, py: Python<'_>) -> PyResult<Vec<ArrowArray>> {
+        let BatchColumns { fields, num_rows } = &*self.columns;
+        let types = fields.iter().map(|field| field.data_type().clone());
+        let types: Vec<DataType> = types.collect();
+        let batch = &mut self.batch;
+        let arrays = detached(py, || batch.take_columns(&types, *num_rows))?;
+        let named = arrays.into_iter().zip(fields);
+        Ok(named
+            .map(|(array, field)| {
+                let data_type = array.data_type().clone();
+                ArrowArray::new(array, field.clone().with_data_type(data_type))
+            })
+            .collect())
     }
 
     fn __len__(&self) -> usize {

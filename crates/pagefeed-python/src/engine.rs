@@ -7,14 +7,14 @@ use pagefeed_core::engine::{
 };
 use pagefeed_core::error::Result;
 use pagefeed_core::fields::{Field, Fields};
-use pagefeed_core::pages::source::IndexSource;
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::buffer::Buffer;
+use crate::buffer::{BatchColumns, Buffer};
+use crate::columns::{Columns, Values};
 use crate::error::to_python;
 use crate::index::Index;
 use crate::packing::packing_rule;
@@ -24,22 +24,12 @@ use crate::run::{detached, interruptible};
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Engine {
     engine: CoreEngine,
+    columns: Arc<BatchColumns>,
 }
 
 /// The elements of a contiguous array of exactly this type.
-pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     PyBuffer::<T>::get(array)?.to_vec(py)
-}
-
-/// Whether checksums of each of `count` indexes or columns are verified.
-pub fn flag_each(verify_checksums: Vec<bool>, count: usize) -> PyResult<Vec<bool>> {
-    if verify_checksums.len() != count {
-        return Err(PyValueError::new_err(format!(
-            "verify_checksums has {} flags for {count} indexes or columns",
-            verify_checksums.len()
-        )));
-    }
-    Ok(verify_checksums)
 }
 
 pub fn token_type(name: &str) -> PyResult<TokenType> {
@@ -67,13 +57,17 @@ pub fn parse_fields(
 
 #[pymethods]
 impl Engine {
-    /// Starts the threads. Pages of several indexes are numbered through, in order;
-    /// `verify_checksums` has a flag for each.
+    /// Starts the threads. `tokens` is the token column of each dataset, `columns` those
+    /// that come as rows by `names`, dataset after dataset: indexes, or lists of values,
+    /// each of which is one page. Pages are numbered through all, in order;
+    /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
+    /// `columns` of each dataset holds token ids.
     #[new]
     #[pyo3(signature = (
-        indexes, *, num_threads, memory, dtype, batch_rows, row_length, padding,
-        verify_checksums, bos=None, eos=None, packing=None, never_split=false, fields=Vec::new(),
-        shifted=false, across_documents=false, vocab_size=None
+        tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
+        names=Vec::new(), has_tokens=false, dtype="int64", row_length=0, padding=0, bos=None,
+        eos=None, packing=None, never_split=false, fields=Vec::new(), shifted=false,
+        across_documents=false, vocab_size=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -81,14 +75,17 @@ impl Engine {
     )]
     fn new(
         py: Python<'_>,
-        indexes: Vec<Bound<'_, Index>>,
+        tokens: Vec<Bound<'_, Index>>,
         num_threads: usize,
         memory: usize,
-        dtype: &str,
         batch_rows: usize,
+        verify_checksums: Vec<bool>,
+        columns: Vec<Values<'_>>,
+        names: Vec<String>,
+        has_tokens: bool,
+        dtype: &str,
         row_length: usize,
         padding: i64,
-        verify_checksums: Vec<bool>,
         bos: Option<i64>,
         eos: Option<i64>,
         packing: Option<&str>,
@@ -107,32 +104,42 @@ impl Engine {
                 .transpose()?,
             fields: parse_fields(py, &fields, shifted, across_documents)?,
         };
-        let flags = flag_each(verify_checksums, indexes.len())?;
-        let parts = indexes
-            .iter()
-            .zip(flags)
-            .map(|(index, verify)| index.get().indexed(verify))
-            .collect();
+        let num_columns = names.len();
+        let token_ids = TokenIds::new(vocab_size);
+        let columns = Columns::new(
+            &tokens,
+            columns,
+            names,
+            &verify_checksums,
+            has_tokens,
+            token_ids,
+        )?;
         detached(py, || {
-            let source = IndexSource::new(parts, memory)?.only(TokenIds::new(vocab_size));
             let config = EngineConfig {
                 num_threads,
                 budget: memory,
                 token_type,
                 batch_rows,
                 row_length,
-                row_payload: 0,
+                num_columns,
+                row_payload: columns.row_payload()?,
                 padding,
                 layout,
             };
-            let engine = CoreEngine::new(Arc::new(source), config)?;
-            Ok(Self { engine })
+            let (pages, fields) = columns.numbered(memory)?;
+            let engine = CoreEngine::new(Arc::new(pages), config)?;
+            let columns = Arc::new(BatchColumns {
+                fields,
+                num_rows: batch_rows,
+            });
+            Ok(Self { engine, columns })
         })
     }
 
     /// Appends batches to the work; the arrays are those of the core's `Plan`:
-    /// `batch_offsets` and the rest uint32, `page` uint64. `bundles` are those of the
-    /// core's `Bundles`: `key` and `part_page` uint64, the rest uint32.
+    /// `batch_offsets` and the rest uint32, `page` uint64. Without `first_token` and
+    /// `num_tokens` all are cells. `bundles` are those of the core's `Bundles`: `key` and
+    /// `part_page` uint64, the rest uint32.
     #[pyo3(signature = (
         batch_offsets, page, row, first_token, num_tokens, destination_row,
         destination_offset, bundles=None
@@ -147,8 +154,8 @@ impl Engine {
         batch_offsets: &Bound<'_, PyAny>,
         page: &Bound<'_, PyAny>,
         row: &Bound<'_, PyAny>,
-        first_token: &Bound<'_, PyAny>,
-        num_tokens: &Bound<'_, PyAny>,
+        first_token: Option<&Bound<'_, PyAny>>,
+        num_tokens: Option<&Bound<'_, PyAny>>,
         destination_row: &Bound<'_, PyAny>,
         destination_offset: &Bound<'_, PyAny>,
         bundles: Option<[Bound<'_, PyAny>; 6]>,
@@ -164,14 +171,19 @@ impl Engine {
                 part_rows: elements(py, &rows)?,
             },
         };
+        let page: Vec<u64> = elements(py, page)?;
+        let or_all = |array: Option<&Bound<'_, PyAny>>, value: u32| match array {
+            Some(array) => elements(py, array),
+            None => Ok(vec![value; page.len()]),
+        };
         let plan = Plan {
             batch_offsets: elements(py, batch_offsets)?,
-            page: elements(py, page)?,
             row: elements(py, row)?,
-            first_token: elements(py, first_token)?,
-            num_tokens: elements(py, num_tokens)?,
+            first_token: or_all(first_token, 0)?,
+            num_tokens: or_all(num_tokens, 1)?,
             destination_row: elements(py, destination_row)?,
             destination_offset: elements(py, destination_offset)?,
+            page,
             bundles,
         };
         detached(py, || self.engine.submit(plan))
@@ -179,7 +191,8 @@ impl Engine {
 
     /// The next batch in plan order; waits for it, serving Ctrl-C.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Buffer> {
-        interruptible(py, |timeout| self.engine.next_batch(timeout)).map(Buffer::new)
+        let batch = interruptible(py, |timeout| self.engine.next_batch(timeout))?;
+        Ok(Buffer::new(batch, Arc::clone(&self.columns)))
     }
 
     /// Forgets all batches that were submitted and not taken.
@@ -205,8 +218,7 @@ impl Engine {
     }
 }
 
-/// Counters of an engine.
-pub fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, PyDict>> {
+fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("pages_loaded", stats.pages_loaded)?;
     dict.set_item("pages_reloaded", stats.pages_reloaded)?;

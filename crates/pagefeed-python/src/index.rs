@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
-use pagefeed_core::engine::PageSource;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
-use pagefeed_core::pages::numbering::Indexed;
+use pagefeed_core::pages::dictionaries::DictionaryCache;
+use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
-use pagefeed_core::pages::row_source::mean_row_bytes;
-use pagefeed_core::pages::source::IndexSource;
+use pagefeed_core::pages::row_column::mean_row_bytes;
+use pagefeed_core::pages::token_column::TokenColumn;
+use pagefeed_core::storage::{Fetched, Storage};
 use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -32,16 +33,16 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
-    /// The store of this process, by its number. Locked only under the GIL, which a
+    /// The storage of this process, by its number. Locked only under the GIL, which a
     /// forking thread holds, so a child never finds it locked.
-    store: Mutex<(u32, Arc<Store>)>,
+    storage: Mutex<(u32, Arc<dyn Storage>)>,
 }
 
 impl Index {
-    fn new(index: CoreIndex, store: Arc<Store>) -> Self {
+    fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
         Self {
             index: Arc::new(index),
-            store: Mutex::new((std::process::id(), store)),
+            storage: Mutex::new((std::process::id(), storage)),
         }
     }
 
@@ -49,21 +50,22 @@ impl Index {
     pub(crate) fn indexed(&self, verify_checksums: bool) -> Indexed {
         Indexed {
             index: self.index.clone(),
-            store: self.store(),
+            storage: self.storage(),
             verify_checksums,
         }
     }
 
-    /// A store for this process: a fork may have caught the parent's with its locks
+    /// A storage for this process: a fork may have caught the parent's with its locks
     /// taken by threads that the child does not have.
-    pub(crate) fn store(&self) -> Arc<Store> {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if store.0 != std::process::id() {
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        let mut storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        if storage.0 != std::process::id() {
+            let ours = storage.1.for_child();
             // Never dropped: its locks are not to be touched.
-            std::mem::forget(std::mem::take(&mut store.1));
-            store.0 = std::process::id();
+            std::mem::forget(std::mem::replace(&mut storage.1, ours));
+            storage.0 = std::process::id();
         }
-        store.1.clone()
+        storage.1.clone()
     }
 }
 
@@ -136,7 +138,7 @@ impl Index {
                 num_done: Arc::clone(&num_done),
             };
             let store = Arc::new(Store::default());
-            let index = CoreIndex::build(&store, &paths, &column, &options)?;
+            let index = CoreIndex::build(&*store, &paths, &column, &options)?;
             Ok(Self::new(index, store))
         })
     }
@@ -159,8 +161,8 @@ impl Index {
 
     /// Raises StaleFileError for the first file that changed since it was indexed.
     fn check_files(&self, py: Python<'_>) -> PyResult<()> {
-        let store = self.store();
-        detached(py, || self.index.check_files(&store))
+        let storage = self.storage();
+        detached(py, || self.index.check_files(&*storage))
     }
 
     /// Column as it was asked for.
@@ -312,8 +314,9 @@ impl Index {
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
         let indexed = self.indexed(false);
         detached(py, || {
-            let source = IndexSource::new(vec![indexed], 0)?;
-            let page = source.load(&mut PageOpener::default(), page, None)?;
+            let column = TokenColumn::new(indexed, &Arc::new(DictionaryCache::new(0)), None)?;
+            let opener = &mut PageOpener::default();
+            let page = column.read(opener, page, Fetched::NOTHING, None)?;
             Ok(page.row_offsets)
         })
     }
@@ -321,12 +324,11 @@ impl Index {
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
-        let store = self.store();
+        let column = self.indexed(verify_checksums);
         detached(py, || {
             let array = OPENER.with_borrow_mut(|opener| {
-                opener.verify_checksums = verify_checksums;
                 let data_type = self.index.field().data_type();
-                read_array(&self.index, &store, opener, page, data_type)
+                read_array(&column, opener, page, Fetched::NOTHING, data_type)
             })?;
             Ok(ArrowArray::new(array, self.index.field().as_ref().clone()))
         })

@@ -8,11 +8,11 @@
 
 mod arrow;
 mod buffer;
+mod columns;
 mod engine;
 mod error;
 mod index;
 mod packing;
-mod rows;
 mod run;
 
 use pyo3::prelude::*;
@@ -30,8 +30,6 @@ mod _core {
     use crate::engine::Engine;
     #[pymodule_export]
     use crate::index::Index;
-    #[pymodule_export]
-    use crate::rows::RowEngine;
 
     #[pymodule_export]
     use crate::packing::pack;

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, distinct
@@ -17,20 +16,10 @@ from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_columns
 from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.run import NO_SEQUENCE
+from pagefeed.run import NO_SEQUENCE, BatchPlan
 from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
 
-__all__ = ["DocumentFeed", "DocumentPlan"]
-
-
-class DocumentPlan(NamedTuple):
-    """What the engine takes: cells of consecutive batches, sorted by batch."""
-
-    batch_offsets: npt.NDArray[np.uint32]
-    page: npt.NDArray[np.uint64]
-    row: npt.NDArray[np.uint32]
-    destination_row: npt.NDArray[np.uint32]
-    column: npt.NDArray[np.uint32]
+__all__ = ["DocumentFeed"]
 
 
 class DocumentFeed:
@@ -102,11 +91,11 @@ class DocumentFeed:
             lambda: self._start(num_threads, memory, vocab_size)
         )
 
-    def engine(self) -> _core.RowEngine:
+    def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
         return self._engine.get()
 
-    def plan(self, sequences: Int64Array) -> DocumentPlan:
+    def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)
         page, row = self._cells(sequences[places])
@@ -115,16 +104,19 @@ class DocumentFeed:
         borders = np.arange(len(sequences) // self._batch_rows + 1)
         offsets = np.searchsorted(batch, borders) * num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
-        return DocumentPlan(
+        return BatchPlan(
             batch_offsets=offsets.astype(np.uint32),
             page=page.reshape(-1).astype(np.uint64),
             row=row.reshape(-1).astype(np.uint32),
+            first_token=None,
+            num_tokens=None,
             destination_row=np.repeat(destination, num_columns).astype(np.uint32),
-            column=np.tile(columns, len(places)),
+            destination_offset=np.tile(columns, len(places)),
         )
 
-    def batch(self, columns: list[_core.ArrowArray]) -> Batch:
+    def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""
+        columns = delivered.take_columns()
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
         if most is None:
@@ -182,9 +174,10 @@ class DocumentFeed:
 
     def _start(
         self, num_threads: int, memory: int, vocab_size: int | None
-    ) -> _core.RowEngine:
-        return _core.RowEngine(
-            [
+    ) -> _core.Engine:
+        return _core.Engine(
+            [],
+            columns=[
                 (*source.values, None)
                 if isinstance(source, FolderColumn)
                 else source.handle
@@ -205,9 +198,7 @@ class DocumentFeed:
 
 
 def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:
-    """Number of the first page of each: folders' values follow all indexes."""
-    sizes = np.array([0 if isinstance(c, FolderColumn) else len(c) for c in columns])
+    """Number of the first page of each: the values of folders are one."""
+    sizes = np.array([1 if isinstance(c, FolderColumn) else len(c) for c in columns])
     first: Int64Array = np.cumsum(sizes) - sizes
-    in_folders = [isinstance(column, FolderColumn) for column in columns]
-    first[in_folders] = sizes.sum() + np.arange(sum(in_folders))
     return first

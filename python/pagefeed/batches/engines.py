@@ -7,13 +7,11 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Generic, TypeVar
 
+from pagefeed._core import Engine
 from pagefeed.errors import ReloadWarning
 
 __all__ = ["ProcessEngine", "ReloadWatch"]
-
-Engine = TypeVar("Engine")
 
 MIN_RELOADS = 256
 """Fewer are not worth a word."""
@@ -22,7 +20,7 @@ RELOAD_SHARE = 0.1
 """Share of all reads from which on there is a warning."""
 
 
-class ProcessEngine(Generic[Engine]):
+class ProcessEngine:
     """The engine of whichever process asks: threads do not survive a fork.
 
     Args:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Generic, NamedTuple
+from typing import NamedTuple
 
+from pagefeed import _core
 from pagefeed._base import Int64Array
-from pagefeed.batches.token_batches import Feed, Out
+from pagefeed.batches.token_batches import Feed
 from pagefeed.errors import CancelledError
 from pagefeed.run import NO_POSITION, LoaderState, Planner, Route
 
@@ -41,7 +42,7 @@ class _Place(NamedTuple):
     num_taken: int
 
 
-class Iteration(Generic[Out]):
+class Iteration:
     """Finished batches, one after the other; the engine works ahead of them.
 
     A batch is taken, and counted when its consumer has it: whatever comes between, such
@@ -58,7 +59,7 @@ class Iteration(Generic[Out]):
     def __init__(
         self,
         *,
-        feed: Feed[Out],
+        feed: Feed,
         planner: Planner,
         horizon_sequences: int,
         plan_bytes: int,
@@ -128,7 +129,7 @@ class Iteration(Generic[Out]):
             self._engine.clear()
         self._open = False
 
-    def take(self) -> Out:
+    def take(self) -> _core.Buffer:
         """Return the next batch, and top the plan up; :meth:`count` it then.
 
         Raises:

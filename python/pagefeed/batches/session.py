@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
+from pagefeed import _core
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
 from pagefeed.batches.engines import ReloadWatch
 from pagefeed.batches.explanation import explain
@@ -71,7 +72,7 @@ class Session:
         """A state that was loaded, until an iteration begins."""
         self.listener: MoveListener | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
-        self._iteration: Iteration[Any] | None = None
+        self._iteration: Iteration | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
@@ -181,7 +182,7 @@ class Session:
             return self.run.after(begin)
         return replace(self.first, skipped=begin.skipped)
 
-    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
+    def _start(self, worker: int, num_workers: int) -> Iteration:
         begin = self._unfinished
         if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
@@ -200,7 +201,7 @@ class Session:
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
 
-    def _make_batch(self, delivered: Any) -> Batch:  # noqa: ANN401 - the feed's
+    def _make_batch(self, delivered: _core.Buffer) -> Batch:
         is_time = self._num_made % STEPS_BETWEEN_WARNINGS == 0
         if is_time and not self.run.source.is_scattered:
             self._reloads.look(self._feed.engine().stats(), stacklevel=3)
@@ -210,13 +211,13 @@ class Session:
             return batch
         return transformed(transform, batch)  # type: ignore[no-any-return]
 
-    def _ended(self, iteration: Iteration[Any]) -> None:
+    def _ended(self, iteration: Iteration) -> None:
         """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
 
-    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
+    def _explain(self, error: Exception, iteration: Iteration) -> None:
         """Say which steps to skip, in the order of the iteration."""
         explain(error, self.run, self.state, iteration.step)

@@ -103,7 +103,7 @@ class LoaderSettings:
             memory=self._order_bytes,
         )
 
-    def make_feed(self, source: SequenceSource) -> Feed[Any]:
+    def make_feed(self, source: SequenceSource) -> Feed:
         """Return what makes batches of the sequences of a source.
 
         Raises:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -16,41 +16,16 @@ from pagefeed.dataset import Dataset
 from pagefeed.run import BatchPlan, plan_batches
 from pagefeed.sequences import AnyIndex, SequenceLayout
 
-__all__ = ["BatchEngine", "Feed", "Out", "TokenFeed", "token_engine"]
+__all__ = ["Feed", "TokenFeed", "token_engine"]
 
 
-Out = TypeVar("Out")
-Out_co = TypeVar("Out_co", covariant=True)
-
-
-class BatchEngine(Protocol[Out_co]):
-    """What executes plans, in order and ahead of the consumer."""
-
-    @property
-    def submit(self) -> Callable[..., None]:
-        """Append the batches of a plan; returns at once."""
-
-    @property
-    def plan_bytes(self) -> int:
-        """Bytes of the plans that were submitted, while their batches are not taken."""
-
-    def next_batch(self) -> Out_co:
-        """Return the next batch; waits for it, serving Ctrl-C."""
-
-    def clear(self) -> None:
-        """Forget all batches that were submitted and not taken."""
-
-    def stats(self) -> dict[str, Any]:
-        """Return counters since the start."""
-
-
-class Feed(Protocol[Out]):
+class Feed(Protocol):
     """Plans batches for an engine, and makes batches of what it delivers."""
 
-    def engine(self) -> BatchEngine[Out]:
+    def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
 
-    def plan(self, sequences: Int64Array) -> tuple[Any, ...]:
+    def plan(self, sequences: Int64Array) -> BatchPlan:
         """Return what the engine takes: whole batches of ``sequences``, in their order.
 
         Args:
@@ -58,7 +33,7 @@ class Feed(Protocol[Out]):
                 padding.
         """
 
-    def batch(self, delivered: Out) -> Batch:
+    def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivered."""
 
 
@@ -77,7 +52,7 @@ class TokenFeed:
     def __init__(
         self,
         index: AnyIndex,
-        engine: ProcessEngine[_core.Engine],
+        engine: ProcessEngine,
         *,
         batch_size: int,
         dtype: str,
@@ -120,7 +95,7 @@ def token_engine(
     layout: SequenceLayout,
     fields: Fields | None = None,
     vocab_size: int | None = None,
-) -> ProcessEngine[_core.Engine]:
+) -> ProcessEngine:
     """Return the engine that makes batches of tokens.
 
     Args:

@@ -37,10 +37,12 @@ class BatchPlan(NamedTuple):
     batch_offsets: npt.NDArray[np.uint32]
     page: npt.NDArray[np.uint64]
     row: npt.NDArray[np.uint32]
-    first_token: npt.NDArray[np.uint32]
-    num_tokens: npt.NDArray[np.uint32]
+    first_token: npt.NDArray[np.uint32] | None
+    """None, with ``num_tokens``, if all are rows of columns."""
+    num_tokens: npt.NDArray[np.uint32] | None
     destination_row: npt.NDArray[np.uint32]
     destination_offset: npt.NDArray[np.uint32]
+    """Place in the row; of a row of a column, the column's number."""
     bundles: tuple[npt.NDArray[Any], ...] | None = None
     """The bundles that ``page`` refers to, as the engine takes them."""
 

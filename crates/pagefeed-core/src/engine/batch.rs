@@ -8,9 +8,8 @@ use std::sync::{Arc, Weak};
 
 use memmap2::{MmapMut, MmapOptions};
 
-use super::Content;
+use super::collect::RowCollector;
 use super::worker::Shared;
-use crate::decode::TokenPage;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Field, Made, Parts, Sections};
 
@@ -32,6 +31,8 @@ pub struct Buffer {
     pub(super) written: Written,
     /// What its fields came to.
     pub(crate) made: Made,
+    /// Its cells, column by column.
+    pub(super) columns: Vec<RowCollector>,
 }
 
 // SAFETY: a buffer is the only one to use its part of the mapping.
@@ -49,7 +50,7 @@ impl Buffer {
 
     /// How many buffers of `num_bytes` are best mapped at once.
     pub fn num_at_once(num_bytes: usize) -> usize {
-        (MAPPED_BYTES / num_bytes.max(1)).max(1)
+        MAPPED_BYTES.checked_div(num_bytes).unwrap_or(1).max(1)
     }
 
     /// Maps memory for `count` batches, aligned and zeroed.
@@ -82,6 +83,7 @@ impl Buffer {
             mapping: Arc::clone(&mapping),
             written: Written::default(),
             made: Made::default(),
+            columns: Vec::new(),
         });
         Ok(buffers.collect())
     }
@@ -125,28 +127,26 @@ impl Written {
     }
 }
 
-/// A finished batch: `batch_rows * row_length` tokens, row-major. Dropping it gives
-/// its memory back to the engine.
-pub struct Batch<P: Content = TokenPage> {
+/// A finished batch: `batch_rows * row_length` tokens, row-major, and the columns of its
+/// cells. Dropping it gives its memory back to the engine.
+pub struct Batch {
     /// Always there until dropped.
-    buffer: Option<P::Buffer>,
-    engine: Weak<Shared<P>>,
+    buffer: Option<Buffer>,
+    engine: Weak<Shared>,
 }
 
-impl<P: Content> Batch<P> {
-    pub(super) fn new(buffer: P::Buffer, engine: Weak<Shared<P>>) -> Self {
+impl Batch {
+    pub(super) fn new(buffer: Buffer, engine: Weak<Shared>) -> Self {
         Self {
             buffer: Some(buffer),
             engine,
         }
     }
 
-    /// Takes out what the batch holds.
-    pub(super) fn take_contents(&mut self) -> P::Buffer
-    where
-        P::Buffer: Default,
-    {
-        self.buffer.as_mut().map(std::mem::take).unwrap_or_default()
+    /// Takes out its cells.
+    pub(super) fn take_collectors(&mut self) -> Vec<RowCollector> {
+        let buffer = self.buffer.as_mut();
+        buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
     }
 }
 
@@ -181,13 +181,13 @@ impl Batch {
     }
 }
 
-impl<P: Content> std::fmt::Debug for Batch<P> {
+impl std::fmt::Debug for Batch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Batch")
     }
 }
 
-impl<P: Content> Drop for Batch<P> {
+impl Drop for Batch {
     fn drop(&mut self) {
         if let (Some(buffer), Some(engine)) = (self.buffer.take(), self.engine.upgrade()) {
             engine.take_back(buffer);

@@ -2,11 +2,12 @@
 
 use std::sync::OnceLock;
 
+use super::page::Scratch;
 use super::{EngineConfig, PageEntry, PageSource};
 use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Result};
 use crate::packing::{Packing, pack};
-use crate::page::PageOpener;
+use crate::storage::Fetched;
 
 /// Consecutive rows of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +50,14 @@ impl Bundle {
         self.packing.get()
     }
 
+    /// Its pages.
+    pub(super) fn pages(&self) -> Vec<u64> {
+        self.parts.iter().map(|part| part.page).collect()
+    }
+
     /// What the source says of its pages, together. While it is loaded it takes, beside
-    /// what becomes of it, one page as it is stored and decoded.
-    pub(super) fn entry<P>(&self, source: &dyn PageSource<P>) -> PageEntry {
+    /// what becomes of it, one page as it is decoded, and one or all as they are stored.
+    pub(super) fn entry(&self, source: &dyn PageSource) -> PageEntry {
         let mut sum = PageEntry::default();
         for part in &self.parts {
             let page = source.entry(part.page);
@@ -61,6 +67,9 @@ impl Bundle {
             let loading = decoded.saturating_add(page.loading_size);
             sum.loading_size = sum.loading_size.max(loading);
         }
+        if source.num_in_flight() > 0 {
+            sum.loading_size = sum.loading_size.saturating_add(sum.stored_size);
+        }
         sum
     }
 
@@ -69,14 +78,13 @@ impl Bundle {
         self.parts.first().map(|part| part.page)
     }
 
-    /// Reads the pages, joins the rows, and packs them. `scratch` is kept between
-    /// loads.
-    pub(super) fn load(
+    /// Makes the pages of what was fetched of each, joins the rows, and packs them.
+    pub(super) fn decode(
         &self,
         source: &dyn PageSource,
         config: &EngineConfig,
-        opener: &mut PageOpener,
-        scratch: &mut TokenPage,
+        fetched: &[Fetched],
+        scratch: &mut Scratch,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let mut joined = recycle.unwrap_or_default();
@@ -84,12 +92,17 @@ impl Bundle {
         joined.tokens.clear();
         joined.row_offsets.clear();
         joined.row_offsets.push(0);
-        self.parts
-            .iter()
-            .for_each(|part| source.will_need(part.page));
-        for part in &self.parts {
-            *scratch = source.load(opener, part.page, Some(std::mem::take(scratch)))?;
-            append(&mut joined, scratch, part, bytes)
+        if fetched.is_empty() {
+            self.parts
+                .iter()
+                .for_each(|part| source.will_need(part.page));
+        }
+        for (number, part) in self.parts.iter().enumerate() {
+            let fetched = fetched.get(number).unwrap_or(Fetched::NOTHING);
+            let recycle = Some(std::mem::take(&mut scratch.page));
+            let page = source.decode(&mut scratch.opener, part.page, fetched, recycle)?;
+            scratch.page = page.into_tokens()?;
+            append(&mut joined, &scratch.page, part, bytes)
                 .map_err(|error| source.locate(error, part.page))?;
         }
         if let Some(rule) = config.layout.packing {

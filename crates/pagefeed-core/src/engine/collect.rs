@@ -1,53 +1,44 @@
-//! Batches of rows of any columns: picked from Arrow pages, one array a column.
-//!
-//! The plan is that of tokens: a batch has as many cells a row as there are columns, and
-//! a segment is one cell, its row of a page of that column.
+//! Cells of batches: rows picked from Arrow pages, one array a column.
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
-use super::EngineConfig;
+use super::Page;
 use super::batch::Batch;
-use super::content::{Content, Gathering};
+use super::gathering::Gathering;
 use crate::error::{Error, Result};
 
-/// A page of a column, as an Arrow array.
-#[derive(Debug)]
-pub struct RowPage(pub ArrayRef);
-
-impl Content for RowPage {
-    type Buffer = Vec<RowCollector>;
-    type Scratch = ();
-
-    fn num_bytes(&self) -> usize {
-        self.0.get_array_memory_size()
+/// Picks the rows of the pages that are there.
+pub(super) fn gather(
+    batch: &Gathering<'_>,
+    columns: &mut Vec<RowCollector>,
+) -> Result<(), (u64, Error)> {
+    if batch.is_new {
+        columns.clear();
     }
-
-    fn new_buffers(_: &EngineConfig, count: usize) -> Result<Vec<Self::Buffer>> {
-        Ok((0..count).map(|_| Vec::new()).collect())
+    columns.resize_with(batch.config.num_columns, RowCollector::default);
+    let mut picks: Vec<_> = batch.pages.iter().map(|_| Picks::default()).collect();
+    for cell in batch.cells() {
+        let pick = &mut picks[cell.page_use];
+        (pick.page, pick.column) = (cell.page, cell.column);
+        pick.rows.push(cell.row);
+        pick.places.push(cell.place);
     }
-
-    fn gather(batch: &Gathering<'_, Self>, columns: &mut Self::Buffer) -> Result<(), (u64, Error)> {
-        let num_columns = batch.config.row_length;
-        columns.resize_with(num_columns, RowCollector::default);
-        let mut picks: Vec<_> = batch.pages.iter().map(|_| Picks::default()).collect();
-        for segment in batch.segments() {
-            let pick = &mut picks[segment.page_use];
-            (pick.page, pick.column) = (segment.page, segment.start % num_columns);
-            pick.rows.push(segment.row);
-            pick.places.push((segment.start / num_columns) as u32);
-        }
-        for (page, pick) in batch.pages.iter().zip(picks) {
-            if let Some(RowPage(rows)) = page.as_deref() {
-                columns[pick.column]
-                    .add(rows, pick.rows, pick.places)
-                    .map_err(|error| (pick.page, error))?;
+    for (page, pick) in batch.pages.iter().zip(picks) {
+        match page.as_deref() {
+            Some(Page::Rows(rows)) => columns[pick.column]
+                .add(rows, pick.rows, pick.places)
+                .map_err(|error| (pick.page, error))?,
+            Some(Page::Tokens(_)) if !pick.rows.is_empty() => {
+                let error = Error::invalid("a cell refers to a page of tokens");
+                return Err((pick.page, error));
             }
+            _ => {}
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What a batch takes of one page.
@@ -59,11 +50,11 @@ struct Picks {
     places: Vec<u32>,
 }
 
-impl Batch<RowPage> {
+impl Batch {
     /// The columns of the batch, of these types unless its pages have others: `num_rows`
-    /// rows each, null where the plan has no cell.
-    pub fn into_columns(mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.take_contents();
+    /// rows each, null where the plan has no cell. They can be taken once.
+    pub fn take_columns(&mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {
+        let mut columns = self.take_collectors();
         columns.resize_with(types.len(), RowCollector::default);
         let finish = |(column, data_type): (RowCollector, _)| column.finish(data_type, num_rows);
         columns.into_iter().zip(types).map(finish).collect()

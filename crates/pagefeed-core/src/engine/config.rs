@@ -48,8 +48,10 @@ pub struct EngineConfig {
     pub token_type: TokenType,
     /// Rows of a batch.
     pub batch_rows: usize,
-    /// Tokens of a row.
+    /// Tokens of a row; 0 where batches have none.
     pub row_length: usize,
+    /// Cells of a row behind its tokens: columns that come as Arrow arrays.
+    pub num_columns: usize,
     /// Bytes that a row holds beside its tokens, about: text and the like.
     pub row_payload: usize,
     /// Token where no segment writes.
@@ -86,6 +88,11 @@ impl EngineConfig {
         self.batch_rows.saturating_mul(self.row_length)
     }
 
+    /// Places of a row: its tokens, then its cells.
+    pub(super) fn row_places(&self) -> usize {
+        self.row_length.saturating_add(self.num_columns)
+    }
+
     /// Where in the memory of a batch its tokens and fields lie.
     pub fn sections(&self) -> Sections {
         let token_bytes = self.token_type.num_bytes();
@@ -98,7 +105,10 @@ impl EngineConfig {
             true => Borders::num_bytes(self.batch_tokens()),
             false => 0,
         };
-        let rows = self.batch_rows.saturating_mul(self.row_payload);
+        let cells = self.num_columns.saturating_mul(8);
+        let rows = self
+            .batch_rows
+            .saturating_mul(self.row_payload.saturating_add(cells));
         let sections = self.sections().num_bytes();
         sections.saturating_add(rows).saturating_add(borders)
     }

@@ -2,28 +2,36 @@
 
 use std::sync::Arc;
 
-use super::Content;
+use super::Page;
+use super::batch::Buffer;
 use super::bundle::Bundle;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
+use crate::decode::TokenPage;
+use crate::storage::Fetched;
 
 /// What a worker does outside the lock.
-pub(super) enum Job<P: Content> {
-    Load(LoadJob<P>),
-    Gather(GatherJob<P>),
+pub(super) enum Job {
+    /// Read a page, to be decoded later.
+    Fetch(LoadJob),
+    /// Make a page, of what was fetched if it was.
+    Load(LoadJob),
+    Gather(GatherJob),
 }
 
 /// Load one page.
-pub(super) struct LoadJob<P> {
+pub(super) struct LoadJob {
     pub generation: u64,
     pub slot: Slot,
     pub estimate: usize,
     pub page: u64,
     /// What `page` is the key of, unless it is a page.
     pub bundle: Option<Arc<Bundle>>,
+    /// What was fetched of each of its pages, if that is done apart.
+    pub fetched: Option<Vec<Fetched>>,
     pub recycled_bytes: usize,
     /// Memory to reuse.
-    pub recycle: Option<P>,
+    pub recycle: Option<TokenPage>,
     /// Pages to tell the source about first.
     pub advise: Vec<u64>,
     /// Bytes of the worker's scratch before the load.
@@ -35,15 +43,15 @@ pub(super) struct LoadJob<P> {
 }
 
 /// What a batch is written into.
-pub(super) enum BatchMemory<B> {
+pub(super) enum BatchMemory {
     /// The batch so far, or memory for it.
-    Ready(B),
+    Ready(Buffer),
     /// There is none: this many batches' must be allocated.
     Wanted(usize),
 }
 
-impl<B> BatchMemory<B> {
-    pub fn ready(self) -> Option<B> {
+impl BatchMemory {
+    pub fn ready(self) -> Option<Buffer> {
         match self {
             Self::Ready(buffer) => Some(buffer),
             Self::Wanted(_) => None,
@@ -52,18 +60,18 @@ impl<B> BatchMemory<B> {
 }
 
 /// Write the pages that are held into a batch.
-pub(super) struct GatherJob<P: Content> {
+pub(super) struct GatherJob {
     pub generation: u64,
     pub batch: BatchNumber,
     pub plan: Arc<PreparedPlan>,
     pub number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
-    pub pages: Vec<Option<Arc<P>>>,
+    pub pages: Vec<Option<Arc<Page>>>,
     /// Per use of the batch what it is the key of; empty if all are pages.
     pub bundles: Vec<Option<Arc<Bundle>>>,
-    pub memory: BatchMemory<P::Buffer>,
+    pub memory: BatchMemory,
     /// Memory that was allocated beside it.
-    pub spare_buffers: Vec<P::Buffer>,
+    pub spare_buffers: Vec<Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
     /// Whether no page is missing that was not written yet.
@@ -71,24 +79,15 @@ pub(super) struct GatherJob<P: Content> {
 }
 
 /// Memory that is no longer needed, to be dropped outside the lock.
-pub(super) struct Garbage<P: Content> {
-    pub pages: Vec<P>,
-    pub buffers: Vec<P::Buffer>,
+#[derive(Default)]
+pub(super) struct Garbage {
+    pub pages: Vec<Page>,
+    pub buffers: Vec<Buffer>,
     /// Whether so much was freed that the allocator should be asked to return it.
     pub is_trim_due: bool,
 }
 
-impl<P: Content> Default for Garbage<P> {
-    fn default() -> Self {
-        Self {
-            pages: Vec::new(),
-            buffers: Vec::new(),
-            is_trim_due: false,
-        }
-    }
-}
-
-impl<P: Content> Garbage<P> {
+impl Garbage {
     pub fn discard(self) {
         drop((self.pages, self.buffers));
         if self.is_trim_due {

@@ -10,8 +10,9 @@ mod budget;
 mod bundle;
 mod collect;
 mod config;
-mod content;
+mod gathering;
 mod job;
+mod page;
 mod pages;
 mod plan;
 mod scatter;
@@ -28,17 +29,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use batch::{Batch, Buffer};
-pub use collect::{RowCollector, RowPage};
+pub use collect::RowCollector;
 pub use config::{EngineConfig, Layout, TokenType};
-pub use content::{Content, Gathering};
+pub use page::Page;
 pub use plan::{Bundles, Plan};
 pub use source::{PageEntry, PageSource};
 
-use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use plan::PreparedPlan;
 use schedule::State;
-use worker::Shared;
+use worker::{Role, Shared};
 
 /// What an engine has done so far.
 #[derive(Clone, Debug, Default)]
@@ -70,25 +70,26 @@ pub struct EngineStats {
 ///
 /// In a forked child its threads do not exist: every method fails with
 /// [`Kind::Cancelled`], and dropping it does nothing.
-pub struct Engine<P: Content = TokenPage> {
-    shared: Arc<Shared<P>>,
+pub struct Engine {
+    shared: Arc<Shared>,
     threads: Mutex<Vec<ManuallyDrop<JoinHandle<()>>>>,
 }
 
-impl<P: Content> Engine<P> {
+impl Engine {
     /// Starts the threads.
-    pub fn new(source: Arc<dyn PageSource<P>>, config: EngineConfig) -> Result<Self> {
+    pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
         config.check()?;
-        let num_threads = config.num_threads;
+        let workers = std::iter::repeat_n(Role::Worker, config.num_threads);
+        let fetchers = std::iter::repeat_n(Role::Fetcher, source.num_in_flight());
         let engine = Self {
             shared: Arc::new(Shared::new(source, config)),
             threads: Mutex::default(),
         };
-        for number in 0..num_threads {
+        for (number, role) in workers.chain(fetchers).enumerate() {
             let shared = Arc::clone(&engine.shared);
             let thread = std::thread::Builder::new()
                 .name(format!("pagefeed-{number}"))
-                .spawn(move || worker::run(&shared))?;
+                .spawn(move || worker::run(&shared, role))?;
             engine.lock_threads().push(ManuallyDrop::new(thread));
         }
         Ok(engine)
@@ -103,13 +104,13 @@ impl<P: Content> Engine<P> {
             return Err(closed());
         }
         state.append(&plan, &*self.shared.source);
-        self.shared.wake_worker(&mut state);
+        self.shared.wake(&mut state);
         Ok(())
     }
 
     /// The next batch in plan order; `None` if it is not ready within `timeout`.
     /// An error that belongs to a batch is returned in its place, again on every call.
-    pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch<P>>> {
+    pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch>> {
         self.check_process()?;
         let mut state = self.shared.lock();
         if !state.head_is_settled() {
@@ -119,7 +120,7 @@ impl<P: Content> Engine<P> {
             return Err(closed());
         }
         let buffer = state.take_head()?;
-        self.shared.wake_worker(&mut state);
+        self.shared.wake(&mut state);
         drop(state);
         let engine = Arc::downgrade(&self.shared);
         Ok(buffer.map(|buffer| Batch::new(buffer, engine)))
@@ -128,12 +129,12 @@ impl<P: Content> Engine<P> {
     /// Waits until the batch at the head is finished or failed, or the time is up.
     fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State<P>>,
+        mut state: MutexGuard<'a, State>,
         timeout: Duration,
-    ) -> MutexGuard<'a, State<P>> {
+    ) -> MutexGuard<'a, State> {
         let begin = Instant::now();
         state.num_waiting += 1;
-        let is_waiting = |state: &mut State<P>| !state.is_stopping && !state.head_is_settled();
+        let is_waiting = |state: &mut State| !state.is_stopping && !state.head_is_settled();
         let (mut state, _) = self
             .shared
             .settled
@@ -185,8 +186,7 @@ impl<P: Content> Engine<P> {
             return;
         }
         self.shared.lock().is_stopping = true;
-        self.shared.work.notify_all();
-        self.shared.settled.notify_all();
+        self.shared.wake_all();
         for thread in std::mem::take(&mut *self.lock_threads()) {
             // A panic of a worker was turned into an error for the consumer.
             let _ = ManuallyDrop::into_inner(thread).join();
@@ -214,7 +214,7 @@ impl<P: Content> Engine<P> {
     }
 }
 
-impl<P: Content> Drop for Engine<P> {
+impl Drop for Engine {
     fn drop(&mut self) {
         self.close();
     }

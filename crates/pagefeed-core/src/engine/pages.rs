@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bundle::Bundle;
 use super::plan::PageHasher;
-use super::{PageEntry, PageSource};
+use super::{Page, PageEntry, PageSource};
 use crate::prefetch::fetch;
 
 /// Number of a batch, counted from 1 over the life of the engine.
@@ -19,20 +19,21 @@ pub(super) type Slot = u32;
 const FEW_USES: usize = 8;
 
 #[derive(Debug)]
-enum State<P> {
+enum State {
     /// To be loaded, or failed to.
     Absent,
+    /// Read and decoded; or fetched, waiting as such, and decoded.
     Loading,
-    Held(Arc<P>),
+    Held(Arc<Page>),
 }
 
 #[derive(Debug)]
-struct Entry<P> {
+struct Entry {
     page: u64,
     /// What `page` is the key of, unless it is a page.
     bundle: Option<Arc<Bundle>>,
     sizes: PageEntry,
-    content: State<P>,
+    content: State,
     /// Batches that still need the page, ascending.
     uses: VecDeque<BatchNumber>,
     /// Gathers reading the page right now.
@@ -42,10 +43,10 @@ struct Entry<P> {
     was_evicted: bool,
 }
 
-#[derive(Debug)]
-pub(super) struct PageTable<P> {
+#[derive(Debug, Default)]
+pub(super) struct PageTable {
     slots: HashMap<u64, Slot, PageHasher>,
-    entries: Vec<Entry<P>>,
+    entries: Vec<Entry>,
     free: Vec<Slot>,
     /// Per slot the next use of a page that can be evicted, else 0: apart and compact
     /// because it is searched for its maximum.
@@ -60,25 +61,10 @@ pub(super) struct PageTable<P> {
     num_uses: usize,
 }
 
-impl<P> Default for PageTable<P> {
-    fn default() -> Self {
-        Self {
-            slots: HashMap::default(),
-            entries: Vec::new(),
-            free: Vec::new(),
-            evictable: Vec::new(),
-            fresh: VecDeque::new(),
-            num_advised: 0,
-            again: BTreeSet::new(),
-            num_uses: 0,
-        }
-    }
-}
-
-impl<P> PageTable<P> {
+impl PageTable {
     /// Memory the table takes, the pages left out; about, as queues grow by doubling.
     pub fn num_bytes(&self) -> usize {
-        let per_entry = size_of::<Entry<P>>() + size_of::<BatchNumber>();
+        let per_entry = size_of::<Entry>() + size_of::<BatchNumber>();
         let per_slot = size_of::<(u64, Slot)>() + 1;
         self.entries.capacity() * per_entry
             + self.slots.capacity() * per_slot
@@ -91,7 +77,7 @@ impl<P> PageTable<P> {
         &mut self,
         page: u64,
         bundle: Option<&Arc<Bundle>>,
-        source: &dyn PageSource<P>,
+        source: &dyn PageSource,
     ) -> Slot {
         if let Some(&slot) = self.slots.get(&page) {
             return slot;
@@ -165,7 +151,8 @@ impl<P> PageTable<P> {
         }
     }
 
-    fn next_use(&self, slot: Slot) -> BatchNumber {
+    /// The first batch that still needs a page.
+    pub fn next_use(&self, slot: Slot) -> BatchNumber {
         self.entries[slot as usize]
             .uses
             .front()
@@ -199,7 +186,7 @@ impl<P> PageTable<P> {
     }
 
     /// Stores a loaded page; returns the batches that were waiting for it.
-    pub fn loaded(&mut self, slot: Slot, page: P, bytes: usize) -> &VecDeque<BatchNumber> {
+    pub fn loaded(&mut self, slot: Slot, page: Page, bytes: usize) -> &VecDeque<BatchNumber> {
         self.evictable[slot as usize] = self.next_use(slot);
         let entry = &mut self.entries[slot as usize];
         entry.content = State::Held(Arc::new(page));
@@ -217,7 +204,7 @@ impl<P> PageTable<P> {
     /// Fetches into the cache what [`PageTable::pin`] and [`PageTable::unpin`] look at.
     pub fn fetch(&self, slots: impl Iterator<Item = Slot> + Clone) {
         for slot in slots.clone() {
-            let entry: *const Entry<P> = &self.entries[slot as usize];
+            let entry: *const Entry = &self.entries[slot as usize];
             fetch(entry);
             fetch(entry.wrapping_add(1).cast::<u8>().wrapping_sub(1));
             fetch(&self.evictable[slot as usize]);
@@ -236,7 +223,7 @@ impl<P> PageTable<P> {
     }
 
     /// Borrows a page for a gather, if it is held; [`PageTable::unpin`] must follow.
-    pub fn pin(&mut self, slot: Slot) -> Option<Arc<P>> {
+    pub fn pin(&mut self, slot: Slot) -> Option<Arc<Page>> {
         let entry = &mut self.entries[slot as usize];
         let State::Held(page) = &entry.content else {
             return None;
@@ -247,7 +234,7 @@ impl<P> PageTable<P> {
     }
 
     /// Ends a gather's use of a page; returns the page if that was its last use.
-    pub fn unpin(&mut self, slot: Slot, batch: BatchNumber) -> Option<(Arc<P>, usize)> {
+    pub fn unpin(&mut self, slot: Slot, batch: BatchNumber) -> Option<(Arc<Page>, usize)> {
         let entry = &mut self.entries[slot as usize];
         entry.num_readers -= 1;
         if let Some(position) = entry.uses.iter().position(|&by| by == batch) {
@@ -290,7 +277,7 @@ impl<P> PageTable<P> {
     }
 
     /// Gives up a held page that is needed again.
-    pub fn evict(&mut self, slot: Slot) -> Option<(Arc<P>, usize)> {
+    pub fn evict(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
         self.again.insert((self.next_use(slot), slot));
         self.evictable[slot as usize] = 0;
         let entry = &mut self.entries[slot as usize];
@@ -307,7 +294,7 @@ impl<P> PageTable<P> {
     }
 
     /// All pages that are held.
-    pub fn into_held(self) -> impl Iterator<Item = P> {
+    pub fn into_held(self) -> impl Iterator<Item = Page> {
         self.entries
             .into_iter()
             .filter_map(|entry| match entry.content {

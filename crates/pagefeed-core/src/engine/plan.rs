@@ -26,7 +26,8 @@ pub struct Plan {
     pub num_tokens: Vec<u32>,
     /// Row of the batch.
     pub destination_row: Vec<u32>,
-    /// First token of that row.
+    /// Place in that row: its first token; or behind the tokens a cell, which takes the
+    /// row of the page whatever it holds, and counts as one token.
     pub destination_offset: Vec<u32>,
     /// What is loaded as one although it is more than a page.
     pub bundles: Bundles,
@@ -122,6 +123,18 @@ pub(super) struct PreparedPlan {
     pub bundles: HashMap<u64, Arc<Bundle>, PageHasher>,
 }
 
+/// A row of a page that is a cell of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    /// Number of the page among the batch's uses.
+    pub page_use: usize,
+    pub page: u64,
+    pub row: u32,
+    pub column: usize,
+    /// Row of the batch.
+    pub place: u32,
+}
+
 /// One range of tokens to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
@@ -185,11 +198,28 @@ impl PreparedPlan {
         self.num_covered[batch] as usize
     }
 
-    /// Segments of `batch` by destination; they do not overlap.
+    /// Cells of `batch` by destination.
+    pub fn cells(&self, batch: usize, row_length: usize) -> impl Iterator<Item = Cell> {
+        let plan = &self.plan;
+        let uses = self.uses(batch);
+        segment_range(plan, batch).filter_map(move |i| {
+            let page_use = self.use_of_segment[i] as usize;
+            Some(Cell {
+                column: (plan.destination_offset[i] as usize).checked_sub(row_length)?,
+                page_use,
+                page: self.pages[uses[page_use] as usize],
+                row: plan.row[i],
+                place: plan.destination_row[i],
+            })
+        })
+    }
+
+    /// Segments of tokens of `batch` by destination; they do not overlap.
     pub fn segments(&self, batch: usize, row_length: usize) -> impl Iterator<Item = Segment> {
         let plan = &self.plan;
         let uses = self.uses(batch);
-        segment_range(plan, batch).map(move |i| {
+        let is_token = move |&i: &usize| (plan.destination_offset[i] as usize) < row_length;
+        segment_range(plan, batch).filter(is_token).map(move |i| {
             let page_use = self.use_of_segment[i] as usize;
             let start =
                 plan.destination_row[i] as usize * row_length + plan.destination_offset[i] as usize;
@@ -272,21 +302,24 @@ fn check_lengths(plan: &Plan) -> Result<()> {
 fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> Result<u64> {
     let range = segment_range(plan, batch);
     let (num_rows, row_length) = (config.batch_rows as u64, config.row_length as u64);
+    let row_places = config.row_places() as u64;
     let (mut inside, mut ordered, mut covered, mut end) = (true, true, 0, 0);
     for i in range.clone() {
         let (row, offset) = (plan.destination_row[i], plan.destination_offset[i]);
-        let num_tokens = u64::from(plan.num_tokens[i]);
-        inside &= u64::from(row) < num_rows && u64::from(offset) + num_tokens <= row_length;
-        let start = u64::from(row) * row_length + u64::from(offset);
+        let (offset, num_tokens) = (u64::from(offset), u64::from(plan.num_tokens[i]));
+        let is_cell = offset >= row_length && num_tokens > 0;
+        let most = if is_cell { offset + 1 } else { row_length };
+        inside &= u64::from(row) < num_rows && offset + num_tokens <= most.min(row_places);
+        let start = u64::from(row) * row_places + offset;
         ordered &= start >= end;
         end = start + num_tokens;
-        covered += num_tokens;
+        covered += if is_cell { 0 } else { num_tokens };
     }
     if !inside {
         return Err(outside(plan, batch, config));
     }
     if !ordered {
-        let order = order_by_destination(plan, batch, row_length)?;
+        let order = order_by_destination(plan, batch, row_places)?;
         for values in [
             &mut plan.row,
             &mut plan.first_token,
@@ -305,24 +338,27 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
 fn outside(plan: &Plan, batch: usize, config: &EngineConfig) -> Error {
     let (num_rows, row_length) = (config.batch_rows, config.row_length);
     let is_outside = |&i: &usize| {
+        let (offset, num_tokens) = (plan.destination_offset[i], plan.num_tokens[i]);
+        let is_cell = offset as usize >= row_length && num_tokens == 1;
+        let most = if is_cell { config.row_places() } else { row_length };
         plan.destination_row[i] as usize >= num_rows
-            || plan.destination_offset[i] as u64 + u64::from(plan.num_tokens[i]) > row_length as u64
+            || u64::from(offset) + u64::from(num_tokens) > most as u64
     };
     let i = segment_range(plan, batch)
         .find(is_outside)
         .unwrap_or_default();
     Error::invalid(format!(
         "segment {i} of the plan (batch {batch}) runs outside the batch of {num_rows} rows of \
-         {row_length} tokens: {} tokens at row {}, offset {}",
-        plan.num_tokens[i], plan.destination_row[i], plan.destination_offset[i]
+         {row_length} tokens and {} cells: {} tokens at row {}, offset {}",
+        config.num_columns, plan.num_tokens[i], plan.destination_row[i], plan.destination_offset[i]
     ))
 }
 
 /// Segments of `batch` sorted by destination, or the error for two that overlap.
-fn order_by_destination(plan: &Plan, batch: usize, row_length: u64) -> Result<Vec<usize>> {
+fn order_by_destination(plan: &Plan, batch: usize, row_places: u64) -> Result<Vec<usize>> {
     let span = |i: usize| {
         let row = u64::from(plan.destination_row[i]);
-        let start = row * row_length + u64::from(plan.destination_offset[i]);
+        let start = row * row_places + u64::from(plan.destination_offset[i]);
         (start, start + u64::from(plan.num_tokens[i]))
     };
     let mut order: Vec<usize> = segment_range(plan, batch).collect();

@@ -4,70 +4,29 @@ use std::sync::Arc;
 
 use super::batch::{Buffer, Written};
 use super::bundle::Bundle;
-use super::content::{Content, Gathering};
+use super::gathering::Gathering;
 use super::plan::Segment;
-use super::{EngineConfig, EngineStats, PageSource, TokenType};
+use super::{EngineConfig, Page, TokenType};
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
     Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
-use crate::page::PageOpener;
 use crate::prefetch::fetch;
 
-impl Content for TokenPage {
-    type Buffer = Buffer;
-    type Scratch = TokenPage;
-
-    fn num_bytes(&self) -> usize {
-        self.tokens.num_bytes() + self.row_offsets.capacity() * 4
-    }
-
-    fn buffers_at_once(config: &EngineConfig) -> usize {
-        Buffer::num_at_once(config.sections().num_bytes())
-    }
-
-    fn new_buffers(config: &EngineConfig, count: usize) -> Result<Vec<Buffer>> {
-        Buffer::map(&config.sections(), count)
-    }
-
-    fn is_alone(buffer: &Buffer) -> bool {
-        buffer.is_alone()
-    }
-
-    fn scratch_bytes(scratch: &TokenPage) -> usize {
-        scratch.num_bytes()
-    }
-
-    fn load_bundle(
-        bundle: &Bundle,
-        source: &dyn PageSource,
-        config: &EngineConfig,
-        opener: &mut PageOpener,
-        scratch: &mut TokenPage,
-        recycle: Option<TokenPage>,
-    ) -> Result<TokenPage> {
-        bundle.load(source, config, opener, scratch, recycle)
-    }
-
-    fn count(buffer: &Buffer, stats: &mut EngineStats) {
-        stats.padding_tokens += buffer.written.num_padding;
-        stats.splits += buffer.written.num_splits;
-    }
-
-    fn gather(batch: &Gathering<'_, Self>, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
-        match batch.config.token_type {
-            TokenType::I64 => gather_as::<i64>(batch, buffer),
-            TokenType::I32 => gather_as::<i32>(batch, buffer),
-            TokenType::U16 => gather_as::<u16>(batch, buffer),
-        }
+/// Writes the segments of tokens whose pages are there; an error is about one page.
+pub(super) fn gather(batch: &Gathering<'_>, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
+    match batch.config.token_type {
+        TokenType::I64 => gather_as::<i64>(batch, buffer),
+        TokenType::I32 => gather_as::<i32>(batch, buffer),
+        TokenType::U16 => gather_as::<u16>(batch, buffer),
     }
 }
 
 /// Copies the segments whose pages are there.
 fn gather_as<T: BatchToken>(
-    batch: &Gathering<'_, TokenPage>,
+    batch: &Gathering<'_>,
     buffer: &mut Buffer,
 ) -> Result<(), (u64, Error)> {
     let config = batch.config;
@@ -98,10 +57,13 @@ fn gather_as<T: BatchToken>(
         tokens[end..].fill(writer.padding);
     }
     let segments: Vec<Segment> = batch.segments().collect();
+    let page_of = |segment: &Segment| {
+        let page = batch.pages[segment.page_use].as_deref();
+        page.and_then(Page::tokens)
+    };
     let held = |number: usize| {
         let segment = segments.get(number)?;
-        let page = batch.pages[segment.page_use].as_ref()?;
-        Some((segment, page))
+        Some((segment, page_of(segment)?))
     };
     for (number, segment) in segments.iter().enumerate() {
         // Where the tokens begin is itself fetched some segments before they are.
@@ -112,7 +74,11 @@ fn gather_as<T: BatchToken>(
             Some((next, page)) => Ahead::new(page, next.row, next.first_token),
             None => Ahead::NONE,
         };
-        let Some(page) = &batch.pages[segment.page_use] else {
+        let Some(page) = page_of(segment) else {
+            if batch.pages[segment.page_use].is_some() {
+                let error = Error::invalid("a segment of tokens refers to a page without");
+                return Err((segment.page, error));
+            }
             continue;
         };
         if let Some(maker) = &mut maker {

@@ -1,8 +1,10 @@
 //! Where pages come from.
 
+use super::Page;
 use crate::decode::TokenPage;
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
+use crate::storage::Fetched;
 
 /// What the scheduler knows of a page, or of a bundle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,15 +31,14 @@ impl PageEntry {
     }
 }
 
-/// Where pages come from: numbered, loaded whole.
+/// Where pages come from: numbered, fetched and decoded whole. Those of one column of a
+/// dataset, or of several numbered through.
 ///
-/// Everything but `load`, `will_need` and `locate` is called under the engine's lock and
-/// must be quick.
-pub trait PageSource<P = TokenPage>: Send + Sync {
-    /// Reads and decodes a page. `recycle` is a spent page whose memory may be used;
-    /// it is about as large as `decoded_size` says. To keep to the budget, grow it by
-    /// `reserve_exact`.
-    fn load(&self, opener: &mut PageOpener, page: u64, recycle: Option<P>) -> Result<P>;
+/// `entry`, `decoded_size`, `num_in_flight` and `held_bytes` are called under the engine's
+/// lock and must be quick.
+pub trait PageSource: Send + Sync {
+    /// Number of pages.
+    fn num_pages(&self) -> u64;
 
     /// What the scheduler must know of a page. Asked for once, when a plan names it.
     fn entry(&self, page: u64) -> PageEntry;
@@ -48,8 +49,33 @@ pub trait PageSource<P = TokenPage>: Send + Sync {
         entry.decoded_size
     }
 
-    /// Tells the system that the page will be loaded soon.
-    fn will_need(&self, page: u64);
+    /// Pages that are best fetched at one time, ahead of being decoded; 0 if decoding a
+    /// page may as well read it, as of local files.
+    fn num_in_flight(&self) -> usize {
+        0
+    }
+
+    /// Reads what decoding each of `pages` takes, as far as it is not kept. With no pages
+    /// in flight it is not asked for.
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        Ok(pages.iter().map(|_| Fetched::default()).collect())
+    }
+
+    /// Makes a page of what was fetched of it; reads what was not. `recycle` is a spent
+    /// page whose memory may be used; it is about as large as `decoded_size` says. To
+    /// keep to the budget, grow it by `reserve_exact`.
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page>;
+
+    /// Advice: the page will be read soon.
+    fn will_need(&self, page: u64) {
+        let _ = page;
+    }
 
     /// Bytes that the source itself keeps between loads (decoded dictionaries);
     /// they count against the budget.

@@ -2,28 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::Content;
+use crate::decode::TokenPage;
 
 /// Spent pages by size. All are kept that there is room for: freeing and allocating
 /// from several threads scatters what is held over the allocator's arenas, at up to
 /// twice its size.
-pub(super) struct SparePages<P> {
+#[derive(Default)]
+pub(super) struct SparePages {
     /// By bytes and order of release.
-    by_size: BTreeMap<(usize, u64), P>,
+    by_size: BTreeMap<(usize, u64), TokenPage>,
     num_put: u64,
 }
 
-impl<P> Default for SparePages<P> {
-    fn default() -> Self {
-        Self {
-            by_size: BTreeMap::new(),
-            num_put: 0,
-        }
-    }
-}
-
-impl<P: Content> SparePages<P> {
-    pub fn put(&mut self, page: P) {
+impl SparePages {
+    pub fn put(&mut self, page: TokenPage) {
         self.num_put += 1;
         self.by_size.insert((page.num_bytes(), self.num_put), page);
     }
@@ -31,7 +23,7 @@ impl<P: Content> SparePages<P> {
     /// The smallest page of at least `wanted` bytes, unless it is far too large; or else
     /// the largest below: what is wanted is an upper bound, and a page of 16-bit tokens
     /// needs less than half of it.
-    pub fn take_near(&mut self, wanted: usize) -> Option<(usize, P)> {
+    pub fn take_near(&mut self, wanted: usize) -> Option<(usize, TokenPage)> {
         let larger = self.by_size.range((wanted, 0)..).next();
         let smaller = self.by_size.range(..(wanted, 0)).next_back();
         let key = [larger, smaller]
@@ -42,7 +34,7 @@ impl<P: Content> SparePages<P> {
         Some((key.0, self.by_size.remove(&key)?))
     }
 
-    pub fn take_largest(&mut self) -> Option<(usize, P)> {
+    pub fn take_largest(&mut self) -> Option<(usize, TokenPage)> {
         self.by_size
             .pop_last()
             .map(|((bytes, _), page)| (bytes, page))
@@ -53,7 +45,7 @@ impl<P: Content> SparePages<P> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::decode::{TokenPage, Tokens};
+    use crate::decode::Tokens;
 
     #[test]
     fn the_nearest_size_is_taken() {

@@ -11,11 +11,14 @@ use super::*;
 use crate::decode::Tokens;
 use crate::fields::Field;
 use crate::fields::Fields;
+use crate::decode::TokenPage;
 use crate::page::PageOpener;
+use crate::storage::Fetched;
 
 mod bundles;
 mod eviction;
 mod failures;
+mod fetching;
 mod fields;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -52,10 +55,43 @@ struct Formula {
     num_recycled: AtomicUsize,
     /// While set, loads wait.
     is_held: AtomicBool,
+    /// Pages that are fetched at one time, apart from being decoded.
+    in_flight: usize,
+    /// Pages that cannot be fetched.
+    lost: HashSet<u64>,
+    /// Fetches under way, and the most of them at one time.
+    fetching: Mutex<(usize, usize)>,
 }
 
 impl PageSource for Formula {
-    fn load(&self, _: &mut PageOpener, page: u64, recycle: Option<TokenPage>) -> Result<TokenPage> {
+    fn num_pages(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let mut fetching = self.fetching.lock().unwrap();
+        fetching.0 += 1;
+        fetching.1 = fetching.1.max(fetching.0);
+        drop(fetching);
+        std::thread::sleep(self.delay);
+        self.fetching.lock().unwrap().0 -= 1;
+        if pages.iter().any(|page| self.lost.contains(page)) {
+            return Err(Error::new(Kind::Io(std::io::ErrorKind::TimedOut), "no answer"));
+        }
+        Ok(pages.iter().map(|_| Fetched::default()).collect())
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        page: u64,
+        _: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
         *self.loads.lock().unwrap().entry(page).or_default() += 1;
         self.num_recycled
             .fetch_add(usize::from(recycle.is_some()), Ordering::Relaxed);
@@ -71,7 +107,7 @@ impl PageSource for Formula {
             ));
         }
         let values = (0..num_tokens(page)).map(|position| token(page, position));
-        Ok(TokenPage {
+        Ok(Page::Tokens(TokenPage {
             tokens: match page % 4 {
                 0 => Tokens::U16(values.collect()),
                 1 => Tokens::I32(values.map(i32::from).collect()),
@@ -79,14 +115,12 @@ impl PageSource for Formula {
                 _ => Tokens::I64(values.map(i64::from).collect()),
             },
             row_offsets: vec![0, 20, 20, num_tokens(page) as u32],
-        })
+        }))
     }
 
     fn entry(&self, page: u64) -> PageEntry {
         PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
     }
-
-    fn will_need(&self, _: u64) {}
 }
 
 const ROWS: usize = 5;
@@ -99,6 +133,7 @@ fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineCon
         token_type,
         batch_rows: ROWS,
         row_length: LENGTH,
+        num_columns: 0,
         row_payload: 0,
         padding: 65535,
         layout: Layout::default(),
@@ -191,7 +226,10 @@ fn random_plans_give_the_reference_at_any_budget_and_thread_count() {
         let num_threads = 1 + random.below(8) as usize;
         let batch_bytes = config(1, 0, token_type).batch_bytes();
         let budget = batch_bytes + [0, 900, 5_000, 40_000, 1 << 24][random.below(5) as usize];
-        let source = Arc::new(Formula::default());
+        let source = Arc::new(Formula {
+            in_flight: [0, 0, 1, 5][random.below(4) as usize],
+            ..Formula::default()
+        });
         let config = config(num_threads, budget, token_type);
         let engine = Engine::new(source.clone(), config).unwrap();
         let num_pages = 1 + random.below(60);
@@ -280,13 +318,16 @@ fn plans_count_until_they_are_taken() {
 
 #[test]
 fn memory_stays_within_the_budget_and_is_used_again() {
-    let budget = 50_000;
+    let budget = 60_000;
     let source = Arc::new(Formula::default());
     let engine = Engine::new(source.clone(), config(2, budget, TokenType::U16)).unwrap();
-    // A sliding window of pages, each used by several batches: pages come and go.
+    // A sliding window of pages, each used by several batches: pages come and go. None
+    // goes before its next use is known.
+    source.is_held.store(true, Ordering::Relaxed);
     for batch in 0..40 {
         engine.submit(sliding(batch)).unwrap();
     }
+    source.is_held.store(false, Ordering::Relaxed);
     for batch in 0..600 {
         if batch + 40 < 600 {
             engine.submit(sliding(batch + 40)).unwrap();

@@ -3,21 +3,36 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::batch::Buffer;
 use super::budget::Budget;
-use super::content::{Content, Gathering};
+use super::gathering::Gathering;
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
+use super::page::{Named, Scratch};
 use super::schedule::State;
-use super::{EngineConfig, PageSource};
+use super::{EngineConfig, Page, PageSource};
+use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::page::PageOpener;
+use crate::storage::Fetched;
 
-/// What the workers and the consumer share.
-pub struct Shared<P: Content> {
-    pub source: Arc<dyn PageSource<P>>,
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Loads pages, or decodes those that were fetched, and writes batches.
+    Worker,
+    /// Fetches pages, and waits most of the time.
+    Fetcher,
+}
+
+/// What the threads and the consumer share.
+pub struct Shared {
+    pub source: Arc<dyn PageSource>,
     pub config: EngineConfig,
-    state: Mutex<State<P>>,
+    state: Mutex<State>,
     /// Workers wait here for work.
-    pub work: Condvar,
+    work: Condvar,
+    /// Fetching threads, likewise.
+    fetches: Condvar,
     /// The consumer waits here for the batch at the head.
     pub settled: Condvar,
     /// The process the threads live in: a forked child has none of them, and the lock
@@ -25,13 +40,14 @@ pub struct Shared<P: Content> {
     process: u32,
 }
 
-impl<P: Content> Shared<P> {
-    pub fn new(source: Arc<dyn PageSource<P>>, config: EngineConfig) -> Self {
+impl Shared {
+    pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Self {
         Self {
             source,
             state: Mutex::new(State::new(config.clone())),
             config,
             work: Condvar::new(),
+            fetches: Condvar::new(),
             settled: Condvar::new(),
             process: std::process::id(),
         }
@@ -42,36 +58,74 @@ impl<P: Content> Shared<P> {
     }
 
     /// The lock. Must not be taken in a forked child.
-    pub fn lock(&self) -> MutexGuard<'_, State<P>> {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
         // A worker that panicked inside has left an error for the consumer.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes a worker if there may be work for one that sleeps. It wakes the next.
-    pub fn wake_worker(&self, state: &mut State<P>) {
-        if state.num_idle > 0 && state.may_have_work(&*self.source) {
-            state.num_idle -= 1;
-            self.work.notify_one();
+    /// Wakes a thread of each kind if there may be work for one that sleeps. It wakes
+    /// the next.
+    pub fn wake(&self, state: &mut State) {
+        self.wake_one(state, Role::Worker);
+        self.wake_one(state, Role::Fetcher);
+    }
+
+    fn wake_one(&self, state: &mut State, role: Role) {
+        let source = &*self.source;
+        match role {
+            Role::Worker if state.num_idle > 0 && state.may_have_work(source) => {
+                state.num_idle -= 1;
+                self.work.notify_one();
+            }
+            Role::Fetcher if state.num_idle_fetchers > 0 && state.may_load(source) => {
+                state.num_idle_fetchers -= 1;
+                self.fetches.notify_one();
+            }
+            Role::Worker | Role::Fetcher => {}
         }
     }
 
+    /// Wakes everybody, to see that the engine stops.
+    pub fn wake_all(&self) {
+        self.work.notify_all();
+        self.fetches.notify_all();
+        self.settled.notify_all();
+    }
+
+    /// Sleeps until there may be work.
+    fn sleep<'a>(&self, mut state: MutexGuard<'a, State>, role: Role) -> MutexGuard<'a, State> {
+        let woken = match role {
+            Role::Worker => {
+                state.num_idle += 1;
+                self.wake_one(&mut state, Role::Fetcher);
+                self.work.wait(state)
+            }
+            Role::Fetcher => {
+                state.num_idle_fetchers += 1;
+                self.wake_one(&mut state, Role::Worker);
+                self.fetches.wait(state)
+            }
+        };
+        woken.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes a batch's memory back from the consumer.
-    pub fn take_back(&self, buffer: P::Buffer) {
+    pub fn take_back(&self, buffer: Buffer) {
         if self.is_forked() {
             return;
         }
         let mut state = self.lock();
         state.take_back(buffer);
-        self.wake_worker(&mut state);
+        self.wake(&mut state);
         let garbage = state.take_garbage();
         drop(state);
         garbage.discard();
     }
 }
 
-/// The life of a worker.
-pub(super) fn run<P: Content>(shared: &Shared<P>) {
-    let panicked = catch_unwind(AssertUnwindSafe(|| work(shared))).is_err();
+/// The life of a thread.
+pub(super) fn run(shared: &Shared, role: Role) {
+    let panicked = catch_unwind(AssertUnwindSafe(|| work(shared, role))).is_err();
     if panicked {
         shared.lock().fail_all(Error::new(
             Kind::Internal,
@@ -81,31 +135,37 @@ pub(super) fn run<P: Content>(shared: &Shared<P>) {
     }
 }
 
-fn work<P: Content>(shared: &Shared<P>) {
+fn work(shared: &Shared, role: Role) {
     let source = &*shared.source;
-    let (mut opener, mut scratch) = (None, P::Scratch::default());
+    let mut scratch = Scratch::default();
     let mut state = shared.lock();
     loop {
-        let Some(job) = state.next_job(source) else {
+        let job = match role {
+            Role::Worker => state.next_job(source),
+            Role::Fetcher => state.next_fetch(source),
+        };
+        let Some(job) = job else {
             if state.is_stopping {
                 return;
             }
-            state.num_idle += 1;
-            state = shared
-                .work
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = shared.sleep(state, role);
             continue;
         };
-        shared.wake_worker(&mut state);
+        shared.wake(&mut state);
         let garbage = state.take_garbage();
         drop(state);
         garbage.discard();
         state = match job {
+            Job::Fetch(job) => {
+                let result = fetch(shared, &job);
+                let mut state = shared.lock();
+                state.end_fetch(job, result);
+                state
+            }
             Job::Load(mut job) => {
-                job.scratch_before = P::scratch_bytes(&scratch);
-                let result = load(shared, &mut opener, &mut scratch, &mut job);
-                release_large(shared, &mut scratch, &mut job);
+                job.scratch_before = scratch.page.num_bytes();
+                let result = load(shared, &mut scratch, &mut job);
+                release_large(shared, &mut scratch.page, &mut job);
                 let mut state = shared.lock();
                 state.end_load(&job, result);
                 state
@@ -128,46 +188,53 @@ fn work<P: Content>(shared: &Shared<P>) {
     }
 }
 
+fn fetch(shared: &Shared, job: &LoadJob) -> Result<Vec<Fetched>> {
+    catch_panic(|| named(job).fetch(&*shared.source))
+        .map_err(|error| shared.source.locate(error, job.page))
+}
+
+fn named(job: &LoadJob) -> Named<'_> {
+    Named {
+        page: job.page,
+        bundle: job.bundle.as_deref(),
+    }
+}
+
 /// Loads a page. The opener is made anew after a panic: what it was left in is
 /// anybody's guess.
-fn load<P: Content>(
-    shared: &Shared<P>,
-    opener: &mut Option<PageOpener>,
-    scratch: &mut P::Scratch,
-    job: &mut LoadJob<P>,
-) -> Result<P> {
+fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Page> {
     let recycle = job.recycle.take();
-    catch_panic(|| {
-        let mut ready = opener.take().unwrap_or_default();
-        job.advise
-            .iter()
-            .for_each(|&page| shared.source.will_need(page));
-        let (source, config) = (&*shared.source, &shared.config);
-        let result = match &job.bundle {
-            None => source.load(&mut ready, job.page, recycle),
-            Some(bundle) => P::load_bundle(bundle, source, config, &mut ready, scratch, recycle),
-        };
-        ready.release_large();
-        *opener = Some(ready);
+    let fetched = job.fetched.take();
+    let (source, config) = (&*shared.source, &shared.config);
+    let mut is_whole = false;
+    let result = catch_panic(|| {
+        job.advise.iter().for_each(|&page| source.will_need(page));
+        let fetched = fetched.as_deref().unwrap_or_default();
+        let result = named(job).decode(source, config, fetched, scratch, recycle);
+        scratch.opener.release_large();
+        is_whole = true;
         result
-    })
-    .map_err(|error| shared.source.locate(error, job.page))
+    });
+    if !is_whole {
+        scratch.opener = PageOpener::default();
+    }
+    result.map_err(|error| source.locate(error, job.page))
 }
 
 /// Gives the scratch up if its worker would keep more than its share of the budget.
-fn release_large<P: Content>(shared: &Shared<P>, scratch: &mut P::Scratch, job: &mut LoadJob<P>) {
-    let bytes = P::scratch_bytes(scratch);
+fn release_large(shared: &Shared, scratch: &mut TokenPage, job: &mut LoadJob) {
+    let bytes = scratch.num_bytes();
     if bytes > Budget::scratch_share(&shared.config) {
-        *scratch = P::Scratch::default();
+        *scratch = TokenPage::default();
         job.scratch_freed = bytes;
     } else {
         job.scratch_after = bytes;
     }
 }
 
-fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> {
+fn gather(shared: &Shared, job: &mut GatherJob) -> Result<()> {
     if let BatchMemory::Wanted(count) = job.memory {
-        let mut buffers = P::new_buffers(&shared.config, count)?;
+        let mut buffers = Buffer::map(&shared.config.sections(), count)?;
         if let Some(buffer) = buffers.pop() {
             job.memory = BatchMemory::Ready(buffer);
         }
@@ -185,5 +252,7 @@ fn gather<P: Content>(shared: &Shared<P>, job: &mut GatherJob<P>) -> Result<()> 
         is_new: job.is_new,
         is_last: job.is_last,
     };
-    P::gather(&batch, buffer).map_err(|(page, error)| shared.source.locate(error, page))
+    batch
+        .write(buffer)
+        .map_err(|(page, error)| shared.source.locate(error, page))
 }

@@ -5,7 +5,8 @@ use twox_hash::XxHash3_128;
 
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_FOOTER_BYTES;
-use crate::store::{FileId, Store};
+use crate::storage::Storage;
+use crate::store::FileId;
 
 /// Bytes read at first: footers, and the page indexes before them, mostly fit.
 const GUESS: u64 = 64 << 10;
@@ -37,7 +38,7 @@ impl Tail {
 }
 
 /// Reads at least the footer of `file`.
-pub fn read_tail(store: &Store, file: &FileId) -> Result<Tail> {
+pub fn read_tail(store: &dyn Storage, file: &FileId) -> Result<Tail> {
     let size = file.stamp.size;
     if size < 4 + TRAILER {
         return Err(Error::corrupt(format!(

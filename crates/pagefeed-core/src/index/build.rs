@@ -14,7 +14,8 @@ use super::{BuildOptions, Files, Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
 use crate::schema::ColumnSchema;
-use crate::store::{FileId, Store};
+use crate::storage::Storage;
+use crate::store::FileId;
 
 /// What one file contributes.
 struct IndexedFile {
@@ -28,7 +29,7 @@ struct IndexedFile {
 }
 
 struct IndexBuilder<'a> {
-    store: &'a Store,
+    store: &'a dyn Storage,
     column: &'a str,
     options: &'a BuildOptions,
     /// Threads for the row groups of one file.
@@ -38,7 +39,7 @@ struct IndexBuilder<'a> {
 }
 
 pub(super) fn build(
-    store: &Store,
+    store: &dyn Storage,
     paths: &[String],
     column: &str,
     options: &BuildOptions,

@@ -31,7 +31,8 @@ use crate::decode::PageRun;
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
-use crate::store::{FileId, Store};
+use crate::storage::{FileRanges, Storage};
+use crate::store::FileId;
 use table::Table;
 
 /// How to build an index.
@@ -107,7 +108,7 @@ pub struct Index {
 impl Index {
     /// Reads the footers of `paths` (in this order) and indexes `column`.
     pub fn build(
-        store: &Store,
+        store: &dyn Storage,
         paths: &[String],
         column: &str,
         options: &BuildOptions,
@@ -146,7 +147,7 @@ impl Index {
     }
 
     /// Refuses, by name, the first file that is not in the state it was indexed in.
-    pub fn check_files(&self, store: &Store) -> Result<()> {
+    pub fn check_files(&self, store: &dyn Storage) -> Result<()> {
         self.files
             .ids
             .iter()
@@ -245,11 +246,16 @@ impl Index {
     /// caller has it already).
     pub fn read_runs(
         &self,
-        store: &Store,
+        store: &dyn Storage,
         page: u64,
         with_dictionary: bool,
     ) -> Result<Vec<PageRun>> {
         read::read_runs(self, store, page, with_dictionary)
+    }
+
+    /// What [`Index::read_runs`] reads.
+    pub fn run_ranges(&self, page: u64, with_dictionary: bool) -> Result<FileRanges> {
+        read::run_ranges(self, page, with_dictionary)
     }
 
     /// The driving leaf's table.

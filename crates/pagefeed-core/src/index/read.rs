@@ -5,42 +5,74 @@ use std::ops::{Range, RangeInclusive};
 use bytes::Bytes;
 
 use super::Index;
+use super::lookup::Found;
 use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
 use crate::buffers::RecycledBuffer;
 use crate::decode::PageRun;
 use crate::error::{Error, Result};
 use crate::header::{PageHeader, PageKind};
 use crate::limits::MAX_READ_BYTES;
-use crate::store::{FileId, Store};
+use crate::storage::{FileRanges, Storage};
+use crate::store::FileId;
 
 pub(super) fn read_runs(
     index: &Index,
-    store: &Store,
+    store: &dyn Storage,
     page: u64,
     with_dictionary: bool,
 ) -> Result<Vec<PageRun>> {
+    let runs = runs(index, page)?;
+    let file = runs.file;
+    let schema = index.schema(index.pages().file[runs.found.span]);
+    let each = runs.of_leaves.zip(&schema.leaves).enumerate();
+    each.map(|(number, (run, leaf))| {
+        run.and_then(|run| run.read(store, file, with_dictionary || number > 0))
+            .map_err(|error| {
+                error
+                    .in_file(&file.path)
+                    .in_chunk(index.pages().row_group[runs.found.span], &leaf.path)
+            })
+    })
+    .collect()
+}
+
+/// What [`read_runs`] reads.
+pub(super) fn run_ranges(index: &Index, page: u64, with_dictionary: bool) -> Result<FileRanges> {
+    let runs = runs(index, page)?;
+    let mut ranges = Vec::new();
+    for (number, run) in runs.of_leaves.enumerate() {
+        let run = run?;
+        ranges.extend(run.dictionary.filter(|_| with_dictionary || number > 0));
+        ranges.extend(run.stretches);
+    }
+    Ok(FileRanges::new(runs.file.clone(), ranges))
+}
+
+/// What a page is made of.
+struct Runs<'a, I> {
+    /// The page.
+    found: Found,
+    file: &'a FileId,
+    of_leaves: I,
+}
+
+fn runs(index: &Index, page: u64) -> Result<Runs<'_, impl Iterator<Item = Result<Run>>>> {
     let driving = index.pages();
     let found = driving.find(page)?;
-    let file_number = driving.file[found.span] as usize;
-    let file = &index.files.ids[file_number];
-    let schema = index.schema(driving.file[found.span]);
     let rows = driving.first_row_of_page(page)?..driving.first_row_of_page(page + 1)?;
-    let runs = index.tables.iter().zip(&schema.leaves).enumerate();
-    runs.map(|(number, (table, leaf))| {
+    let of_leaf = move |(number, table): (usize, &Table)| {
         let pages = if number == index.driving {
             page..=page
         } else {
             table.page_of_row(rows.start)?..=table.page_of_row(rows.end - 1)?
         };
-        let run = Run::new(table, pages)?;
-        run.read(store, file, with_dictionary || number > 0)
-            .map_err(|error| {
-                error
-                    .in_file(&file.path)
-                    .in_chunk(driving.row_group[found.span], &leaf.path)
-            })
+        Run::new(table, pages)
+    };
+    Ok(Runs {
+        found,
+        file: &index.files.ids[driving.file[found.span] as usize],
+        of_leaves: index.tables.iter().enumerate().map(of_leaf),
     })
-    .collect()
 }
 
 /// Consecutive pages of one leaf: everything about a [`PageRun`] but its bytes.
@@ -93,7 +125,7 @@ impl Run {
         })
     }
 
-    fn read(mut self, store: &Store, file: &FileId, with_dictionary: bool) -> Result<PageRun> {
+    fn read(mut self, store: &dyn Storage, file: &FileId, with_dictionary: bool) -> Result<PageRun> {
         let dictionary = self.dictionary.take().filter(|_| with_dictionary);
         // Dictionary and first data page are neighbours: one read for both.
         let mut joined = 0;
@@ -115,7 +147,7 @@ impl Run {
         Ok(self.run)
     }
 
-    fn read_stretches(&self, store: &Store, file: &FileId) -> Result<Bytes> {
+    fn read_stretches(&self, store: &dyn Storage, file: &FileId) -> Result<Bytes> {
         if let [range] = &self.stretches[..] {
             return store.read(file, range.clone());
         }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::offset_index::wrong;
 use crate::error::{Error, Result};
 use crate::limits::MAX_PAGE_INDEX_BYTES;
-use crate::store::{FileId, Store};
+use crate::storage::Storage;
+use crate::store::FileId;
 
 /// Bytes between two ranges that are read along rather than in a read of their own.
 const MAX_GAP: u64 = 64 << 10;
@@ -23,7 +24,7 @@ pub struct Regions {
 impl Regions {
     /// Reads `ranges`, as far as `known` (bytes from an offset on) does not hold them.
     pub fn read(
-        store: &Store,
+        store: &dyn Storage,
         file: &FileId,
         mut ranges: Vec<Range<u64>>,
         known: (u64, Bytes),

@@ -14,7 +14,8 @@ use crate::header::{DataV2, PageHeader, PageKind};
 use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
-use crate::store::{FileId, Store};
+use crate::storage::Storage;
+use crate::store::FileId;
 use crate::thrift::{Reader, Wire};
 
 /// Bytes read where only headers are wanted.
@@ -27,7 +28,7 @@ const FORGOTTEN_BYTES: u64 = 100;
 
 /// Reads the pages of one chunk, forward.
 pub struct ChunkReader<'a> {
-    store: &'a Store,
+    store: &'a dyn Storage,
     file: &'a FileId,
     chunk: &'a Chunk,
     leaf: &'a Leaf,
@@ -45,7 +46,7 @@ pub struct ChunkReader<'a> {
 impl<'a> ChunkReader<'a> {
     /// A reader of `chunk`; pages lie before `footer_start`.
     pub fn new(
-        store: &'a Store,
+        store: &'a dyn Storage,
         file: &'a FileId,
         chunk: &'a Chunk,
         leaf: &'a Leaf,

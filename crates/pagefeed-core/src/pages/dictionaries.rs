@@ -86,6 +86,11 @@ impl DictionaryCache {
         self.lock().bytes
     }
 
+    /// Whether the dictionary for `key` is there.
+    pub fn has(&self, key: &Key) -> bool {
+        self.lock().by_key.contains_key(key)
+    }
+
     /// The dictionary for `key`, decoded by `load` if it is not there, and held against
     /// `token_ids` once.
     pub fn get_or_load(

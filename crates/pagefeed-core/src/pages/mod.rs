@@ -1,14 +1,16 @@
 //! Pages as the engine loads them: found by number, read, decoded, and held against
 //! what the index promises.
 //!
-//! [`numbering`] numbers the pages of several indexes through. [`source`] loads pages
-//! of token columns, [`row_source`] those of any columns; [`reader`] reads one page as
-//! an Arrow array and says where an error is. [`dictionaries`] keeps decoded
-//! dictionaries between loads, [`token_ids`] refuses numbers that are no tokens.
+//! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
+//! [`row_column`] any others, as Arrow arrays. [`numbering`] numbers several through.
+//! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
+//! an Arrow array. [`dictionaries`] keeps decoded dictionaries between loads,
+//! [`token_ids`] refuses numbers that are no tokens.
 
 pub mod dictionaries;
+pub mod indexed;
 pub mod numbering;
 pub mod reader;
-pub mod row_source;
-pub mod source;
+pub mod row_column;
+pub mod token_column;
 pub mod token_ids;

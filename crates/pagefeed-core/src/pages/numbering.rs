@@ -1,68 +1,51 @@
-//! Pages of several indexes, numbered through.
+//! Pages of several columns and datasets, numbered through.
 
 use std::sync::Arc;
 
+use crate::decode::TokenPage;
+use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
-use crate::index::{Index, PageRecord};
-use crate::pages::reader;
-use crate::store::Store;
+use crate::page::PageOpener;
+use crate::pages::dictionaries::DictionaryCache;
+use crate::storage::Fetched;
 
-/// An index whose pages are to be read.
-pub struct Indexed {
-    /// The index.
-    pub index: Arc<Index>,
-    /// Where its files are read.
-    pub store: Arc<Store>,
-    /// Verify CRCs of its pages where they are present.
-    pub verify_checksums: bool,
+/// Pages of several sources, numbered through in their order.
+pub struct NumberedPages {
+    parts: Vec<Part>,
+    num_pages: u64,
+    num_in_flight: usize,
+    /// What the sources keep together.
+    dictionaries: Arc<DictionaryCache>,
 }
 
-/// One index among those numbered through.
-pub struct Part {
-    /// The index.
-    pub index: Arc<Index>,
-    /// Where its files are read.
-    pub store: Arc<Store>,
-    /// Verify CRCs of its pages where they are present.
-    pub verify_checksums: bool,
-    /// Its number among them.
-    pub number: usize,
+struct Part {
+    source: Arc<dyn PageSource>,
     /// Number of its first page.
     first_page: u64,
 }
 
-/// Pages of several indexes, numbered through in the order of the indexes.
-pub struct NumberedPages {
-    parts: Vec<Part>,
-    num_pages: u64,
-}
-
 impl NumberedPages {
-    /// Numbers the pages of `indexes`.
-    pub fn new(indexes: Vec<Indexed>) -> Self {
+    /// Numbers the pages of `sources`, which keep their `dictionaries` together.
+    pub fn new(sources: Vec<Arc<dyn PageSource>>, dictionaries: Arc<DictionaryCache>) -> Self {
+        let in_flight = sources.iter().map(|source| source.num_in_flight());
+        let num_in_flight = in_flight.max().unwrap_or(0);
         let mut num_pages = 0;
-        let part = |(number, indexed): (usize, Indexed)| {
+        let part = |source: Arc<dyn PageSource>| {
             let first_page = num_pages;
-            num_pages += indexed.index.num_pages();
-            Part {
-                index: indexed.index,
-                store: indexed.store,
-                verify_checksums: indexed.verify_checksums,
-                number,
-                first_page,
-            }
+            num_pages += source.num_pages();
+            Part { source, first_page }
         };
-        let parts = indexes.into_iter().enumerate().map(part).collect();
-        Self { parts, num_pages }
+        let parts = sources.into_iter().map(part).collect();
+        Self {
+            parts,
+            num_pages,
+            num_in_flight,
+            dictionaries,
+        }
     }
 
-    /// Number of pages of all indexes.
-    pub fn num_pages(&self) -> u64 {
-        self.num_pages
-    }
-
-    /// The index of a page, and the page's number there.
-    pub fn find(&self, page: u64) -> Result<(&Part, u64)> {
+    /// The part that a page is of, and its number there.
+    fn find(&self, page: u64) -> Result<(usize, u64)> {
         if page >= self.num_pages {
             return Err(Error::invalid(format!(
                 "page {page} is out of range: there are {} pages",
@@ -70,36 +53,78 @@ impl NumberedPages {
             )));
         }
         let part = self.parts.partition_point(|part| part.first_page <= page) - 1;
-        let part = &self.parts[part];
-        Ok((part, page - part.first_page))
+        Ok((part, page - self.parts[part].first_page))
     }
 
-    /// Where a page lies and what it holds.
-    pub fn record(&self, page: u64) -> Result<PageRecord> {
-        let (part, page) = self.find(page)?;
-        part.index.page(page)
+    fn source(&self, part: usize) -> &dyn PageSource {
+        &*self.parts[part].source
+    }
+}
+
+impl PageSource for NumberedPages {
+    fn num_pages(&self) -> u64 {
+        self.num_pages
     }
 
-    /// Says where in which file an error about `page` is.
-    pub fn locate(&self, error: Error, page: u64) -> Error {
-        let Ok((part, page)) = self.find(page) else {
-            return error;
-        };
-        match part.index.page(page) {
-            Ok(record) => reader::locate(&part.index, &record, error),
-            Err(_) => error,
+    fn entry(&self, page: u64) -> PageEntry {
+        self.find(page).map_or_else(
+            |_| PageEntry::default(),
+            |(part, page)| PageEntry {
+                kind: part,
+                ..self.source(part).entry(page)
+            },
+        )
+    }
+
+    fn decoded_size(&self, entry: &PageEntry) -> usize {
+        match self.parts.get(entry.kind) {
+            Some(part) => part.source.decoded_size(entry),
+            None => entry.decoded_size,
         }
     }
 
-    /// Tells the system that a page will be loaded soon.
-    pub fn will_need(&self, page: u64) {
-        let Ok((part, page)) = self.find(page) else {
-            return;
-        };
-        if let Ok(record) = part.index.page(page) {
-            let file = &part.index.files()[record.file as usize];
-            let end = record.offset + record.compressed_size + record.tail_size;
-            part.store.will_need(file, record.offset..end);
+    fn num_in_flight(&self) -> usize {
+        self.num_in_flight
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let found: Vec<(usize, u64)> = pages
+            .iter()
+            .map(|&page| self.find(page))
+            .collect::<Result<_>>()?;
+        let mut fetched = Vec::with_capacity(pages.len());
+        for same in found.chunk_by(|one, next| one.0 == next.0) {
+            let pages: Vec<u64> = same.iter().map(|(_, page)| *page).collect();
+            fetched.extend(self.source(same[0].0).fetch(&pages)?);
+        }
+        Ok(fetched)
+    }
+
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
+        let (part, page) = self.find(page)?;
+        self.source(part).decode(opener, page, fetched, recycle)
+    }
+
+    fn will_need(&self, page: u64) {
+        if let Ok((part, page)) = self.find(page) {
+            self.source(part).will_need(page);
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.dictionaries.num_bytes()
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        match self.find(page) {
+            Ok((part, page)) => self.source(part).locate(error, page),
+            Err(_) => error,
         }
     }
 }

@@ -7,24 +7,27 @@ use parquet::basic::Type;
 
 use crate::decode::{conform, decode_array};
 use crate::error::{Error, Result};
-use crate::index::{Index, PageRecord};
+use crate::index::PageRecord;
 use crate::page::PageOpener;
-use crate::store::Store;
+use crate::pages::indexed::Indexed;
+use crate::storage::Fetched;
 
 /// Reads and decodes `page` as `data_type`, a type that takes the column of any file: an
 /// array of exactly the rows and, for a column of one leaf, the values that the index
 /// promises.
 pub fn read_array(
-    index: &Index,
-    store: &Store,
+    column: &Indexed,
     opener: &mut PageOpener,
     page: u64,
+    fetched: &Fetched,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
+    let index = &column.index;
     let record = index.page(page)?;
+    opener.verify_checksums = column.verify_checksums;
     let mut read = || {
         let schema = index.schema(record.file);
-        let runs = index.read_runs(store, page, true)?;
+        let runs = index.read_runs(&fetched.over(&*column.storage), page, true)?;
         let (first_row, num_rows) = (record.first_row_in_group, record.num_rows);
         let array = decode_array(opener, schema, &runs, first_row, num_rows)?;
         // Without lists, rows are what is numbered, and writers' counts of nulls need
@@ -36,7 +39,7 @@ pub fn read_array(
         }
         conform(&array, data_type)
     };
-    read().map_err(|error| locate(index, &record, error))
+    read().map_err(|error| column.locate(error, &record))
 }
 
 fn is_number(physical: Type) -> bool {
@@ -54,15 +57,6 @@ pub fn check_num_values(record: &PageRecord, found: u64) -> Result<()> {
          with page_index=False, or write it again",
         record.num_values
     )))
-}
-
-/// Says where an error about a page is.
-pub fn locate(index: &Index, record: &PageRecord, error: Error) -> Error {
-    error
-        .in_file(&index.files()[record.file as usize].path)
-        .in_chunk(record.row_group, index.column())
-        .at_page(u64::from(record.page))
-        .at_offset(record.offset)
 }
 
 /// Values of the innermost array that are not null, in rows that are not null.

@@ -4,6 +4,7 @@ use std::fs;
 
 use pagefeed_core::Kind;
 use pagefeed_core::index::{BuildOptions, Index};
+use pagefeed_core::storage::Storage;
 use pagefeed_core::store::{FileId, Store};
 
 use crate::common::{Folder, build_with};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use super::pending::{DONE, Phase};
-use crate::engine::Content;
+use crate::engine::batch::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
 use crate::engine::pages::{BatchNumber, Slot};
 use crate::error::Result;
@@ -13,8 +13,8 @@ use crate::error::Result;
 /// written: the rest of what is due is loaded between the next batches.
 const MAX_LOADS_DUE: f32 = 4.0;
 
-impl<P: Content> State<P> {
-    pub(super) fn begin_gather(&mut self, batch: BatchNumber) -> Job<P> {
+impl State {
+    pub(super) fn begin_gather(&mut self, batch: BatchNumber) -> Job {
         let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
         self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
         let spare = self.spare_buffers.pop();
@@ -52,7 +52,7 @@ impl<P: Content> State<P> {
             None => match spare {
                 Some(buffer) => BatchMemory::Ready(buffer),
                 None => {
-                    let best = P::buffers_at_once(&self.config);
+                    let best = Buffer::num_at_once(self.config.sections().num_bytes());
                     let count = self.budget.buffers_at_once(best);
                     self.budget.num_buffers += count;
                     BatchMemory::Wanted(count)
@@ -74,7 +74,7 @@ impl<P: Content> State<P> {
     }
 
     /// Takes note of a batch that was written, in part or in full.
-    pub fn end_gather(&mut self, mut job: GatherJob<P>, result: Result<()>) {
+    pub fn end_gather(&mut self, mut job: GatherJob, result: Result<()>) {
         self.num_running -= 1;
         if let BatchMemory::Wanted(count) = job.memory {
             self.budget.num_buffers -= count; // They could not be allocated.

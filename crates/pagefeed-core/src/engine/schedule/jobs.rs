@@ -2,32 +2,66 @@
 
 use super::State;
 use super::pending::DONE;
+use crate::engine::PageSource;
 use crate::engine::job::Job;
 use crate::engine::pages::{BatchNumber, Slot};
-use crate::engine::{Content, PageSource};
 
-impl<P: Content> State<P> {
+impl State {
     /// Whether an idle worker should look for work: true more often than there is.
-    pub fn may_have_work(&self, source: &dyn PageSource<P>) -> bool {
+    pub fn may_have_work(&self, source: &dyn PageSource) -> bool {
+        let fetches_apart = source.num_in_flight() > 0;
         self.first_ready().is_some()
-            || self.next_load().is_some_and(|(batch, slot)| {
-                batch < self.horizon() || self.budget.fits(self.estimate(source, slot))
-            })
+            || !self.fetched.is_empty()
+            || if fetches_apart {
+                self.is_stuck()
+            } else {
+                self.may_load(source)
+            }
     }
 
-    /// The next thing to do, begun.
-    pub fn next_job(&mut self, source: &dyn PageSource<P>) -> Option<Job<P>> {
+    /// Whether an idle fetching thread should: likewise.
+    pub fn may_load(&self, source: &dyn PageSource) -> bool {
+        self.next_load().is_some_and(|(batch, slot)| {
+            batch < self.horizon() || self.budget.fits(self.estimate(source, slot))
+        })
+    }
+
+    /// The next thing that a worker does, begun.
+    pub fn next_job(&mut self, source: &dyn PageSource) -> Option<Job> {
+        self.begin(source, |state| match source.num_in_flight() {
+            0 => state.choose(source),
+            _ => state.choose_beside_fetching(),
+        })
+    }
+
+    /// The next page to be fetched, begun.
+    pub fn next_fetch(&mut self, source: &dyn PageSource) -> Option<Job> {
+        self.begin(source, |state| state.choose_fetch(source))
+    }
+
+    fn begin(
+        &mut self,
+        source: &dyn PageSource,
+        choose: impl FnOnce(&mut Self) -> Option<Job>,
+    ) -> Option<Job> {
         if self.is_stopping {
             return None;
         }
         self.budget.source = source.held_bytes();
-        let job = self.choose(source);
-        self.num_running += usize::from(job.is_some());
+        let job = choose(self);
+        // A page that was fetched has been running since.
+        let is_new = match &job {
+            Some(Job::Load(load)) => load.fetched.is_none(),
+            Some(_) => true,
+            None => false,
+        };
+        self.num_running += usize::from(is_new);
         self.budget.note_peak();
         job
     }
 
-    fn choose(&mut self, source: &dyn PageSource<P>) -> Option<Job<P>> {
+    /// Loads and gathers, by one and the same threads.
+    fn choose(&mut self, source: &dyn PageSource) -> Option<Job> {
         let ready = self.first_ready();
         let Some((batch, slot)) = self.next_load() else {
             return Some(self.begin_gather(ready?));
@@ -41,12 +75,12 @@ impl<P: Content> State<P> {
         }
         let is_urgent = batch < self.horizon();
         if self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
-            return Some(self.begin_load(slot, estimate));
+            return Some(Job::Load(self.begin_load(slot, estimate)));
         }
         if let Some(ready) = ready {
             return Some(self.begin_gather(ready));
         }
-        if batch > self.head || self.num_running > 0 {
+        if !self.is_stuck() {
             return None; // What is running will make room.
         }
         if self.head_holds_pages() {
@@ -54,7 +88,43 @@ impl<P: Content> State<P> {
         }
         // It does not fit, and must be loaded all the same: beside as little as can be.
         self.evict(batch, estimate);
-        Some(self.begin_load(slot, estimate))
+        Some(Job::Load(self.begin_load(slot, estimate)))
+    }
+
+    /// Gathers, and decodes what others fetch: what is needed first, first.
+    fn choose_beside_fetching(&mut self) -> Option<Job> {
+        let ready = self.first_ready();
+        let fetched = self.fetched.first_key_value().map(|(key, _)| *key);
+        if let Some(key) = fetched
+            && ready.is_none_or(|ready| key.0 < ready)
+            && let Some(job) = self.fetched.remove(&key)
+        {
+            return Some(Job::Load(job));
+        }
+        if let Some(ready) = ready {
+            return Some(self.begin_gather(ready));
+        }
+        (self.is_stuck() && self.head_holds_pages()).then(|| self.begin_gather(self.head))
+    }
+
+    /// Fetches as far ahead as there is room for what becomes of it.
+    fn choose_fetch(&mut self, source: &dyn PageSource) -> Option<Job> {
+        let (batch, slot) = self.next_load()?;
+        let estimate = self.estimate(source, slot);
+        let is_urgent = batch < self.horizon();
+        if !self.budget.fits(estimate) && !(is_urgent && self.make_room(batch, estimate)) {
+            if !self.is_stuck() || self.head_holds_pages() {
+                return None;
+            }
+            self.evict(batch, estimate);
+        }
+        Some(Job::Fetch(self.begin_load(slot, estimate)))
+    }
+
+    /// Whether the batch at the head needs a page, and nothing is under way that could
+    /// make room for it.
+    fn is_stuck(&self) -> bool {
+        self.num_running == 0 && self.next_load().is_some_and(|(batch, _)| batch <= self.head)
     }
 
     /// First batch that must not be worked on.

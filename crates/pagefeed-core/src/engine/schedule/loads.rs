@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::State;
-use crate::engine::job::{Job, LoadJob};
+use crate::engine::job::LoadJob;
 use crate::engine::pages::{BatchNumber, Slot};
-use crate::engine::{Content, PageSource};
+use crate::engine::{Page, PageSource};
 use crate::error::Result;
+use crate::storage::Fetched;
 
 /// Pages the source is told about before they are loaded.
 const ADVICE_DISTANCE: usize = 256;
@@ -16,9 +17,9 @@ const ADVICE_AT_ONCE: usize = 16;
 /// Largest size of a page that is believed, so that sums cannot overflow.
 const MAX_ESTIMATE: usize = usize::MAX >> 8;
 
-impl<P: Content> State<P> {
+impl State {
     /// Bytes that a page takes while it is loaded.
-    pub(super) fn estimate(&self, source: &dyn PageSource<P>, slot: Slot) -> usize {
+    pub(super) fn estimate(&self, source: &dyn PageSource, slot: Slot) -> usize {
         let entry = self.pages.entry(slot);
         let decoded = source.decoded_size(entry);
         decoded.saturating_add(entry.loading_size).min(MAX_ESTIMATE)
@@ -49,7 +50,7 @@ impl<P: Content> State<P> {
         true
     }
 
-    pub(super) fn begin_load(&mut self, slot: Slot, estimate: usize) -> Job<P> {
+    pub(super) fn begin_load(&mut self, slot: Slot, estimate: usize) -> LoadJob {
         if self.pages.begin_load(slot) {
             self.stats.pages_reloaded += 1;
         }
@@ -66,23 +67,43 @@ impl<P: Content> State<P> {
         self.give_up_spares();
         let distance = (self.config.budget / 4 / estimate.max(1)).min(ADVICE_DISTANCE);
         let advise = std::iter::from_fn(|| self.pages.advise(distance));
-        Job::Load(LoadJob {
+        LoadJob {
             generation: self.generation,
             slot,
             estimate,
             page,
             bundle,
+            fetched: None,
             recycled_bytes,
             recycle,
             advise: advise.take(ADVICE_AT_ONCE).collect(),
             scratch_before: 0,
             scratch_after: 0,
             scratch_freed: 0,
-        })
+        }
+    }
+
+    /// Takes note of a page that was fetched, or could not be.
+    pub fn end_fetch(&mut self, mut job: LoadJob, result: Result<Vec<Fetched>>) {
+        match result {
+            Ok(fetched) if job.generation == self.generation => {
+                job.fetched = Some(fetched);
+                let batch = self.pages.next_use(job.slot);
+                self.fetched.insert((batch, job.slot), job);
+            }
+            Ok(_) => self.drop_load(&job),
+            Err(error) => self.end_load(&job, Err(error)),
+        }
+    }
+
+    /// Gives up a load that nobody waits for any more.
+    pub(super) fn drop_load(&mut self, job: &LoadJob) {
+        self.num_running -= 1;
+        self.budget.loading -= job.estimate;
     }
 
     /// Takes note of a page that was loaded, or could not be.
-    pub fn end_load(&mut self, job: &LoadJob<P>, result: Result<P>) {
+    pub fn end_load(&mut self, job: &LoadJob, result: Result<Page>) {
         self.num_running -= 1;
         self.budget.loading -= job.estimate;
         self.budget.scratch += job.scratch_after;
@@ -113,11 +134,18 @@ impl<P: Content> State<P> {
     }
 
     /// Turns a held page that is not needed now into spare memory.
-    pub(super) fn recycle(&mut self, page: Arc<P>, bytes: usize) {
+    pub(super) fn recycle(&mut self, page: Arc<Page>, bytes: usize) {
         self.budget.held -= bytes;
-        if let Some(page) = Arc::into_inner(page) {
-            self.budget.spare += page.num_bytes();
-            self.spares.put(page);
+        match Arc::into_inner(page) {
+            Some(Page::Tokens(page)) => {
+                self.budget.spare += page.num_bytes();
+                self.spares.put(page);
+            }
+            Some(page @ Page::Rows(_)) => {
+                self.num_freed += bytes;
+                self.garbage.pages.push(page);
+            }
+            None => {}
         }
     }
 
@@ -128,7 +156,7 @@ impl<P: Content> State<P> {
             };
             self.budget.spare -= bytes;
             self.num_freed += bytes;
-            self.garbage.pages.push(page);
+            self.garbage.pages.push(Page::Tokens(page));
         }
     }
 }

@@ -11,15 +11,16 @@ mod jobs;
 mod loads;
 mod pending;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::batch::Buffer;
 use super::budget::Budget;
-use super::job::Garbage;
+use super::job::{Garbage, LoadJob};
 use super::pages::{BatchNumber, PageTable, Slot};
 use super::plan::PreparedPlan;
 use super::spares::SparePages;
-use super::{Content, EngineConfig, EngineStats, PageSource};
+use super::{EngineConfig, EngineStats, Page, PageSource};
 use crate::error::{Error, Result};
 use pending::{Pending, Phase};
 
@@ -27,15 +28,17 @@ use pending::{Pending, Phase};
 const TRIM_AFTER: usize = 16 << 20;
 
 /// Everything the lock protects.
-pub(super) struct State<P: Content> {
+pub(super) struct State {
     config: EngineConfig,
     /// Submitted and not taken; the first is number `head`.
-    batches: VecDeque<Pending<P::Buffer>>,
+    batches: VecDeque<Pending>,
     head: BatchNumber,
-    pages: PageTable<P>,
+    pages: PageTable,
     budget: Budget,
-    spares: SparePages<P>,
-    spare_buffers: Vec<P::Buffer>,
+    /// Fetched and not decoded, by their next use.
+    fetched: BTreeMap<(BatchNumber, Slot), LoadJob>,
+    spares: SparePages,
+    spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
     /// Changes when pending work is dropped: jobs of another generation end unseen.
@@ -46,24 +49,27 @@ pub(super) struct State<P: Content> {
     /// Pages to load so that loads are spread evenly over the batches that are planned:
     /// where an epoch begins many pages are opened, where it ends almost none.
     loads_due: f32,
-    garbage: Garbage<P>,
+    garbage: Garbage,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
     /// Workers asleep and not yet told to wake.
     pub num_idle: usize,
+    /// Fetching threads, likewise.
+    pub num_idle_fetchers: usize,
     /// Consumers asleep.
     pub num_waiting: usize,
     pub is_stopping: bool,
     pub stats: EngineStats,
 }
 
-impl<P: Content> State<P> {
+impl State {
     pub fn new(config: EngineConfig) -> Self {
         Self {
             batches: VecDeque::new(),
             head: 1,
             pages: PageTable::default(),
             budget: Budget::new(&config),
+            fetched: BTreeMap::new(),
             spares: SparePages::default(),
             spare_buffers: Vec::new(),
             failure: None,
@@ -74,6 +80,7 @@ impl<P: Content> State<P> {
             garbage: Garbage::default(),
             num_freed: 0,
             num_idle: 0,
+            num_idle_fetchers: 0,
             num_waiting: 0,
             is_stopping: false,
             stats: EngineStats::default(),
@@ -86,7 +93,7 @@ impl<P: Content> State<P> {
     }
 
     /// Appends the batches of `plan`.
-    pub fn append(&mut self, plan: &Arc<PreparedPlan>, source: &dyn PageSource<P>) {
+    pub fn append(&mut self, plan: &Arc<PreparedPlan>, source: &dyn PageSource) {
         let slots: Vec<Slot> = plan
             .pages
             .iter()
@@ -136,6 +143,10 @@ impl<P: Content> State<P> {
                 .into_iter()
                 .for_each(|buffer| self.take_back(buffer));
         }
+        for (_, job) in std::mem::take(&mut self.fetched) {
+            self.drop_load(&job);
+            self.garbage.pages.extend(job.recycle.map(Page::Tokens));
+        }
         self.pending_bytes = 0;
         self.budget.most_plans = 0;
         let dropped = std::mem::take(&mut self.pages);
@@ -148,7 +159,7 @@ impl<P: Content> State<P> {
     }
 
     /// The batch at the head if it is finished, or the error in its place.
-    pub fn take_head(&mut self) -> Result<Option<P::Buffer>> {
+    pub fn take_head(&mut self) -> Result<Option<Buffer>> {
         if let Some((batch, error)) = &self.failure
             && *batch <= self.head
         {
@@ -165,7 +176,8 @@ impl<P: Content> State<P> {
         self.count_plans();
         let buffer = taken.and_then(|pending| pending.buffer);
         if let Some(buffer) = &buffer {
-            P::count(buffer, &mut self.stats);
+            self.stats.padding_tokens += buffer.written.num_padding;
+            self.stats.splits += buffer.written.num_splits;
         }
         Ok(buffer)
     }
@@ -182,8 +194,8 @@ impl<P: Content> State<P> {
     }
 
     /// Stores the memory of a batch for reuse.
-    pub fn take_back(&mut self, buffer: P::Buffer) {
-        let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !P::is_alone(&buffer);
+    pub fn take_back(&mut self, buffer: Buffer) {
+        let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !buffer.is_alone();
         if is_kept && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {
@@ -212,7 +224,7 @@ impl<P: Content> State<P> {
         self.head + self.batches.len() as u64
     }
 
-    fn pending(&mut self, batch: BatchNumber) -> Option<&mut Pending<P::Buffer>> {
+    fn pending(&mut self, batch: BatchNumber) -> Option<&mut Pending> {
         self.batches.get_mut(batch.checked_sub(self.head)? as usize)
     }
 
@@ -220,14 +232,14 @@ impl<P: Content> State<P> {
     pub fn release(&mut self) {
         self.clear();
         while let Some((_, page)) = self.spares.take_largest() {
-            self.garbage.pages.push(page);
+            self.garbage.pages.push(Page::Tokens(page));
         }
         self.garbage.buffers.append(&mut self.spare_buffers);
         self.garbage.is_trim_due = true;
     }
 
     /// Memory to discard outside the lock.
-    pub fn take_garbage(&mut self) -> Garbage<P> {
+    pub fn take_garbage(&mut self) -> Garbage {
         if self.num_freed >= TRIM_AFTER {
             self.num_freed = 0;
             self.garbage.is_trim_due = true;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::batch::Buffer;
 use crate::engine::pages::Slot;
 use crate::engine::plan::PreparedPlan;
 
@@ -17,7 +18,7 @@ pub(super) enum Phase {
 
 /// A batch submitted and not yet taken.
 #[derive(Debug)]
-pub(super) struct Pending<B> {
+pub(super) struct Pending {
     pub plan: Arc<PreparedPlan>,
     pub number_in_plan: usize,
     /// Slots of the pages it needs; `DONE` once gathered.
@@ -25,10 +26,10 @@ pub(super) struct Pending<B> {
     /// Uses whose pages are not held.
     pub num_missing: usize,
     pub phase: Phase,
-    pub buffer: Option<B>,
+    pub buffer: Option<Buffer>,
 }
 
-impl<B> Pending<B> {
+impl Pending {
     /// Memory that goes with it: of a plan, with its last batch.
     pub fn num_bytes(&self) -> usize {
         let is_last = self.number_in_plan + 1 == self.plan.num_batches();

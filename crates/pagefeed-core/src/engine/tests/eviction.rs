@@ -7,30 +7,37 @@ use super::*;
 struct Sized(Vec<usize>);
 
 impl Sized {
-    fn page(&self, page: u64) -> TokenPage {
-        TokenPage {
+    fn page(&self, page: u64) -> Page {
+        Page::Tokens(TokenPage {
             tokens: Tokens::U16(vec![0; self.0[page as usize] / 2]),
             row_offsets: vec![0, 10],
-        }
+        })
     }
 }
 
 impl PageSource for Sized {
-    fn load(&self, _: &mut PageOpener, page: u64, _: Option<TokenPage>) -> Result<TokenPage> {
+    fn num_pages(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        page: u64,
+        _: &Fetched,
+        _: Option<TokenPage>,
+    ) -> Result<Page> {
         Ok(self.page(page))
     }
 
     fn entry(&self, page: u64) -> PageEntry {
         PageEntry::new(0, self.0[page as usize])
     }
-
-    fn will_need(&self, _: u64) {}
 }
 
-fn gather(state: &mut State<TokenPage>, mut job: GatherJob<TokenPage>, config: &EngineConfig) {
+fn gather(state: &mut State, mut job: GatherJob, config: &EngineConfig) {
     if let BatchMemory::Wanted(_) = job.memory {
-        let mut buffers = TokenPage::new_buffers(config, 1).unwrap();
-        job.memory = BatchMemory::Ready(buffers.pop().unwrap());
+        job.memory = BatchMemory::Ready(Buffer::new(&config.sections()).unwrap());
     }
     state.end_gather(job, Ok(()));
 }
@@ -41,7 +48,7 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     // fit, whether the first is held for the last batch or not.
     let source = Sized(vec![8_000, 18_000, 12_000]);
     let config = config(1, 42_000, TokenType::I64);
-    let mut state = State::<TokenPage>::new(config.clone());
+    let mut state = State::new(config.clone());
     for page in [0, 1, 2, 0] {
         let plan = PreparedPlan::new(first_tokens(&[page]), &config).unwrap();
         state.append(&Arc::new(plan), &source);
@@ -58,6 +65,7 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
                     state.end_load(&job, Ok(page));
                 }
             }
+            Some(Job::Fetch(_)) => panic!("nothing is fetched apart"),
             Some(Job::Gather(job)) => gather(&mut state, job, &config),
             None => match slow.take() {
                 Some(job) => state.end_load(&job, Ok(source.page(1))),

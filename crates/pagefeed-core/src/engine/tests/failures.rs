@@ -85,16 +85,24 @@ fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
 
     struct Wide;
     impl PageSource for Wide {
-        fn load(&self, _: &mut PageOpener, _: u64, _: Option<TokenPage>) -> Result<TokenPage> {
-            Ok(TokenPage {
+        fn num_pages(&self) -> u64 {
+            u64::MAX
+        }
+        fn decode(
+            &self,
+            _: &mut PageOpener,
+            _: u64,
+            _: &Fetched,
+            _: Option<TokenPage>,
+        ) -> Result<Page> {
+            Ok(Page::Tokens(TokenPage {
                 tokens: Tokens::I32([vec![1; 9], vec![65536]].concat()),
                 row_offsets: vec![0, 10],
-            })
+            }))
         }
         fn entry(&self, _: u64) -> PageEntry {
             PageEntry::new(0, 100)
         }
-        fn will_need(&self, _: u64) {}
         fn locate(&self, error: Error, page: u64) -> Error {
             error.in_file("some.parquet").at_page(page)
         }

@@ -1,4 +1,4 @@
-//! Pages of any columns, as the engine loads them for batches of rows.
+//! Pages of any column, as Arrow arrays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,36 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::conform;
-use crate::engine::{PageEntry, PageSource, RowPage};
+use crate::decode::{TokenPage, conform};
+use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
-use crate::pages::numbering::{Indexed, NumberedPages, saturated};
-use crate::pages::reader::{locate, read_array};
+use crate::pages::indexed::Indexed;
+use crate::pages::numbering::saturated;
+use crate::pages::reader::read_array;
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
+use crate::storage::Fetched;
 
 /// How much larger than stored a page of strings is taken to be at least, before it is
 /// loaded: what text compresses to.
 const EXPANSION: u64 = 4;
 /// And at most, lest one page of repeated strings make all look giant.
 const MAX_EXPANSION: u64 = 16;
-
-/// Pages of several columns, numbered through: those of indexes first, then one of each
-/// array that is already there.
-pub struct RowSource {
-    pages: NumberedPages,
-    /// What the pages of each index become: one type in all datasets.
-    types: Vec<DataType>,
-    /// By index, how much larger than stored a page was at most so far.
-    expansions: Vec<AtomicU64>,
-    arrays: Vec<ArrayRef>,
-    /// By index, whether it is of the first column of a dataset.
-    is_first: Vec<bool>,
-    /// Which numbers the first columns may hold, if those are tokens.
-    token_ids: Option<TokenIds>,
-}
 
 /// Where a column of one dataset comes from.
 pub enum Column {
@@ -52,52 +39,42 @@ impl Column {
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }
     }
+
+    /// The pages of the column, each as `data_type`.
+    fn source(self, data_type: &DataType, token_ids: Option<TokenIds>) -> Result<Source> {
+        Ok(match self {
+            Self::Pages(column) => Arc::new(RowColumn {
+                column,
+                data_type: data_type.clone(),
+                expansion: AtomicU64::new(EXPANSION),
+                token_ids,
+            }),
+            Self::Values(array) => Arc::new(Values(conform(&array, data_type)?)),
+        })
+    }
 }
 
-impl RowSource {
-    /// Numbers the pages of the columns of several datasets, `names.len()` for each;
-    /// returns the columns as they are in all of them.
-    pub fn new(columns: Vec<Column>, names: &[String]) -> Result<(Self, Vec<FieldRef>)> {
-        let mut fields = Vec::new();
-        for (number, name) in names.iter().enumerate() {
-            let in_all = columns.iter().skip(number).step_by(names.len());
-            fields.push(field_of_all(name, in_all)?);
-        }
-        let (mut indexes, mut targets, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
-        let mut is_first = Vec::new();
-        let fields_of_all = fields.iter().enumerate().cycle();
-        for (column, (number, field)) in columns.into_iter().zip(fields_of_all) {
-            match column {
-                Column::Pages(indexed) => {
-                    indexes.push(indexed);
-                    targets.push(field.data_type().clone());
-                    is_first.push(number == 0);
-                }
-                Column::Values(array) => arrays.push(conform(&array, field.data_type())?),
-            }
-        }
-        let source = Self {
-            expansions: indexes.iter().map(|_| AtomicU64::new(EXPANSION)).collect(),
-            pages: NumberedPages::new(indexes),
-            types: targets,
-            arrays,
-            is_first,
-            token_ids: None,
-        };
-        Ok((source, fields))
-    }
+/// Pages of one column.
+type Source = Arc<dyn PageSource>;
 
-    /// Refuses pages with other numbers in the first column of each dataset.
-    pub fn only(mut self, token_ids: TokenIds) -> Self {
-        self.token_ids = Some(token_ids);
-        self
+/// The columns of several datasets, `names.len()` for each, and what they are in all of
+/// them. `token_ids` are those of the first column of each dataset.
+pub fn row_columns(
+    columns: Vec<Column>,
+    names: &[String],
+    token_ids: Option<TokenIds>,
+) -> Result<(Vec<Source>, Vec<FieldRef>)> {
+    let mut fields = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let in_all = columns.iter().skip(number).step_by(names.len());
+        fields.push(field_of_all(name, in_all)?);
     }
-
-    /// The array that is a page, if it is one.
-    fn array(&self, page: u64) -> Option<&ArrayRef> {
-        let number = page.checked_sub(self.pages.num_pages())?;
-        self.arrays.get(usize::try_from(number).ok()?)
-    }
+    let of_columns = fields.iter().enumerate().cycle();
+    let numbered = columns.into_iter().zip(of_columns);
+    let sources = numbered.map(|(column, (number, field))| {
+        column.source(field.data_type(), token_ids.filter(|_| number == 0))
+    });
+    Ok((sources.collect::<Result<_>>()?, fields))
 }
 
 /// A column as it is in all datasets.
@@ -152,39 +129,45 @@ fn stored_size(record: &PageRecord) -> u64 {
     record.compressed_size.saturating_add(dictionary)
 }
 
-impl PageSource<RowPage> for RowSource {
-    fn load(&self, opener: &mut PageOpener, page: u64, _: Option<RowPage>) -> Result<RowPage> {
-        if let Some(array) = self.array(page) {
-            return Ok(RowPage(Arc::clone(array)));
-        }
-        let (part, page) = self.pages.find(page)?;
-        let data_type = &self.types[part.number];
-        opener.verify_checksums = part.verify_checksums;
-        let array = read_array(&part.index, &part.store, opener, page, data_type)?;
-        let record = part.index.page(page)?;
-        if let Some(token_ids) = self.token_ids.filter(|_| self.is_first[part.number]) {
+/// Pages of a column of files.
+struct RowColumn {
+    column: Indexed,
+    /// What its pages become: one type in all datasets.
+    data_type: DataType,
+    /// How much larger than stored a page was at most so far.
+    expansion: AtomicU64,
+    /// Which numbers it may hold, if they are tokens.
+    token_ids: Option<TokenIds>,
+}
+
+impl RowColumn {
+    fn read(&self, opener: &mut PageOpener, page: u64, fetched: &Fetched) -> Result<ArrayRef> {
+        let array = read_array(&self.column, opener, page, fetched, &self.data_type)?;
+        let record = self.column.index.page(page)?;
+        if let Some(token_ids) = self.token_ids {
             token_ids
                 .check_lists(&array, record.first_row_in_group)
-                .map_err(|error| locate(&part.index, &record, error))?;
+                .map_err(|error| self.column.locate(error, &record))?;
         }
         let stored = stored_size(&record);
         let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
         let expansion = expansion.min(MAX_EXPANSION);
-        self.expansions[part.number].fetch_max(expansion, Ordering::Relaxed);
-        Ok(RowPage(array))
+        self.expansion.fetch_max(expansion, Ordering::Relaxed);
+        Ok(array)
+    }
+}
+
+impl PageSource for RowColumn {
+    fn num_pages(&self) -> u64 {
+        self.column.index.num_pages()
     }
 
     fn entry(&self, page: u64) -> PageEntry {
-        if let Some(array) = self.array(page) {
-            return PageEntry::new(0, array.get_array_memory_size());
-        }
-        let found = self.pages.find(page);
-        let record = found.and_then(|(part, page)| Ok((part.number, part.index.page(page)?)));
+        let record = self.column.index.page(page);
         record.map_or_else(
             |_| PageEntry::default(),
-            |(kind, record)| PageEntry {
-                kind,
-                ..PageEntry::new(
+            |record| {
+                PageEntry::new(
                     saturated(stored_size(&record)),
                     saturated(numbers_size(&record)),
                 )
@@ -193,17 +176,58 @@ impl PageSource<RowPage> for RowSource {
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {
-        let expansion = self.expansions.get(entry.kind);
-        let expansion = expansion.map_or(0, |most| most.load(Ordering::Relaxed));
+        let expansion = self.expansion.load(Ordering::Relaxed);
         let strings = entry.stored_size.saturating_mul(saturated(expansion));
         strings.saturating_add(entry.decoded_size)
     }
 
+    fn num_in_flight(&self) -> usize {
+        self.column.storage.num_in_flight()
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let ranges = |page| self.column.index.run_ranges(page, true);
+        self.column.fetch(pages, ranges)
+    }
+
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        _: Option<TokenPage>,
+    ) -> Result<Page> {
+        self.read(opener, page, fetched).map(Page::Rows)
+    }
+
     fn will_need(&self, page: u64) {
-        self.pages.will_need(page);
+        self.column.will_need(page);
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
-        self.pages.locate(error, page)
+        self.column.locate_page(error, page)
+    }
+}
+
+/// An array that is there already: one page.
+struct Values(ArrayRef);
+
+impl PageSource for Values {
+    fn num_pages(&self) -> u64 {
+        1
+    }
+
+    fn entry(&self, _: u64) -> PageEntry {
+        PageEntry::new(0, self.0.get_array_memory_size())
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        _: u64,
+        _: &Fetched,
+        _: Option<TokenPage>,
+    ) -> Result<Page> {
+        Ok(Page::Rows(Arc::clone(&self.0)))
     }
 }

@@ -1,0 +1,105 @@
+//! What is held of a page, and how it is read.
+
+use arrow_array::{Array, ArrayRef};
+
+use super::bundle::Bundle;
+use super::{EngineConfig, PageSource};
+use crate::decode::TokenPage;
+use crate::error::{Error, Kind, Result};
+use crate::page::PageOpener;
+use crate::storage::Fetched;
+
+/// A page as it is held in memory.
+#[derive(Debug)]
+pub enum Page {
+    /// Rows of tokens, for the rows of a batch that are tokens.
+    Tokens(TokenPage),
+    /// Rows of any column, for its cells.
+    Rows(ArrayRef),
+}
+
+impl Page {
+    /// Memory the page occupies, as allocated.
+    pub fn num_bytes(&self) -> usize {
+        match self {
+            Self::Tokens(page) => page.num_bytes(),
+            Self::Rows(rows) => rows.get_array_memory_size(),
+        }
+    }
+
+    /// The tokens, where it holds some.
+    pub fn tokens(&self) -> Option<&TokenPage> {
+        match self {
+            Self::Tokens(page) => Some(page),
+            Self::Rows(_) => None,
+        }
+    }
+
+    /// The tokens; an error where it holds none.
+    pub fn into_tokens(self) -> Result<TokenPage> {
+        match self {
+            Self::Tokens(page) => Ok(page),
+            Self::Rows(_) => Err(Error::new(Kind::Internal, "a page of rows, not of tokens")),
+        }
+    }
+
+    /// The rows of any column; an error where it holds tokens.
+    pub fn into_rows(self) -> Result<ArrayRef> {
+        match self {
+            Self::Rows(rows) => Ok(rows),
+            Self::Tokens(_) => Err(Error::new(Kind::Internal, "a page of tokens, not of rows")),
+        }
+    }
+}
+
+impl TokenPage {
+    /// Memory the page occupies, as allocated.
+    pub fn num_bytes(&self) -> usize {
+        self.tokens.num_bytes() + self.row_offsets.capacity() * size_of::<u32>()
+    }
+}
+
+/// What the workers keep from one load to the next.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub opener: PageOpener,
+    /// A page of a bundle before it is joined.
+    pub page: TokenPage,
+}
+
+/// What a plan names: a page, or several that are loaded as one.
+pub(super) struct Named<'a> {
+    /// Its number, or the key of the bundle.
+    pub page: u64,
+    pub bundle: Option<&'a Bundle>,
+}
+
+impl Named<'_> {
+    /// Fetches what making it reads.
+    pub fn fetch(&self, source: &dyn PageSource) -> Result<Vec<Fetched>> {
+        match self.bundle {
+            None => source.fetch(&[self.page]),
+            Some(bundle) => source.fetch(&bundle.pages()),
+        }
+    }
+
+    /// Makes it of what was fetched, and reads what was not.
+    pub fn decode(
+        &self,
+        source: &dyn PageSource,
+        config: &EngineConfig,
+        fetched: &[Fetched],
+        scratch: &mut Scratch,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
+        match self.bundle {
+            None => {
+                let fetched = fetched.first().unwrap_or(Fetched::NOTHING);
+                source.decode(&mut scratch.opener, self.page, fetched, recycle)
+            }
+            Some(bundle) => bundle
+                .decode(source, config, fetched, scratch, recycle)
+                .map(Page::Tokens),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Pages that are fetched by threads of their own.
+
+use super::*;
+
+fn engine(source: &Arc<Formula>, budget: usize) -> Engine {
+    Engine::new(source.clone(), config(2, budget, TokenType::I64)).unwrap()
+}
+
+#[test]
+fn many_are_fetched_at_a_time_inside_the_budget() {
+    let source = Arc::new(Formula {
+        in_flight: 16,
+        delay: Duration::from_millis(2),
+        ..Formula::default()
+    });
+    for budget in [1 << 20, 200_000] {
+        let engine = engine(&source, budget);
+        let (plan, expected) = random_plan(&mut Random(5), 80, 60);
+        engine.submit(plan).unwrap();
+        for expected in expected {
+            assert_eq!(values(&next(&engine).unwrap(), TokenType::I64), expected);
+        }
+        let (now, highest) = *source.fetching.lock().unwrap();
+        assert!(now == 0 && highest > 4 && highest <= 16, "{highest}");
+        let stats = engine.stats().unwrap();
+        assert!(stats.peak_bytes as usize <= budget, "{stats:?}");
+        *source.fetching.lock().unwrap() = (0, 0);
+    }
+}
+
+#[test]
+fn what_cannot_be_fetched_fails_its_batch_until_it_is_cleared() {
+    let source = Arc::new(Formula {
+        in_flight: 3,
+        lost: HashSet::from([7]),
+        ..Formula::default()
+    });
+    let engine = engine(&source, 1 << 20);
+    for page in [5, 6, 7, 8] {
+        engine.submit(first_tokens(&[page])).unwrap();
+    }
+    assert!(next(&engine).is_ok() && next(&engine).is_ok());
+    for _ in 0..2 {
+        let kind = next(&engine).unwrap_err().kind();
+        assert_eq!(kind, Kind::Io(std::io::ErrorKind::TimedOut));
+    }
+    engine.clear().unwrap();
+    engine.submit(first_tokens(&[8])).unwrap();
+    assert!(next(&engine).is_ok());
+}
+
+#[test]
+fn clearing_while_pages_are_fetched_leaves_a_working_engine() {
+    let source = Arc::new(Formula {
+        in_flight: 4,
+        delay: Duration::from_micros(200),
+        ..Formula::default()
+    });
+    let engine = engine(&source, 30_000);
+    let mut random = Random(2);
+    for _ in 0..40 {
+        let (plan, expected) = random_plan(&mut random, 20, 30);
+        engine.submit(plan).unwrap();
+        for expected in expected.iter().take(random.below(12) as usize) {
+            assert_eq!(&values(&next(&engine).unwrap(), TokenType::I64), expected);
+        }
+        engine.clear().unwrap();
+    }
+    let (plan, expected) = random_plan(&mut random, 20, 30);
+    engine.submit(plan).unwrap();
+    for expected in expected {
+        assert_eq!(values(&next(&engine).unwrap(), TokenType::I64), expected);
+    }
+    assert_eq!(engine.stats().unwrap().held_bytes, 0);
+}

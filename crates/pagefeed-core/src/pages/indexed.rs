@@ -1,0 +1,61 @@
+//! An index, and where its files are read.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::index::{Index, PageRecord};
+use crate::storage::{Fetched, FileRanges, Storage, fetch};
+
+/// An index whose pages are to be read.
+#[derive(Clone)]
+pub struct Indexed {
+    /// The index.
+    pub index: Arc<Index>,
+    /// Where its files are read.
+    pub storage: Arc<dyn Storage>,
+    /// Verify CRCs of its pages where they are present.
+    pub verify_checksums: bool,
+}
+
+impl Indexed {
+    /// Fetches ranges of several pages, unless they may as well be read when they are
+    /// decoded.
+    pub(super) fn fetch(
+        &self,
+        pages: &[u64],
+        ranges: impl Fn(u64) -> Result<FileRanges>,
+    ) -> Result<Vec<Fetched>> {
+        if self.storage.num_in_flight() == 0 {
+            return Ok(pages.iter().map(|_| Fetched::default()).collect());
+        }
+        let located = |&page: &u64| ranges(page).map_err(|error| self.locate_page(error, page));
+        let ranges: Vec<FileRanges> = pages.iter().map(located).collect::<Result<_>>()?;
+        fetch(&*self.storage, &ranges)
+    }
+
+    /// Says where in which file an error about a page is.
+    pub(super) fn locate(&self, error: Error, record: &PageRecord) -> Error {
+        error
+            .in_file(&self.index.files()[record.file as usize].path)
+            .in_chunk(record.row_group, self.index.column())
+            .at_page(u64::from(record.page))
+            .at_offset(record.offset)
+    }
+
+    /// The same by its number.
+    pub(super) fn locate_page(&self, error: Error, page: u64) -> Error {
+        match self.index.page(page) {
+            Ok(record) => self.locate(error, &record),
+            Err(_) => error,
+        }
+    }
+
+    /// Tells the system that a page will be loaded soon.
+    pub(super) fn will_need(&self, page: u64) {
+        if let Ok(record) = self.index.page(page) {
+            let file = &self.index.files()[record.file as usize];
+            let end = record.offset + record.compressed_size + record.tail_size;
+            self.storage.will_need(file, record.offset..end);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Where the bytes of files lie, and what was fetched of them ahead of its use.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Kind, Result};
+use crate::store::{FileId, Stamp};
+
+/// Files, as ranges of bytes.
+///
+/// Every method may block, and is called without any lock.
+pub trait Storage: Send + Sync {
+    /// The state of a file now.
+    fn stamp(&self, path: &str) -> Result<Stamp>;
+
+    /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the
+    /// state it was indexed in ([`Kind::Stale`]). May join neighbours, and send several
+    /// requests at a time.
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+
+    /// Bytes of one range.
+    fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
+        let mut all = self.read_ranges(file, std::slice::from_ref(&range))?;
+        all.pop()
+            .ok_or_else(|| Error::new(Kind::Internal, "a storage read nothing"))
+    }
+
+    /// Advice: the range will be read soon.
+    fn will_need(&self, file: &FileId, range: Range<u64>) {
+        let _ = (file, range);
+    }
+
+    /// Pages that are best fetched at one time, by threads that do nothing else. With 0
+    /// the thread that decodes a page reads it.
+    fn num_in_flight(&self) -> usize {
+        0
+    }
+
+    /// The same storage for a forked child, made without touching the locks of this one:
+    /// threads that the child lacks may hold them.
+    fn for_child(&self) -> Arc<dyn Storage>;
+}
+
+/// What is to be read of one file: rising ranges with gaps between them.
+#[derive(Clone, Debug)]
+pub struct FileRanges {
+    /// The file.
+    pub file: FileId,
+    /// The ranges.
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl FileRanges {
+    /// Ranges in any order; those that touch are joined, so that whatever is read of
+    /// them lies in one.
+    pub fn new(file: FileId, mut ranges: Vec<Range<u64>>) -> Self {
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        Self {
+            file,
+            ranges: joined,
+        }
+    }
+}
+
+/// Bytes of one file that were fetched ahead.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// Where they lie, rising, and what they are.
+    parts: Vec<(Range<u64>, Bytes)>,
+}
+
+impl Fetched {
+    /// Nothing: all is read when it is needed.
+    pub const NOTHING: &'static Self = &Self { parts: Vec::new() };
+
+    /// A storage that has these bytes, and reads what is not among them.
+    pub fn over<'a>(&'a self, storage: &'a dyn Storage) -> Overlay<'a> {
+        Overlay {
+            fetched: self,
+            storage,
+        }
+    }
+
+    fn find(&self, range: &Range<u64>) -> Option<Bytes> {
+        let next = self
+            .parts
+            .partition_point(|(part, _)| part.start <= range.start);
+        let (part, bytes) = self.parts.get(next.checked_sub(1)?)?;
+        let begin = usize::try_from(range.start - part.start).ok()?;
+        let end = usize::try_from(range.end.checked_sub(part.start)?).ok()?;
+        (begin <= end && end <= bytes.len()).then(|| bytes.slice(begin..end))
+    }
+}
+
+/// Fetches what is asked for; neighbours of one file are left to the storage together.
+pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched>> {
+    let mut all = Vec::with_capacity(wanted.len());
+    for same_file in wanted.chunk_by(|one, next| one.file.path == next.file.path) {
+        let ranges: Vec<Range<u64>> = same_file
+            .iter()
+            .flat_map(|each| each.ranges.iter().cloned())
+            .collect();
+        let mut bytes = storage.read_ranges(&same_file[0].file, &ranges)?.into_iter();
+        for each in same_file {
+            let parts = each.ranges.iter().cloned().zip(bytes.by_ref()).collect();
+            all.push(Fetched { parts });
+        }
+    }
+    Ok(all)
+}
+
+/// A storage with bytes that were fetched ahead.
+pub struct Overlay<'a> {
+    fetched: &'a Fetched,
+    storage: &'a dyn Storage,
+}
+
+impl Storage for Overlay<'_> {
+    fn stamp(&self, path: &str) -> Result<Stamp> {
+        self.storage.stamp(path)
+    }
+
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        ranges
+            .iter()
+            .map(|range| self.read(file, range.clone()))
+            .collect()
+    }
+
+    fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
+        match self.fetched.find(&range) {
+            Some(bytes) => Ok(bytes),
+            None => self.storage.read(file, range),
+        }
+    }
+
+    fn will_need(&self, file: &FileId, range: Range<u64>) {
+        self.storage.will_need(file, range);
+    }
+
+    fn for_child(&self) -> Arc<dyn Storage> {
+        self.storage.for_child()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A file of the numbers of its bytes, and what was read of it.
+    #[derive(Default)]
+    struct Counting(Mutex<Vec<Vec<Range<u64>>>>);
+
+    impl Storage for Counting {
+        fn stamp(&self, _: &str) -> Result<Stamp> {
+            Ok(file("a").stamp)
+        }
+
+        fn read_ranges(&self, _: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+            self.0.lock().unwrap().push(ranges.to_vec());
+            let bytes = |range: &Range<u64>| range.clone().map(|byte| byte as u8).collect();
+            Ok(ranges.iter().map(bytes).collect())
+        }
+
+        fn for_child(&self) -> Arc<dyn Storage> {
+            Arc::new(Self::default())
+        }
+    }
+
+    fn file(path: &str) -> FileId {
+        FileId {
+            path: path.into(),
+            stamp: Stamp {
+                size: 256,
+                modified_ns: 0,
+                inode: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn ranges_that_touch_are_joined() {
+        let ranges = FileRanges::new(file("a"), vec![30..40, 0..10, 10..20, 35..50, 5..8]);
+        assert_eq!(ranges.ranges, [0..20, 30..50]);
+    }
+
+    #[test]
+    fn what_was_fetched_is_not_read_again() {
+        let storage = Counting::default();
+        let wanted = [
+            FileRanges::new(file("a"), vec![10..20, 40..60]),
+            FileRanges::new(file("a"), vec![60..70]),
+            FileRanges::new(file("b"), vec![0..5]),
+        ];
+        let fetched = fetch(&storage, &wanted).unwrap();
+        assert_eq!(storage.0.lock().unwrap().len(), 2, "one a file");
+        let ahead = fetched[0].over(&storage);
+        let read = |range| ahead.read(&file("a"), range).unwrap().to_vec();
+        assert_eq!(read(10..20), (10..20).collect::<Vec<u8>>());
+        assert_eq!(read(45..50), (45..50).collect::<Vec<u8>>());
+        assert_eq!(read(60..60), Vec::<u8>::new());
+        assert_eq!(storage.0.lock().unwrap().len(), 2);
+        for beside in [19..21, 0..3, 59..61] {
+            let before = storage.0.lock().unwrap().len();
+            let bytes: Vec<u8> = beside.clone().map(|byte| byte as u8).collect();
+            assert_eq!(read(beside), bytes);
+            assert_eq!(storage.0.lock().unwrap().len(), before + 1);
+        }
+        let all = Fetched::NOTHING.over(&storage);
+        assert_eq!(all.read(&file("a"), 1..3).unwrap().to_vec(), [1, 2]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What an engine reads: columns of datasets, as Python names them.
+
+use std::sync::Arc;
+
+use arrow_array::{Int64Array, StringArray};
+use arrow_schema::Field;
+use pagefeed_core::engine::PageSource;
+use pagefeed_core::error::Result;
+use pagefeed_core::pages::dictionaries::DictionaryCache;
+use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::numbering::NumberedPages;
+use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
+use pagefeed_core::pages::token_column::TokenColumn;
+use pagefeed_core::pages::token_ids::TokenIds;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::index::Index;
+
+/// What a column of rows of a dataset is made of.
+#[derive(FromPyObject)]
+pub enum Values<'py> {
+    Index(Bound<'py, Index>),
+    Numbers(Vec<Option<i64>>),
+    Text(Vec<Option<String>>),
+}
+
+impl Values<'_> {
+    fn into_column(self, verify_checksums: bool) -> Column {
+        match self {
+            Self::Index(index) => Column::Pages(index.get().indexed(verify_checksums)),
+            Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
+            Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
+        }
+    }
+}
+
+/// The columns of datasets before they are numbered through.
+pub struct Columns {
+    tokens: Vec<Indexed>,
+    rows: Vec<Column>,
+    names: Vec<String>,
+    token_ids: TokenIds,
+    has_tokens: bool,
+}
+
+impl Columns {
+    /// The token column of each dataset; and of each, columns of rows by these names, of
+    /// which the first holds tokens if `has_tokens`. There is a flag for each.
+    pub fn new(
+        tokens: &[Bound<'_, Index>],
+        rows: Vec<Values<'_>>,
+        names: Vec<String>,
+        verify_checksums: &[bool],
+        has_tokens: bool,
+        token_ids: TokenIds,
+    ) -> PyResult<Self> {
+        let count = tokens.len() + rows.len();
+        if verify_checksums.len() != count {
+            return Err(PyValueError::new_err(format!(
+                "verify_checksums has {} flags for {count} columns",
+                verify_checksums.len()
+            )));
+        }
+        let (of_tokens, of_rows) = verify_checksums.split_at(tokens.len());
+        let tokens = tokens.iter().zip(of_tokens);
+        let rows = rows.into_iter().zip(of_rows);
+        Ok(Self {
+            tokens: tokens
+                .map(|(index, &verify)| index.get().indexed(verify))
+                .collect(),
+            rows: rows
+                .map(|(values, &verify)| values.into_column(verify))
+                .collect(),
+            names,
+            token_ids,
+            has_tokens,
+        })
+    }
+
+    /// Bytes that a row of the columns of rows takes, about.
+    pub fn row_payload(&self) -> Result<usize> {
+        let mut sum = 0usize;
+        for column in self.rows.iter().take(self.names.len()) {
+            if let Column::Pages(pages) = column {
+                let bytes = usize::try_from(mean_row_bytes(&pages.index)?).unwrap_or(usize::MAX);
+                sum = sum.saturating_add(bytes);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
+    /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
+    pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
+        let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
+        let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
+        for column in self.tokens {
+            let column = TokenColumn::new(column, &dictionaries, Some(self.token_ids))?;
+            sources.push(Arc::new(column));
+        }
+        let token_ids = self.has_tokens.then_some(self.token_ids);
+        let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
+        sources.extend(rows);
+        // A row that a batch lacks is null.
+        let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
+        let fields = fields.iter().map(nullable).collect();
+        Ok((NumberedPages::new(sources, dictionaries), fields))
+    }
+}
