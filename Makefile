@@ -16,6 +16,9 @@ HAVE_UV := $(VENV)/uv.stamp
 HAVE_DEMO := $(VENV)/demo.stamp
 HAVE_DEV := $(VENV)/dev.stamp
 HAVE_CORE := $(VENV)/core.stamp
+HAVE_QUICK := $(VENV)/quick.stamp
+# An S3-compatible server for the tests of remote storage.
+HAVE_S3 := target/tools/bin/s3s-fs
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 
 SHELL := bash
@@ -37,12 +40,12 @@ help:  ## List the targets
 		$(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(HAVE_DEMO) $(HAVE_CORE)  ## Real text to shuffled, resumed batches in a minute
+demo: $(HAVE_DEMO) $(if $(wildcard $(HAVE_CORE)),$(HAVE_CORE),$(HAVE_QUICK))  ## Real text to shuffled, resumed batches in a minute
 	$(BIN)/pagefeed demo $(ARGS)
 
 .PHONY: test
-test: $(HAVE_DEV) $(HAVE_CORE)  ## Rust and Python tests (ARGS="-k words" for pytest)
-	cargo test --quiet --locked --package pagefeed-core --lib --tests
+test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3)  ## Rust and Python tests (ARGS="-k words" for pytest)
+	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote --lib --tests
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
 
@@ -71,6 +74,9 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 		echo "== $$script"; $(BIN)/python "$$script" $(ARGS); \
 	done
 
+.PHONY: tools
+tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
+
 .PHONY: constraints
 constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
@@ -96,6 +102,17 @@ $(HAVE_DEMO): $(HAVE_UV) pyproject.toml
 $(HAVE_DEV): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --requirements pyproject.toml --all-extras --group dev
 	@touch $@
+
+# For the demonstration alone: hardly optimised, and without remote storage.
+$(HAVE_QUICK): $(CRATES) pyproject.toml | $(HAVE_DEMO)
+	$(BIN)/maturin develop --uv --profile quick --no-default-features --locked
+	@touch $@
+
+$(HAVE_S3):
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_TARGET_DIR=target/tools/build \
+		cargo install --quiet --locked s3s-fs --version 0.14.1 --features binary \
+		--root target/tools
+	rm -rf target/tools/build
 
 # Built again when the crates change, not when a tool is added.
 $(HAVE_CORE): $(CRATES) pyproject.toml | $(HAVE_DEMO)

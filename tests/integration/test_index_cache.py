@@ -20,6 +20,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
+from pagefeed.storage import LocalStorage
 
 
 def build(paths, cache_dir, **options):
@@ -158,6 +159,7 @@ def is_a_file(path):
 
 def is_a_folder_where_the_index_goes(path):
     recipe = IndexRecipe(
+        storage=LocalStorage(),
         files=(str(path.parent / "a.parquet"),),
         column="input_ids",
         cache_dir=str(path),

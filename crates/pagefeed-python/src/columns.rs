@@ -1,6 +1,7 @@
 //! What an engine reads: columns of datasets, as Python names them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arrow_array::{Int64Array, StringArray};
 use arrow_schema::Field;
@@ -16,6 +17,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::index::Index;
+use crate::storage::stopped_by;
 
 /// What a column of rows of a dataset is made of.
 #[derive(FromPyObject)]
@@ -92,15 +94,27 @@ impl Columns {
 
     /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
-    pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
+    /// Reads end soon after `stop` becomes true.
+    pub fn numbered(
+        self,
+        memory: usize,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
-        for column in self.tokens {
+        for mut column in self.tokens {
+            column.storage = stopped_by(&column.storage, stop);
             let column = TokenColumn::new(column, &dictionaries, Some(self.token_ids))?;
             sources.push(Arc::new(column));
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
-        let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
+        let mut rows = self.rows;
+        for column in &mut rows {
+            if let Column::Pages(pages) = column {
+                pages.storage = stopped_by(&pages.storage, stop);
+            }
+        }
+        let (rows, fields) = row_columns(rows, &self.names, token_ids)?;
         sources.extend(rows);
         // A row that a batch lacks is null.
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);

@@ -1,6 +1,7 @@
 //! The engine in Python.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::engine::{
     Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Plan, TokenType,
@@ -25,6 +26,15 @@ use crate::run::{detached, interruptible};
 pub struct Engine {
     engine: CoreEngine,
     columns: Arc<BatchColumns>,
+    /// Ends reads that wait for a remote storage.
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Engine {
+    /// The engine waits for its threads, and these for what they read.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The elements of a contiguous array of exactly this type.
@@ -114,6 +124,7 @@ impl Engine {
             has_tokens,
             token_ids,
         )?;
+        let stop = Arc::default();
         detached(py, || {
             let config = EngineConfig {
                 num_threads,
@@ -126,13 +137,17 @@ impl Engine {
                 padding,
                 layout,
             };
-            let (pages, fields) = columns.numbered(memory)?;
+            let (pages, fields) = columns.numbered(memory, &stop)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
             let columns = Arc::new(BatchColumns {
                 fields,
                 num_rows: batch_rows,
             });
-            Ok(Self { engine, columns })
+            Ok(Self {
+                engine,
+                columns,
+                stop,
+            })
         })
     }
 

@@ -15,7 +15,6 @@ use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
-use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,6 +22,7 @@ use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 use crate::run::{cancellable, detached};
+use crate::storage::{stopped_by, storage_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -89,6 +89,22 @@ fn lookup(
     output.copy_from_slice(py, &into)
 }
 
+/// Reads some of a column; where that may take long, Ctrl-C is served.
+fn reading<T: Send>(
+    py: Python<'_>,
+    column: Indexed,
+    read: impl FnOnce(Indexed) -> Result<T> + Send,
+) -> PyResult<T> {
+    if column.storage.num_in_flight() == 0 {
+        return detached(py, || read(column));
+    }
+    let nothing = || Ok(());
+    cancellable(py, nothing, |cancel| {
+        let storage = stopped_by(&column.storage, cancel);
+        read(Indexed { storage, ..column })
+    })
+}
+
 /// Numbers as bytes: there may be millions, too many for Python integers.
 fn numbers<'py>(py: Python<'py>, numbers: &[u64]) -> Bound<'py, PyBytes> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
@@ -110,7 +126,7 @@ impl Index {
     /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
     /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, advance = None))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, storage = None, advance = None))]
     fn build(
         py: Python<'_>,
         paths: Vec<String>,
@@ -118,6 +134,7 @@ impl Index {
         page_index: bool,
         verify_checksums: bool,
         num_threads: usize,
+        storage: Option<Bound<'_, PyAny>>,
         advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let (num_done, mut num_told) = (Arc::new(AtomicUsize::new(0)), 0);
@@ -129,6 +146,7 @@ impl Index {
                 _ => Ok(()),
             }
         };
+        let storage = storage_of(storage.as_ref())?;
         cancellable(py, tell, |cancel| {
             let options = BuildOptions {
                 use_page_index: page_index,
@@ -137,21 +155,20 @@ impl Index {
                 cancel: Arc::clone(cancel),
                 num_done: Arc::clone(&num_done),
             };
-            let store = Arc::new(Store::default());
-            let index = CoreIndex::build(&*store, &paths, &column, &options)?;
-            Ok(Self::new(index, store))
+            let index = {
+                let storage = stopped_by(&storage, cancel);
+                CoreIndex::build(&*storage, &paths, &column, &options)?
+            };
+            Ok(Self::new(index, storage))
         })
     }
 
     /// Maps an index written by `save`.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        detached(py, || {
-            Ok(Self::new(
-                CoreIndex::open(&path)?,
-                Arc::new(Store::default()),
-            ))
-        })
+    #[pyo3(signature = (path, *, storage = None))]
+    fn open(py: Python<'_>, path: PathBuf, storage: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let storage = storage_of(storage.as_ref())?;
+        detached(py, || Ok(Self::new(CoreIndex::open(&path)?, storage)))
     }
 
     /// Writes the index to one file, atomically.
@@ -159,10 +176,14 @@ impl Index {
         detached(py, || self.index.save(&path))
     }
 
-    /// Raises StaleFileError for the first file that changed since it was indexed.
+    /// Raises StaleFileError for the first file that changed since it was indexed;
+    /// serves Ctrl-C.
     fn check_files(&self, py: Python<'_>) -> PyResult<()> {
         let storage = self.storage();
-        detached(py, || self.index.check_files(&*storage))
+        let nothing = || Ok(());
+        cancellable(py, nothing, |cancel| {
+            self.index.check_files(&*stopped_by(&storage, cancel))
+        })
     }
 
     /// Column as it was asked for.
@@ -312,8 +333,7 @@ impl Index {
 
     /// Where the rows of a page of a token column begin in the page's tokens.
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
-        let indexed = self.indexed(false);
-        detached(py, || {
+        reading(py, self.indexed(false), |indexed| {
             let column = TokenColumn::new(indexed, &Arc::new(DictionaryCache::new(0)), None)?;
             let opener = &mut PageOpener::default();
             let page = column.read(opener, page, Fetched::NOTHING, None)?;
@@ -324,8 +344,7 @@ impl Index {
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
-        let column = self.indexed(verify_checksums);
-        detached(py, || {
+        reading(py, self.indexed(verify_checksums), |column| {
             let array = OPENER.with_borrow_mut(|opener| {
                 let data_type = self.index.field().data_type();
                 read_array(&column, opener, page, Fetched::NOTHING, data_type)

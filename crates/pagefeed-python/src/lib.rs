@@ -13,7 +13,10 @@ mod engine;
 mod error;
 mod index;
 mod packing;
+#[cfg(feature = "remote")]
+mod remote;
 mod run;
+mod storage;
 
 use pyo3::prelude::*;
 
@@ -33,6 +36,9 @@ mod _core {
 
     #[pymodule_export]
     use crate::packing::pack;
+    #[cfg(feature = "remote")]
+    #[pymodule_export]
+    use crate::remote::Remote;
 
     /// Version of the compiled module.
     #[pyfunction]

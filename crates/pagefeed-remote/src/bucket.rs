@@ -18,10 +18,29 @@ use crate::transport::{Connector, Transport, observed};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) size: u64,
-    /// Its ETag, or what else changes whenever it does; may be empty.
+    /// Its ETag without quotes, or what else changes whenever it does; may be empty.
     pub(crate) version: String,
     /// Seconds since 1970.
     pub(crate) modified: i64,
+}
+
+impl Meta {
+    /// The version that a tag of a header or a listing is: these quote differently.
+    pub(crate) fn version_of(tag: &str) -> String {
+        let is_whole = tag.starts_with('"') && tag.ends_with('"') && tag.len() > 1;
+        (if is_whole {
+            &tag[1..tag.len() - 1]
+        } else {
+            tag
+        })
+        .to_string()
+    }
+
+    /// What `If-Match` takes: not weak tags, nor dates.
+    pub(crate) fn tag(&self) -> Option<String> {
+        let is_tag = !self.version.is_empty() && !self.version.contains(['"', ' ']);
+        is_tag.then(|| format!("\"{}\"", self.version))
+    }
 }
 
 pub(crate) struct Bucket {
@@ -119,13 +138,29 @@ impl Bucket {
 }
 
 fn meta(object: &ObjectMeta) -> Meta {
+    let tag = object.e_tag.as_deref().or(object.version.as_deref());
     Meta {
         size: object.size,
-        version: object
-            .e_tag
-            .clone()
-            .or_else(|| object.version.clone())
-            .unwrap_or_default(),
+        version: Meta::version_of(tag.unwrap_or_default()),
         modified: object.last_modified.timestamp(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_one_however_they_are_quoted() {
+        let meta = |tag: &str| Meta {
+            size: 1,
+            version: Meta::version_of(tag),
+            modified: 0,
+        };
+        assert_eq!(meta("\"0x8D\""), meta("0x8D"));
+        assert_eq!(meta("0x8D").tag().as_deref(), Some("\"0x8D\""));
+        for no_tag in ["", "W/\"weak\"", "Sun, 22 Nov 2026 03:26:39 GMT", "\""] {
+            assert_eq!(meta(no_tag).tag(), None, "{no_tag}");
+        }
     }
 }

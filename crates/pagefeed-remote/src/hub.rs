@@ -32,6 +32,8 @@ pub(crate) struct Hub {
     endpoint: Url,
     token: Option<HeaderValue>,
     resolved: Mutex<HashMap<Url, Resolved>>,
+    /// Commits of revisions: once asked for, all files are of the same.
+    commits: Mutex<HashMap<Url, String>>,
 }
 
 /// Where the bytes of a file are, for now.
@@ -59,18 +61,23 @@ impl Hub {
             endpoint,
             token: options.hub_token().map(header).transpose()?,
             resolved: Mutex::default(),
+            commits: Mutex::default(),
         })
     }
 
     /// The commit that a revision is now.
     pub(crate) async fn commit(&self, dataset: &str, revision: &str) -> Result<String, Failure> {
         let url = self.url(&["api", "datasets", dataset, "revision"], &[revision])?;
-        let response = self.ask(Method::GET, url).await?.1;
+        let commits = || self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = commits().get(&url) {
+            return Ok(known.clone());
+        }
+        let response = self.ask(Method::GET, url.clone()).await?.1;
         let found = json(response).await?;
         let commit = found.get("sha").and_then(Value::as_str);
-        commit
-            .map(str::to_string)
-            .ok_or_else(|| unexpected("no commit"))
+        let commit = commit.ok_or_else(|| unexpected("no commit"))?;
+        // Of two that asked at one time the first answer holds.
+        Ok(commits().entry(url).or_insert(commit.to_string()).clone())
     }
 
     /// Files of a folder at a commit, and below it.
@@ -158,7 +165,7 @@ impl Hub {
                 size: size
                     .and_then(|size| size.parse().ok())
                     .ok_or_else(|| unexpected("no size of the file"))?,
-                version: version.unwrap_or_default().to_string(),
+                version: Meta::version_of(version.unwrap_or_default()),
                 modified: 0,
             },
             location,
@@ -233,7 +240,7 @@ fn listed(entry: &Value) -> Option<(String, Meta)> {
     let version = large.or_else(|| entry.get("oid"))?.as_str()?;
     let meta = Meta {
         size: entry.get("size")?.as_u64()?,
-        version: format!("\"{version}\""),
+        version: Meta::version_of(version),
         modified: 0,
     };
     is_file.then_some((entry.get("path")?.as_str()?.to_string(), meta))

@@ -112,15 +112,20 @@ impl Remote {
         found.map_err(|error| error.in_file(without_query(url)))
     }
 
-    /// One file. A revision of the hub becomes its commit.
-    pub fn find(&self, url: &str) -> Result<Listed> {
-        let found = async {
-            let url = self.live.pinned(url).await?;
-            let meta = self.live.head(&url).await?;
-            Ok(listed(url, meta))
-        };
-        self.block(found)
-            .map_err(|error| error.in_file(without_query(url)))
+    /// Some files, in their order. Revisions of the hub become commits.
+    pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
+        let found = urls.iter().map(|url| async {
+            let one = async {
+                let permit = self.live.permits.acquire().await;
+                let _permit = permit.map_err(|_| closed())?;
+                let url = self.live.pinned(url).await?;
+                let meta = self.live.head(&url).await?;
+                Ok(listed(url, meta))
+            };
+            one.await
+                .map_err(|error: Error| error.in_file(without_query(url)))
+        });
+        self.block(try_join_all(found))
     }
 
     /// Bytes of a file in whatever state it is.
@@ -186,8 +191,26 @@ impl Storage for Remote {
         }
     }
 
+    fn check(&self, files: &[FileId]) -> Result<()> {
+        let (local, remote): (Vec<_>, Vec<_>) =
+            files.iter().cloned().partition(|file| is_local(&file.path));
+        self.local.check(&local)?;
+        let checks = remote.iter().map(|file| async {
+            let permit = self.live.permits.acquire().await;
+            let _permit = permit.map_err(|_| closed())?;
+            let meta = self.live.head(&file.path).await;
+            let found = meta.map_err(|error| error.in_file(without_query(&file.path)))?;
+            file.check(stamp(&found))
+        });
+        self.block(try_join_all(checks)).map(drop)
+    }
+
     fn num_in_flight(&self) -> usize {
         self.live.options.max_in_flight()
+    }
+
+    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
+        Some(Arc::new(self.with_cancel(Arc::clone(stop))))
     }
 
     fn for_child(&self) -> Arc<dyn Storage> {
@@ -352,16 +375,14 @@ impl Live {
         range: &Range<u64>,
         expected: Option<Stamp>,
     ) -> Result<Bytes, Failure> {
-        let closed = |_| Failure::Final(Error::new(Kind::Cancelled, "the storage was closed"));
-        let _permit = self.permits.acquire().await.map_err(closed)?;
+        let permit = self.permits.acquire().await;
+        let _permit = permit.map_err(|_| Failure::Final(closed()))?;
         let _under_way = UnderWay::begin(&self.counters);
         let begin = Instant::now();
         let tag = self
             .known(url)
             .filter(|(meta, _)| expected == Some(stamp(meta)));
-        let tag = tag
-            .map(|(meta, _)| meta.version)
-            .filter(|tag| tag.starts_with('"'));
+        let tag = tag.and_then(|(meta, _)| meta.tag());
         let (bytes, meta) = match address {
             Address::Object {
                 provider,
@@ -440,7 +461,11 @@ impl Live {
         known.get(url).cloned()
     }
 
+    /// Keeps what was heard of a file; some listings leave versions out.
     fn note(&self, url: &str, meta: &Meta) {
+        if meta.version.is_empty() {
+            return;
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(url.to_string(), (meta.clone(), Instant::now()));
     }
@@ -477,6 +502,10 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn closed() -> Error {
+    Error::new(Kind::Cancelled, "the storage was closed")
 }
 
 fn is_local(path: &str) -> bool {

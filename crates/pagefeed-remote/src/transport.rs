@@ -124,8 +124,22 @@ pub(crate) enum Sent {
     Failed(reqwest::Error),
 }
 
-/// Seconds that `Retry-After` names; dates, which hardly anybody sends, are passed over.
+/// Seconds that `Retry-After` names, or the hub's `RateLimit: "name";r=0;t=55` of a
+/// window that is used up. Dates, which hardly anybody sends, are passed over.
 fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+    if let Some(limit) = headers
+        .get("ratelimit")
+        .and_then(|value| value.to_str().ok())
+    {
+        let number = |name| {
+            limit
+                .split(';')
+                .find_map(|part| part.trim().strip_prefix(name))
+        };
+        if let (Some("0"), Some(seconds)) = (number("r="), number("t=")) {
+            return seconds.parse().ok().map(Duration::from_secs);
+        }
+    }
     let seconds = headers
         .get(RETRY_AFTER)?
         .to_str()

@@ -218,7 +218,7 @@ fn meta(headers: &HeaderMap) -> Meta {
     let version = text(headers, ETAG).or_else(|| text(headers, LAST_MODIFIED));
     Meta {
         size: 0,
-        version: version.unwrap_or_default().to_string(),
+        version: Meta::version_of(version.unwrap_or_default()),
         modified: 0,
     }
 }

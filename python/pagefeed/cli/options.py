@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pagefeed.cli.mixing import configure_mixture, make_mixture
+from pagefeed.cli.pairs import configure_storage, storage_options
 from pagefeed.dataset import ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
@@ -17,7 +18,7 @@ __all__ = ["configure_run", "make_loader"]
 
 def configure_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of a run."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, URLs")
     parser.add_argument("--column", required=True, help="the token column")
     parser.add_argument(
         "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
@@ -48,6 +49,7 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
+    configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     configure_mixture(parser)
 
@@ -99,5 +101,10 @@ def _dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
         if options.where is not None:
             raise InvalidArgumentError("--where is for paths, not for a --mix")
         return make_mixture(options)
-    dataset = parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    dataset = parquet(
+        options.paths,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
     return dataset if options.where is None else dataset.where(options.where)

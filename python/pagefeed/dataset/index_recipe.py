@@ -16,6 +16,7 @@ from pagefeed.errors import (
     MissingFileError,
     StaleFileError,
 )
+from pagefeed.storage import Storage
 
 __all__ = ["IndexRecipe", "build_or_open"]
 
@@ -26,6 +27,7 @@ _logger = logging.getLogger("pagefeed")
 class IndexRecipe:
     """All it takes to build the same index again."""
 
+    storage: Storage
     files: tuple[str, ...]
     column: str
     cache_dir: str | None
@@ -51,7 +53,7 @@ def build_or_open(
         why = "a new one is asked for" if refresh else "none is cached"
     if cache_file is not None and not refresh:
         try:
-            core = _core.Index.open(cache_file)
+            core = _core.Index.open(cache_file, storage=recipe.storage.handle)
         except MissingFileError:
             pass
         except (CorruptFileError, FileAccessError) as problem:
@@ -71,7 +73,7 @@ def build_or_open(
         core.save(cache_file)
         _logger.info("index of %r saved: %s", recipe.column, cache_file)
         # From here on the mapped file, which all processes of the machine share.
-        return _core.Index.open(cache_file)
+        return _core.Index.open(cache_file, storage=recipe.storage.handle)
     except (CorruptFileError, OSError) as problem:
         warn_of_folder(str(cache_file.parent), problem)
         return core
@@ -89,6 +91,7 @@ def _build(recipe: IndexRecipe, num_threads: int, why: str) -> _core.Index:
             page_index=recipe.page_index,
             verify_checksums=recipe.verify_checksums,
             num_threads=num_threads,
+            storage=recipe.storage.handle,
             advance=work.advance,
         )
     _logger.info(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from pagefeed._base import (
@@ -25,7 +25,16 @@ from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
+from pagefeed.storage import (
+    LocalStorage,
+    Located,
+    PathLike,
+    Paths,
+    Storage,
+    StorageOptions,
+    located,
+    plain_path,
+)
 
 __all__ = ["ParquetDataset", "parquet"]
 
@@ -54,6 +63,8 @@ class ParquetDataset:
     """Use the files' own offset indexes."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
+    storage: Storage = field(default_factory=LocalStorage)
+    """Where the files lie."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
 
@@ -79,8 +90,8 @@ class ParquetDataset:
         return index
 
     def _build_index(self, column: str) -> PageIndex:
-        return PageIndex.build(
-            self.files,
+        return PageIndex.of(
+            Located(self.storage, self.files),
             column,
             self.cache_dir,
             page_index=self.page_index,
@@ -185,7 +196,7 @@ class ParquetDataset:
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = _Listed(LocalStorage(), self.files, self.folder_columns)
+        listed = _Listed(self.storage, self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @property
@@ -351,12 +362,14 @@ def parquet(
     cache_dir: PathLike | None = None,
     page_index: bool = True,
     verify_checksums: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> ParquetDataset:
     """Name a dataset of Parquet files, as they lie.
 
     Args:
         paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
-            patterns; or a list of these, whose order is kept.
+            patterns; or a list of these, whose order is kept. URLs are such as well:
+            ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
         column: The token column: a list of integers per row.
         metadata: Further columns of the same rows, which batches of
             :class:`Documents` hold. Token sequences cannot carry them yet: a loader
@@ -365,6 +378,9 @@ def parquet(
             maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
         page_index: Use the files' own offset indexes where they have them.
         verify_checksums: Verify checksums of pages where the writer stored them.
+        storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
+            credentials, ``deadline`` in seconds. What is not given comes from the
+            usual variables of the environment.
 
     Returns:
         The dataset. No data is read before it is used.
@@ -382,8 +398,10 @@ def parquet(
             f"metadata={list(others)} must name further columns, beside {column!r}, "
             "each once"
         )
+    found = located(paths, storage_options)
     return ParquetDataset(
-        files=tuple(LocalStorage().list_files(paths)),
+        files=found.files,
+        storage=found.storage,
         column=check_column(column, "column"),
         metadata=others,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),

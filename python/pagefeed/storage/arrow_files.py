@@ -103,7 +103,9 @@ def _handler_class() -> Any:  # noqa: ANN401
             raise NotImplementedError("files are only read")
 
         get_file_info_selector = _refuse
-        create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+        create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = (
+            _refuse
+        )
         delete_file = move = copy_file = _refuse
         open_output_stream = open_append_stream = _refuse
 

@@ -17,6 +17,7 @@ __all__ = [
     "expand_paths",
     "is_hidden",
     "plain_path",
+    "plain_paths",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -50,10 +51,7 @@ def check_files_given(
     Raises:
         InvalidArgumentError: If there are none, or one is given twice.
     """
-    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
-        paths = [paths]
-    given = list(paths)
-    files = [file for path in given for file in expand(plain_path(path, "paths"))]
+    files = [file for path in plain_paths(paths) for file in expand(path)]
     if not files:
         raise InvalidArgumentError("no paths given: name at least one Parquet file")
     seen: set[str] = set()
@@ -64,6 +62,13 @@ def check_files_given(
             )
         seen.add(file)
     return files
+
+
+def plain_paths(paths: Paths) -> list[str]:
+    """Return one path, or several, as a list of texts, see :func:`plain_path`."""
+    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
+        paths = [paths]
+    return [plain_path(path, "paths") for path in paths]
 
 
 def plain_path(path: object, name: str) -> str:

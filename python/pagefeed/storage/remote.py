@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from pagefeed import _core
-from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed.errors import (
+    AccessDeniedError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
 from pagefeed.storage.arrow_files import arrow_filesystem_of
 from pagefeed.storage.paths import (
     SUFFIXES,
     Paths,
     check_files_given,
     is_hidden,
-    plain_path,
+    plain_paths,
 )
 from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.urls import is_url, listed_folder, matches
 
-__all__ = ["RemoteStorage", "StorageOptions", "storage_of"]
+__all__ = ["Located", "RemoteStorage", "StorageOptions", "located"]
 
 StorageOptions = Mapping[str, object]
 """Settings of remote storage, by name."""
@@ -70,7 +76,11 @@ class RemoteStorage:
             MissingFileError: If there is nothing at a URL.
             InvalidArgumentError: If nothing is given, or a file is given twice.
         """
-        return check_files_given(paths, self._expand)
+        given = plain_paths(paths)
+        single = [path for path in given if _is_one_file(path)]
+        names = [name for name, _, _ in self._find(single)]  # Together: they wait long.
+        found = dict(zip(single, names, strict=True))
+        return check_files_given(given, lambda path: self._expand(path, found))
 
     def name_of(self, path: str) -> str:
         """Return the URL of a file as it is listed: on the hub, with its commit."""
@@ -78,19 +88,21 @@ class RemoteStorage:
             return LocalStorage().name_of(path)
         is_pinned = re.search(r"@[0-9a-f]{40}/", path) is not None
         if path.startswith("hf://") and not is_pinned:
-            return self._find(path)[0]
+            return self._find([path])[0][0]
         return path
 
     def version(self, file: str) -> str:
         """Return size and version (ETag) of a file."""
         if not is_url(file):
             return LocalStorage().version(file)
-        _, size, version = self._find(file)
+        [(_, size, version)] = self._find([file])
         return f"{size} {version}"
 
     def size(self, file: str) -> int:
         """Return the bytes of a file."""
-        return self._find(file)[1] if is_url(file) else LocalStorage().size(file)
+        if not is_url(file):
+            return LocalStorage().size(file)
+        return self._find([file])[0][1]
 
     def read(self, file: str, begin: int, end: int) -> bytes:
         """Read bytes ``[begin, end)`` of a file.
@@ -100,7 +112,8 @@ class RemoteStorage:
         """
         if not is_url(file):
             return LocalStorage().read(file, begin, end)
-        return self.handle.read(file, begin, end)
+        with self._told_what_is_lost():
+            return self.handle.read(file, begin, end)
 
     def arrow_filesystem(self) -> Any:  # noqa: ANN401
         """Return a ``pyarrow.fs.FileSystem`` over this storage.
@@ -114,10 +127,15 @@ class RemoteStorage:
         """Return what was sent so far: requests, retries, bytes and the like."""
         return self.handle.counts()
 
-    def _find(self, url: str) -> tuple[str, int, str]:
+    def _find(self, urls: list[str]) -> list[tuple[str, int, str]]:
+        with self._told_what_is_lost():
+            return self.handle.find(urls)
+
+    @contextmanager
+    def _told_what_is_lost(self) -> Iterator[None]:
         try:
-            return self.handle.find(url)
-        except OSError as problem:
+            yield
+        except AccessDeniedError as problem:
             if self._lost:
                 problem.add_note(
                     f"storage_options {', '.join(self._lost)} do not travel to other "
@@ -125,34 +143,38 @@ class RemoteStorage:
                 )
             raise
 
-    def _expand(self, path: str) -> Iterator[str]:
+    def _expand(self, path: str, found: Mapping[str, str]) -> Iterator[str]:
         if not is_url(path):
             yield from LocalStorage().list_files(path)
             return
         folder = listed_folder(path)
-        if folder is not None:
+        if path in found:
+            yield found[path]
+        elif folder is not None:
             pattern = path.removeprefix(folder)
             yield from self._listed(path, folder, pattern)
-        elif path.endswith(SUFFIXES) or path.startswith(("http://", "https://")):
-            yield self._find(path)[0]
         else:
             yield from self._folder_or_file(path)
 
     def _folder_or_file(self, path: str) -> Iterable[str]:
         try:
-            return self._listed(path, path.rstrip("/") + "/", None)
+            return self._listed(path, path if path.endswith("/") else f"{path}/", None)
         except MissingFileError:
             if path.endswith("/"):
                 raise
-        return [self._find(path)[0]]
+        return [self._find([path])[0][0]]
 
     def _listed(self, path: str, folder: str, pattern: str | None) -> list[str]:
-        """Files below a folder that a pattern means; all of Parquet if there is none."""
+        """Files below a folder that a pattern means; without one, those of Parquet."""
         files = []
-        for url, _, _ in self.handle.list(folder):
+        with self._told_what_is_lost():
+            listed = self.handle.list(folder)
+        for url, _, _ in listed:
             # On the hub a URL has a commit, which the folder as given may lack.
             name = url.split("/", folder.count("/"))[-1]
-            wanted = name.endswith(SUFFIXES) if pattern is None else matches(name, pattern)
+            wanted = (
+                name.endswith(SUFFIXES) if pattern is None else matches(name, pattern)
+            )
             if wanted and not any(map(is_hidden, name.split("/"))):
                 files.append(url)
         if not files:
@@ -163,14 +185,30 @@ class RemoteStorage:
         return files
 
 
-def storage_of(paths: Paths, options: StorageOptions | None = None) -> Storage:
-    """Return the storage that has all of the paths.
+class Located(NamedTuple):
+    """Files, and the storage that has them."""
+
+    storage: Storage
+    files: tuple[str, ...]
+    """As the storage names them, in order."""
+
+
+def located(paths: Paths, options: StorageOptions | None = None) -> Located:
+    """Find the files meant by paths, URLs, folders and patterns.
 
     Raises:
-        InvalidArgumentError: If options are given for local files, or are none.
+        MissingFileError: If there is nothing at one of them.
+        InvalidArgumentError: If nothing is given, a file is given twice, or options are
+            given for local files.
+        UnsupportedError: If this build of pagefeed has no remote storage.
     """
-    given = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else paths
-    is_remote = any(is_url(plain_path(path, "paths")) for path in given)
+    given = plain_paths(paths)
+    is_remote = any(map(is_url, given))
+    storage = _storage(options, is_remote=is_remote)
+    return Located(storage, tuple(storage.list_files(given)))
+
+
+def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:
     if options is not None and not isinstance(options, Mapping):
         raise InvalidArgumentError(
             "storage_options must be a dict such as {'region': 'eu-west-1'}, "
@@ -180,10 +218,16 @@ def storage_of(paths: Paths, options: StorageOptions | None = None) -> Storage:
         return RemoteStorage(_texts(options or {}))
     if options:
         raise InvalidArgumentError(
-            f"storage_options {', '.join(map(str, options))} are of remote storage, and "
-            "all paths are local"
+            f"storage_options {', '.join(map(str, options))} are of remote storage, "
+            "and all paths are local"
         )
     return LocalStorage()
+
+
+def _is_one_file(path: str) -> bool:
+    """Tell whether a URL names a file by its form: others may be folders."""
+    is_named = path.endswith(SUFFIXES) or path.startswith(("http://", "https://"))
+    return is_url(path) and is_named and listed_folder(path) is None
 
 
 def _texts(options: StorageOptions) -> dict[str, str]:

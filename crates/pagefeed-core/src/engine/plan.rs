@@ -340,7 +340,11 @@ fn outside(plan: &Plan, batch: usize, config: &EngineConfig) -> Error {
     let is_outside = |&i: &usize| {
         let (offset, num_tokens) = (plan.destination_offset[i], plan.num_tokens[i]);
         let is_cell = offset as usize >= row_length && num_tokens == 1;
-        let most = if is_cell { config.row_places() } else { row_length };
+        let most = if is_cell {
+            config.row_places()
+        } else {
+            row_length
+        };
         plan.destination_row[i] as usize >= num_rows
             || u64::from(offset) + u64::from(num_tokens) > most as u64
     };

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
+use crate::decode::TokenPage;
 use crate::decode::Tokens;
 use crate::fields::Field;
 use crate::fields::Fields;
-use crate::decode::TokenPage;
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 
@@ -80,7 +80,10 @@ impl PageSource for Formula {
         std::thread::sleep(self.delay);
         self.fetching.lock().unwrap().0 -= 1;
         if pages.iter().any(|page| self.lost.contains(page)) {
-            return Err(Error::new(Kind::Io(std::io::ErrorKind::TimedOut), "no answer"));
+            return Err(Error::new(
+                Kind::Io(std::io::ErrorKind::TimedOut),
+                "no answer",
+            ));
         }
         Ok(pages.iter().map(|_| Fetched::default()).collect())
     }

@@ -125,7 +125,12 @@ impl Run {
         })
     }
 
-    fn read(mut self, store: &dyn Storage, file: &FileId, with_dictionary: bool) -> Result<PageRun> {
+    fn read(
+        mut self,
+        store: &dyn Storage,
+        file: &FileId,
+        with_dictionary: bool,
+    ) -> Result<PageRun> {
         let dictionary = self.dictionary.take().filter(|_| with_dictionary);
         // Dictionary and first data page are neighbours: one read for both.
         let mut joined = 0;

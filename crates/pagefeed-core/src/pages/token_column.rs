@@ -7,7 +7,7 @@ use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
-use crate::pages::dictionaries::{DictionaryCache, Key, Kept};
+use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader;

@@ -124,7 +124,10 @@ impl State {
     /// Whether the batch at the head needs a page, and nothing is under way that could
     /// make room for it.
     fn is_stuck(&self) -> bool {
-        self.num_running == 0 && self.next_load().is_some_and(|(batch, _)| batch <= self.head)
+        self.num_running == 0
+            && self
+                .next_load()
+                .is_some_and(|(batch, _)| batch <= self.head)
     }
 
     /// First batch that must not be worked on.
