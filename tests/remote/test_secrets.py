@@ -36,9 +36,8 @@ def test_other_processes_have_secrets_of_the_environment(s3, monkeypatch):
     travelled = pickle.dumps(data)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "wrong")
-    with pytest.raises(AccessDeniedError) as caught:
+    with pytest.raises(AccessDeniedError, match="secret_access_key do not travel"):
         pickle.loads(travelled).storage.read(s3.urls[0], 0, 4)
-    assert "do not travel" in "".join(caught.value.__notes__)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     assert pickle.loads(travelled).storage.read(s3.urls[0], 0, 4) == b"PAR1"

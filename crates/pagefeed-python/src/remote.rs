@@ -66,10 +66,16 @@ fn file(listed: Listed) -> File {
 
 #[pymethods]
 impl Remote {
-    /// A storage with these settings; nothing is sent yet.
+    /// A storage with these settings, and without secrets of the names `lost`, which did
+    /// not travel to this process; nothing is sent yet.
     #[new]
-    fn make(py: Python<'_>, options: BTreeMap<String, String>) -> PyResult<Self> {
+    fn make(
+        py: Python<'_>,
+        options: BTreeMap<String, String>,
+        lost: Vec<String>,
+    ) -> PyResult<Self> {
         let options = Options::new(options).map_err(|error| to_python(py, &error))?;
+        let options = options.without(lost);
         let remote = new(py, &options)?;
         Ok(Self {
             options,

@@ -1,11 +1,11 @@
 //! Object stores, web servers and the Hugging Face hub as a storage of pagefeed.
 //!
 //! ```text
-//! remote -> requests -> retry -> { bucket, web, hub } -> transport
+//! remote -> live -> requests -> retry -> { bucket, web, hub } -> transport
 //! ```
 //!
 //! [`Remote`] is the face: it blocks, while everything below runs on the one runtime of the
-//! process. `address` says what a URL means, `options` where credentials come from,
+//! process; `live` is what it shares with its copies. `address` says what a URL means, `options` where credentials come from,
 //! `requests` which ranges are asked for at once, `retry` how long, `transport` sends:
 //! nothing else knows HTTP's headers, and no secret leaves it.
 
@@ -14,6 +14,7 @@ mod bucket;
 mod counters;
 mod failure;
 mod hub;
+mod live;
 mod options;
 mod remote;
 mod requests;

@@ -41,6 +41,7 @@ const PREFIXES: [&str; 4] = ["aws_", "azure_", "google_", "hf_"];
 #[derive(Clone, Default)]
 pub struct Options {
     given: BTreeMap<String, String>,
+    lost: Vec<String>,
     deadline: Option<Duration>,
     timeout: Option<Duration>,
     max_in_flight: Option<usize>,
@@ -71,6 +72,16 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    /// The same, which lacks secrets of these names: they did not travel to this process.
+    pub fn without(mut self, lost: Vec<String>) -> Self {
+        self.lost = lost;
+        self
+    }
+
+    pub(crate) fn lost(&self) -> &[String] {
+        &self.lost
     }
 
     pub(crate) fn deadline(&self) -> Duration {

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pagefeed import _core
 from pagefeed.errors import (
-    AccessDeniedError,
     InvalidArgumentError,
     MissingFileError,
     UnsupportedError,
@@ -51,7 +49,7 @@ class RemoteStorage:
     ) -> None:
         self._options = dict(options or {})
         self._lost = lost
-        self.handle = _handle(self._options)
+        self.handle = _handle(self._options, lost)
         """The storage as the data plane takes it."""
 
     def __eq__(self, other: object) -> bool:
@@ -78,7 +76,9 @@ class RemoteStorage:
         """
         given = plain_paths(paths)
         single = [path for path in given if _is_one_file(path)]
-        names = [name for name, _, _ in self._find(single)]  # Together: they wait long.
+        names = [
+            name for name, _, _ in self.handle.find(single)
+        ]  # Together: they wait long.
         found = dict(zip(single, names, strict=True))
         return check_files_given(given, lambda path: self._expand(path, found))
 
@@ -88,21 +88,21 @@ class RemoteStorage:
             return LocalStorage().name_of(path)
         is_pinned = re.search(r"@[0-9a-f]{40}/", path) is not None
         if path.startswith("hf://") and not is_pinned:
-            return self._find([path])[0][0]
+            return self.handle.find([path])[0][0]
         return path
 
     def version(self, file: str) -> str:
         """Return size and version (ETag) of a file."""
         if not is_url(file):
             return LocalStorage().version(file)
-        [(_, size, version)] = self._find([file])
+        [(_, size, version)] = self.handle.find([file])
         return f"{size} {version}"
 
     def size(self, file: str) -> int:
         """Return the bytes of a file."""
         if not is_url(file):
             return LocalStorage().size(file)
-        return self._find([file])[0][1]
+        return self.handle.find([file])[0][1]
 
     def read(self, file: str, begin: int, end: int) -> bytes:
         """Read bytes ``[begin, end)`` of a file.
@@ -112,8 +112,7 @@ class RemoteStorage:
         """
         if not is_url(file):
             return LocalStorage().read(file, begin, end)
-        with self._told_what_is_lost():
-            return self.handle.read(file, begin, end)
+        return self.handle.read(file, begin, end)
 
     def arrow_filesystem(self) -> Any:  # noqa: ANN401
         """Return a ``pyarrow.fs.FileSystem`` over this storage.
@@ -126,22 +125,6 @@ class RemoteStorage:
     def counts(self) -> dict[str, int]:
         """Return what was sent so far: requests, retries, bytes and the like."""
         return self.handle.counts()
-
-    def _find(self, urls: list[str]) -> list[tuple[str, int, str]]:
-        with self._told_what_is_lost():
-            return self.handle.find(urls)
-
-    @contextmanager
-    def _told_what_is_lost(self) -> Iterator[None]:
-        try:
-            yield
-        except AccessDeniedError as problem:
-            if self._lost:
-                problem.add_note(
-                    f"storage_options {', '.join(self._lost)} do not travel to other "
-                    "processes: set them in the environment"
-                )
-            raise
 
     def _expand(self, path: str, found: Mapping[str, str]) -> Iterator[str]:
         if not is_url(path):
@@ -162,14 +145,12 @@ class RemoteStorage:
         except MissingFileError:
             if path.endswith("/"):
                 raise
-        return [self._find([path])[0][0]]
+        return [self.handle.find([path])[0][0]]
 
     def _listed(self, path: str, folder: str, pattern: str | None) -> list[str]:
         """Files below a folder that a pattern means; without one, those of Parquet."""
         files = []
-        with self._told_what_is_lost():
-            listed = self.handle.list(folder)
-        for url, _, _ in listed:
+        for url, _, _ in self.handle.list(folder):
             # On the hub a URL has a commit, which the folder as given may lack.
             name = url.split("/", folder.count("/"))[-1]
             wanted = (
@@ -242,10 +223,10 @@ def _texts(options: StorageOptions) -> dict[str, str]:
     return texts
 
 
-def _handle(options: dict[str, str]) -> _core.Remote:
+def _handle(options: dict[str, str], lost: tuple[str, ...]) -> _core.Remote:
     if not hasattr(_core, "Remote"):
         raise UnsupportedError(
             "this build of pagefeed reads local files only, as `make demo` builds it: "
             "`pip install .` builds all of it"
         )
-    return _core.Remote(options)
+    return _core.Remote(options, lost)
