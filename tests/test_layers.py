@@ -13,7 +13,7 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 LAYERS = (
     *("_core", "errors", "_base", "storage", "dataset", "sequences", "order"),
-    *("mixture", "run", "launch", "batches", "loader", "view"),
+    *("mixture", "run", "launch", "batches", "loader_facts", "loader", "view"),
     *("integrations", "torch", "reports", "cli", "__init__", "__main__"),
 )
 """Each may import those before it. A new folder gets its place here."""

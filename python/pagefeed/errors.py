@@ -129,7 +129,13 @@ class UnavailableError(FileAccessError, TimeoutError):
 
 
 class DataError(PagefeedError, ValueError):
-    """Something in the data is wrong or cannot be read."""
+    """Something in the data is wrong or cannot be read.
+
+    Attributes:
+        batch_row: Row of the batch, if it was found there.
+    """
+
+    batch_row: int | None = None
 
 
 class CorruptFileError(DataError):

@@ -8,17 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from pagefeed._base import (
-    Facts,
-    Setting,
     check_callable,
     check_flag,
     check_positive,
     check_vocab_size,
     check_whole,
-    format_bytes,
-    html_of,
     parse_bytes,
-    text_of,
 )
 from pagefeed.batches import (
     Batch,
@@ -32,6 +27,7 @@ from pagefeed.batches import (
 from pagefeed.dataset import Dataset, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads
+from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.run import LoaderState, MixtureSource, Origin, Slot, sequence_of_slot
@@ -40,7 +36,7 @@ from pagefeed.sequences import SequenceSetting, check_sequences
 __all__ = ["Loader", "session_of", "share"]
 
 
-class Loader:
+class Loader(LoaderFacts):
     """Feeds shuffled batches of token sequences, straight from Parquet.
 
     ``for batch in loader`` runs through one epoch, the next loop through the next one,
@@ -144,112 +140,6 @@ class Loader:
             num_threads=resolve_threads(num_threads),
         )
         self._session = Session(settings)
-
-    dataset = Setting[Dataset | Mixture]()
-    sequences = Setting[SequenceSetting]()
-    batch_size = Setting[int]()
-    seed = Setting[int]()
-    shuffle = Setting[Shuffle]()
-    memory = Setting[int]()
-    format = Setting[Literal["numpy", "torch"]]()
-    dtype = Setting[str]()
-    padding = Setting[int]()
-    vocab_size = Setting[int | None]()
-    fields = Setting[Fields]()
-    transform = Setting[Callable[[Batch], Any] | None]()
-    pin_memory = Setting[bool]()
-    epochs = Setting[int | None]()
-    drop_last = Setting[bool]()
-    rank = Setting[int]()
-    world_size = Setting[int]()
-    num_threads = Setting[int]()
-
-    @property
-    def _settings(self) -> LoaderSettings:
-        return self._session.settings
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next sequence."""
-        return self._session.run.going_on(self._session.state).epoch
-
-    @property
-    def step(self) -> int:
-        """The step of the next batch: as many are taken or skipped in this iteration.
-
-        Raises:
-            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
-                this process does not know the position.
-        """
-        return self._known_state().step
-
-    @property
-    def num_steps_left(self) -> int | None:
-        """Steps until the end of this iteration, on every rank; None if it never ends.
-
-        After its last batch 0, and all of the next one when the loop is over.
-
-        Raises:
-            InvalidArgumentError: As for :attr:`step`.
-        """
-        return self._session.run.route(self._known_state()).num_steps
-
-    def _known_state(self) -> LoaderState:
-        self._session.check_state()
-        return self._session.state
-
-    def __repr__(self) -> str:
-        return text_of(type(self).__name__, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_of(type(self).__name__, self._facts())
-
-    def _facts(self) -> Facts:
-        run, state = self._session.run, self._session.state
-        return {
-            "dataset": self.dataset,
-            "sequences": self.sequences,
-            "num_sequences": self.num_sequences,
-            "batch_size": self.batch_size,
-            "steps": run.route(run.beginning(0)).num_steps,
-            "epoch": state.epoch,
-            "step": state.step,
-            "rank": self.rank,
-            "world_size": self.world_size,
-            "seed": self.seed,
-            "shuffle": self.shuffle,
-            "memory": format_bytes(self.memory),
-        }
-
-    @property
-    def num_sequences(self) -> int:
-        """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
-        return self._session.run.source.index.num_sequences
-
-    @property
-    def num_dropped_tokens(self) -> int:
-        """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
-        return self._session.run.source.index.num_dropped_tokens
-
-    @property
-    def num_padding_tokens(self) -> int:
-        """Padding in the sequences of an epoch."""
-        return self._session.run.source.index.num_padding_tokens
-
-    def __len__(self) -> int:
-        """Return the steps of a whole iteration, the same on every rank.
-
-        Raises:
-            TypeError: If it never ends.
-        """
-        run = self._session.run
-        steps = run.route(run.beginning(0)).num_steps
-        if steps is None:
-            raise TypeError(
-                "this loader has no length: it never ends; give it epochs, or a "
-                "mixture stop, max_steps or max_tokens"
-            )
-        return steps
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""

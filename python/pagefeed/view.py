@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_vocab_size, parse_bytes
 from pagefeed.batches import (
+    AlignedColumns,
     Batch,
     DType,
     check_padding,
@@ -31,16 +33,6 @@ from pagefeed.sequences import (
 )
 
 __all__ = ["SequenceView"]
-
-OPTIONS = (
-    "sequences",
-    "memory",
-    "format",
-    "dtype",
-    "padding",
-    "vocab_size",
-    "num_threads",
-)
 
 
 class SequenceView:
@@ -108,6 +100,7 @@ class SequenceView:
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
         )
+        self._aligned = AlignedColumns.of([dataset])
         self._engine = token_engine(
             [dataset],
             batch_rows=1,
@@ -117,6 +110,7 @@ class SequenceView:
             dtype=self.dtype,
             padding=self.padding,
             layout=layout,
+            aligned=self._aligned,
             vocab_size=self.vocab_size,
         )
 
@@ -125,7 +119,7 @@ class SequenceView:
         return self._sequences.num_sequences
 
     def __getitem__(self, number: SupportsIndex) -> Batch:
-        """Return one sequence: ``{"input_ids": [length]}``."""
+        """Return one sequence: ``{"input_ids": [length]}``, and aligned columns."""
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Batch]:
@@ -145,18 +139,35 @@ class SequenceView:
                 rows = [self._copy(engine.next_batch()) for _ in numbers]
             finally:
                 engine.clear()
-        return [{"input_ids": self._convert(row)} for row in rows]
+        return [
+            {name: self._convert(values) for name, values in row.items()}
+            for row in rows
+        ]
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first read, see :meth:`Loader.stats`."""
         return self._engine.get().stats()
 
-    def __reduce__(self) -> tuple[Callable[..., SequenceView], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[[], SequenceView], tuple[()]]:
         """Pickle as configuration: threads and files stay here."""
-        return _rebuild, (self.dataset, {key: getattr(self, key) for key in OPTIONS})
+        again = partial(
+            SequenceView,
+            self.dataset,
+            self.sequences,
+            memory=self.memory,
+            format=self.format,
+            dtype=self.dtype,
+            padding=self.padding,
+            vocab_size=self.vocab_size,
+            num_threads=self.num_threads,
+        )
+        return again, ()
 
-    def _copy(self, buffer: _core.Buffer) -> npt.NDArray[Any]:
-        return np.frombuffer(memoryview(buffer), dtype=self.dtype).copy()
+    def _copy(self, buffer: _core.Buffer) -> dict[str, npt.NDArray[Any]]:
+        length = self._sequences.length
+        tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype, count=length)
+        row = {"input_ids": tokens} | self._aligned.arrays(buffer, (length,))
+        return {name: values.copy() for name, values in row.items()}
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
         sequences = np.array(
@@ -168,7 +179,3 @@ class SequenceView:
                 f"sequence {wrong[0]} is out of range: there are {len(self)}"
             )
         return np.where(sequences < 0, sequences + len(self), sequences)
-
-
-def _rebuild(dataset: Dataset, options: dict[str, Any]) -> SequenceView:
-    return SequenceView(dataset, **options)

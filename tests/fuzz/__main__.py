@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
 from pathlib import Path
 
 from fuzzing import SAVED, Child, Finding, case_of, make_seeds, saved_case, seeds
@@ -29,10 +30,11 @@ KINDS_SHOWN = 40
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--files", type=int, help="stop after so many")
     parser.add_argument("--seed", default=secrets.token_hex(4))
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--memory", type=int, default=1 << 30, help="bytes of each")
-    parser.add_argument("--timeout", type=float, default=20, help="seconds for a file")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for a file")
     parser.add_argument("--keep", type=Path, default=Path(".fuzz"), help="for findings")
     parser.add_argument("--make-seeds", action="store_true", help="write them anew")
     return parser.parse_args()
@@ -41,13 +43,16 @@ def arguments() -> argparse.Namespace:
 def run(
     options: argparse.Namespace, number: int, folder: Path, cached: Saved
 ) -> list[Finding]:
-    """One process after the other, with draws of its own, until the time is over."""
+    """One process after the other, with draws of its own, until the end."""
     draw = random.Random(f"{options.seed} {number}")
     child = Child(options.memory, options.timeout)
     end, found, here = time.monotonic() + options.seconds, [], seeds()
     folder = folder / str(number)
     folder.mkdir()
-    while time.monotonic() < end:
+    most = None if options.files is None else options.files // options.jobs
+    for _ in islice(count(), most):
+        if time.monotonic() > end:
+            break
         if draw.random() < SAVED:
             case = saved_case(cached, draw, folder)
         else:
@@ -87,7 +92,7 @@ def main() -> int:
     for finding in sorted(found, key=lambda finding: len(finding.data)):
         smallest.setdefault(kind_of(finding), finding)
     for number, finding in enumerate(list(smallest.values())[:KINDS_SHOWN]):
-        options.keep.mkdir(exist_ok=True)
+        options.keep.mkdir(parents=True, exist_ok=True)
         path = options.keep / f"{number}-{finding.name}.parquet"
         path.write_bytes(finding.data)
         times = sum(kind_of(one) == kind_of(finding) for one in found)

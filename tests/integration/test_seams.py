@@ -1,5 +1,6 @@
 """Small decisions that no larger test would miss: each line here once went unheld."""
 
+import gc
 import os
 from collections import Counter
 from itertools import islice
@@ -204,3 +205,29 @@ def test_packed_blocks_of_a_row_group_are_shuffled_as_one(folder):
         for run in runs.tolist()
     ]
     assert starts.tolist() == sorted(set(expected) - {len(sequences.spans)})
+
+
+# Threads.
+
+
+def threads() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.parametrize(
+    "sequences", [pf.Windows(LENGTH), pf.Packed(LENGTH), pf.Documents()]
+)
+def test_an_engine_ends_with_its_loader(folder, sequences):
+    """Not when the garbage of Python is collected next."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = threads()
+        loader = numbered_loader(folder, sequences=sequences)
+        batch = next(iter(loader))
+        started = threads() - before
+        assert started
+        del loader, batch
+        assert not started & threads()
+    finally:
+        gc.enable()

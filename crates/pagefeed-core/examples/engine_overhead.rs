@@ -42,6 +42,7 @@ impl PageSource for Copied {
             Some(TokenPage {
                 tokens: Tokens::U16(tokens),
                 row_offsets,
+                ..
             }) => (tokens, row_offsets),
             _ => (Vec::new(), Vec::new()),
         };
@@ -57,6 +58,7 @@ impl PageSource for Copied {
         Ok(Page::Tokens(TokenPage {
             tokens: Tokens::U16(tokens),
             row_offsets,
+            aligned: Vec::new(),
         }))
     }
 
@@ -206,6 +208,7 @@ fn gather_speed<T: BatchToken>(name: &str, tokens: Tokens, zero: T) {
     let page = TokenPage {
         tokens,
         row_offsets: (0..=num_rows).map(|row| (row * LENGTH) as u32).collect(),
+        aligned: Vec::new(),
     };
     let mut batches = vec![vec![zero; ROWS * LENGTH]; 4];
     let source_rows = (32 << 20) / LENGTH / size_of::<T>();

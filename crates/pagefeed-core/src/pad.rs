@@ -8,6 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
+use crate::decode::NumberType;
 use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Borders, Field, Fields, Maker, Sections};
@@ -16,7 +17,12 @@ use crate::gather::BatchToken;
 /// Lengths of the lists; those of null ones are 0.
 pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
     let bounds = |row| bounds(lists, row).map(|(begin, end)| (end - begin) as i64);
-    values(lists)?;
+    if items(lists).is_none() {
+        return Err(Error::unsupported(format!(
+            "only lists have lengths, not {}",
+            lists.data_type()
+        )));
+    }
     Ok((0..lists.len())
         .map(|row| bounds(row).unwrap_or(0))
         .collect())
@@ -147,23 +153,62 @@ pub(crate) fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
             let size = lists.as_fixed_size_list().value_length() as usize;
             Some((row * size, (row + 1) * size))
         }
+        DataType::Struct(fields) if fields.len() == 1 => bounds(lists.as_struct().column(0), row),
         _ => None,
     }
 }
 
 pub(crate) fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
+    let are_integers = |values: &&ArrayRef| values.data_type().is_integer();
+    items(lists)
+        .filter(are_integers)
+        .ok_or_else(|| not_tokens(lists))
+}
+
+/// What lists hold; `None` if they are no lists.
+fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
     match lists.data_type() {
-        DataType::List(item) if item.data_type().is_integer() => {
-            Ok(lists.as_list::<i32>().values())
-        }
-        DataType::LargeList(item) if item.data_type().is_integer() => {
-            Ok(lists.as_list::<i64>().values())
-        }
-        DataType::FixedSizeList(item, _) if item.data_type().is_integer() => {
-            Ok(lists.as_fixed_size_list().values())
-        }
-        _ => Err(not_tokens(lists)),
+        DataType::List(_) => Some(lists.as_list::<i32>().values()),
+        DataType::LargeList(_) => Some(lists.as_list::<i64>().values()),
+        DataType::FixedSizeList(_, _) => Some(lists.as_fixed_size_list().values()),
+        DataType::Struct(fields) if fields.len() == 1 => items(lists.as_struct().column(0)),
+        _ => None,
     }
+}
+
+/// Lists of numbers as rows of `length` in their own type, cut or filled up with the
+/// number that has the bits `padding`.
+pub fn padded_numbers(lists: &ArrayRef, length: usize, padding: u64) -> Result<Batch> {
+    let number = NumberType::of(lists.data_type());
+    let (Some(values), Some(number)) = (items(lists), number) else {
+        return Err(not_tokens(lists));
+    };
+    if values.null_count() > 0 {
+        return Err(Error::unsupported("a list of numbers holds a null"));
+    }
+    let width = number.num_bytes();
+    let num_values = lists.len().saturating_mul(length);
+    let sections = Sections::default().with_aligned(num_values, width);
+    let mut buffer = Buffer::new(&sections)?;
+    let mut parts = buffer.parts();
+    let data = values.to_data();
+    let offset = data.offset();
+    let all = data.buffers().first().map_or(&[][..], |all| all.as_slice());
+    let padding = padding.to_le_bytes();
+    for target in &mut parts.aligned {
+        for (row, places) in target.chunks_exact_mut((width * length).max(1)).enumerate() {
+            let (begin, end) = bounds(lists, row).unwrap_or((0, 0));
+            let end = end.min(begin + length);
+            let source = all.get((offset + begin) * width..(offset + end) * width);
+            let source = source.ok_or_else(|| not_tokens(lists))?;
+            let (filled, rest) = places.split_at_mut(source.len());
+            filled.copy_from_slice(source);
+            for place in rest.chunks_exact_mut(width) {
+                place.copy_from_slice(&padding[..width]);
+            }
+        }
+    }
+    Ok(Batch::from(buffer))
 }
 
 fn not_tokens(lists: &ArrayRef) -> Error {
@@ -178,6 +223,7 @@ fn not_tokens(lists: &ArrayRef) -> Error {
 mod tests {
     use std::sync::Arc;
 
+    use arrow_array::types::Float64Type;
     use arrow_array::{FixedSizeListArray, LargeListArray, ListArray, StringArray};
 
     use super::*;
@@ -225,6 +271,30 @@ mod tests {
             assert_eq!(narrow.unwrap_err().kind(), Kind::TokenRange);
             write_padded(&lists, 2, 0u16, &mut [0; 6]).unwrap();
         }
+    }
+
+    #[test]
+    fn numbers_keep_their_type() {
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>([
+            Some(vec![Some(1.5), Some(-2.0), Some(3.0)]),
+            None,
+            Some(vec![Some(0.25)]),
+        ]));
+        for (lists, expected) in [
+            (lists.clone(), vec![1.5, -2.0, 9.0, 9.0, 0.25, 9.0]),
+            (lists.slice(1, 2), vec![9.0, 9.0, 0.25, 9.0]),
+        ] {
+            let batch = padded_numbers(&lists, 2, 9.0f64.to_bits()).unwrap();
+            let bytes = &batch.bytes()[batch.aligned_range(0)];
+            let numbers = bytes.chunks_exact(8);
+            let numbers = numbers.map(|bytes| f64::from_ne_bytes(bytes.try_into().unwrap()));
+            assert_eq!(numbers.collect::<Vec<_>>(), expected);
+        }
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+        assert!(padded_numbers(&text, 2, 0).is_err());
+        let holes = [Some(vec![Some(1), None])];
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(holes));
+        assert!(padded_numbers(&lists, 2, 0).is_err());
     }
 
     #[test]

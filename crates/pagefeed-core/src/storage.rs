@@ -217,8 +217,8 @@ mod tests {
         let storage = Counting::default();
         let wanted = [
             FileRanges::new(file("a"), vec![10..20, 40..60]),
-            FileRanges::new(file("a"), vec![60..70]),
-            FileRanges::new(file("b"), vec![0..5]),
+            FileRanges::new(file("a"), vec![60..65, 65..70]),
+            FileRanges::new(file("b"), vec![0..2, 2..5]),
         ];
         let fetched = fetch(&storage, &wanted).unwrap();
         assert_eq!(storage.0.lock().unwrap().len(), 2, "one a file");

@@ -4,7 +4,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
-use pagefeed_core::pad::{Padding, list_lengths};
+use pagefeed_core::pad::{Padding, list_lengths, padded_numbers};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -57,6 +57,12 @@ impl ArrowArray {
         let array = FFI_ArrowArray::new(&self.array.to_data());
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         PyTuple::new(py, [self.schema_capsule(py)?, array])
+    }
+
+    /// Lists of numbers as rows of `length` in their own type, cut or filled up with the
+    /// number of these bits.
+    fn padded_numbers(&self, py: Python<'_>, length: usize, padding: u64) -> PyResult<Buffer> {
+        detached(py, || padded_numbers(&self.array, length, padding)).map(Buffer::from)
     }
 
     /// Lengths of the lists of integers that this is an array of: int64; 0 if null.

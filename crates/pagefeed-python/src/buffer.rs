@@ -65,6 +65,11 @@ impl Buffer {
         self.batch.made().max_seqlen
     }
 
+    /// Where among the bytes a column begins that comes with the tokens.
+    fn aligned_offset(&self, column: usize) -> usize {
+        self.batch.aligned_range(column).start
+    }
+
     /// Takes out the columns: an array each, null where the plan has no cell.
     fn take_columns(&mut self, py: Python<'_>) -> PyResult<Vec<ArrowArray>> {
         let BatchColumns { fields, num_rows } = &*self.columns;

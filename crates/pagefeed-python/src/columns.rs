@@ -5,8 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::{Int64Array, StringArray};
 use arrow_schema::Field;
-use pagefeed_core::engine::PageSource;
-use pagefeed_core::error::Result;
+use pagefeed_core::decode::NumberType;
+use pagefeed_core::engine::{Aligned, PageSource};
+use pagefeed_core::error::{Error, Result};
+use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::numbering::NumberedPages;
@@ -40,6 +42,8 @@ impl Values<'_> {
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
     tokens: Vec<Indexed>,
+    /// Of each dataset, the columns that come with its tokens.
+    aligned: Vec<Vec<Indexed>>,
     rows: Vec<Column>,
     names: Vec<String>,
     token_ids: TokenIds,
@@ -47,10 +51,12 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// The token column of each dataset; and of each, columns of rows by these names, of
-    /// which the first holds tokens if `has_tokens`. There is a flag for each.
+    /// The token column of each dataset with columns that come with it; and of each,
+    /// columns of rows by these names, of which the first holds tokens if `has_tokens`.
+    /// There is a flag for each column of tokens and of rows.
     pub fn new(
         tokens: &[Bound<'_, Index>],
+        aligned: &[Vec<Bound<'_, Index>>],
         rows: Vec<Values<'_>>,
         names: Vec<String>,
         verify_checksums: &[bool],
@@ -65,9 +71,15 @@ impl Columns {
             )));
         }
         let (of_tokens, of_rows) = verify_checksums.split_at(tokens.len());
+        let aligned = aligned.iter().zip(of_tokens);
+        let aligned = aligned.map(|(columns, &verify)| {
+            let columns = columns.iter();
+            columns.map(|index| index.get().indexed(verify)).collect()
+        });
         let tokens = tokens.iter().zip(of_tokens);
         let rows = rows.into_iter().zip(of_rows);
         Ok(Self {
+            aligned: aligned.collect(),
             tokens: tokens
                 .map(|(index, &verify)| index.get().indexed(verify))
                 .collect(),
@@ -78,6 +90,20 @@ impl Columns {
             token_ids,
             has_tokens,
         })
+    }
+
+    /// The same, of which reads end soon after `stop` becomes true.
+    pub fn stopped_by(mut self, stop: &Arc<AtomicBool>) -> Self {
+        let tokens = self.tokens.iter_mut();
+        let tokens = tokens.chain(self.aligned.iter_mut().flatten());
+        let rows = self.rows.iter_mut().filter_map(|column| match column {
+            Column::Pages(pages) => Some(pages),
+            Column::Values(_) => None,
+        });
+        for column in tokens.chain(rows) {
+            column.storage = stopped_by(&column.storage, stop);
+        }
+        self
     }
 
     /// Bytes that a row of the columns of rows takes, about.
@@ -92,29 +118,37 @@ impl Columns {
         Ok(sum)
     }
 
+    /// What comes with the tokens, alike in all datasets, and the bits of their padding.
+    pub fn aligned(&self, paddings: &[u64]) -> Result<Vec<Aligned>> {
+        let number = |column: &Indexed| NumberType::of(column.index.field().data_type());
+        let numbers = |columns: &Vec<Indexed>| columns.iter().map(number).collect();
+        let mut each = self.aligned.iter().map(numbers);
+        let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
+        let all: Option<Vec<NumberType>> = first.iter().copied().collect();
+        let are_alike = each.all(|numbers| numbers == first) && first.len() == paddings.len();
+        let numbers = all.filter(|_| are_alike).ok_or_else(|| {
+            Error::invalid("columns that come with tokens are numbers, alike in all datasets")
+        })?;
+        let with_padding = numbers.into_iter().zip(paddings);
+        Ok(with_padding
+            .map(|(number, &padding)| Aligned { number, padding })
+            .collect())
+    }
+
     /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
-    /// Reads end soon after `stop` becomes true.
-    pub fn numbered(
-        self,
-        memory: usize,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<(NumberedPages, Vec<Field>)> {
+    pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
-        for mut column in self.tokens {
-            column.storage = stopped_by(&column.storage, stop);
+        let mut aligned = self.aligned.into_iter();
+        for column in self.tokens {
             let column = TokenColumn::new(column, &dictionaries, Some(self.token_ids))?;
-            sources.push(Arc::new(column));
+            let with = aligned.next().unwrap_or_default().into_iter();
+            let with = with.map(|column| AlignedColumn::new(column, &dictionaries));
+            sources.push(Arc::new(column.with(with.collect::<Result<_>>()?)?));
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
-        let mut rows = self.rows;
-        for column in &mut rows {
-            if let Column::Pages(pages) = column {
-                pages.storage = stopped_by(&pages.storage, stop);
-            }
-        }
-        let (rows, fields) = row_columns(rows, &self.names, token_ids)?;
+        let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
         sources.extend(rows);
         // A row that a batch lacks is null.
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);

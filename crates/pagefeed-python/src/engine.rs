@@ -71,11 +71,14 @@ impl Engine {
     /// that come as rows by `names`, dataset after dataset: indexes, or lists of values,
     /// each of which is one page. Pages are numbered through all, in order;
     /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
-    /// `columns` of each dataset holds token ids.
+    /// `columns` of each dataset holds token ids. `aligned` is for each dataset the columns
+    /// with a number for each token, whose bits where there is none are `paddings`;
+    /// `loss_column` is the one of these that the mask of losses follows.
     #[new]
     #[pyo3(signature = (
         tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
-        names=Vec::new(), has_tokens=false, dtype="int64", row_length=0, padding=0, bos=None,
+        names=Vec::new(), has_tokens=false, aligned=Vec::new(), paddings=Vec::new(),
+        loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
         eos=None, packing=None, never_split=false, fields=Vec::new(), shifted=false,
         across_documents=false, vocab_size=None
     ))]
@@ -93,6 +96,9 @@ impl Engine {
         columns: Vec<Values<'_>>,
         names: Vec<String>,
         has_tokens: bool,
+        aligned: Vec<Vec<Bound<'_, Index>>>,
+        paddings: Vec<u64>,
+        loss_column: Option<usize>,
         dtype: &str,
         row_length: usize,
         padding: i64,
@@ -106,6 +112,17 @@ impl Engine {
         vocab_size: Option<u64>,
     ) -> PyResult<Self> {
         let token_type = token_type(dtype)?;
+        let num_columns = names.len();
+        let token_ids = TokenIds::new(vocab_size);
+        let columns = Columns::new(
+            &tokens,
+            &aligned,
+            columns,
+            names,
+            &verify_checksums,
+            has_tokens,
+            token_ids,
+        )?;
         let layout = Layout {
             bos,
             eos,
@@ -113,18 +130,11 @@ impl Engine {
                 .map(|method| packing_rule(method, never_split))
                 .transpose()?,
             fields: parse_fields(py, &fields, shifted, across_documents)?,
+            aligned: detached(py, || columns.aligned(&paddings))?,
+            loss_column,
         };
-        let num_columns = names.len();
-        let token_ids = TokenIds::new(vocab_size);
-        let columns = Columns::new(
-            &tokens,
-            columns,
-            names,
-            &verify_checksums,
-            has_tokens,
-            token_ids,
-        )?;
         let stop = Arc::default();
+        let columns = columns.stopped_by(&stop);
         detached(py, || {
             let config = EngineConfig {
                 num_threads,
@@ -137,7 +147,7 @@ impl Engine {
                 padding,
                 layout,
             };
-            let (pages, fields) = columns.numbered(memory, &stop)?;
+            let (pages, fields) = columns.numbered(memory)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
             let columns = Arc::new(BatchColumns {
                 fields,

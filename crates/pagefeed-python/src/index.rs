@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
+use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
 use pagefeed_core::page::PageOpener;
@@ -214,6 +215,13 @@ impl Index {
     #[getter]
     fn value_bytes(&self) -> usize {
         width_of(self.index.field().data_type())
+    }
+
+    /// Type of the numbers that it or its lists hold, as NumPy calls it; None if they are
+    /// no numbers.
+    #[getter]
+    fn number_type(&self) -> Option<&'static str> {
+        NumberType::of(self.index.field().data_type()).map(NumberType::name)
     }
 
     /// Bytes of a row in memory, about.

@@ -4,6 +4,7 @@ Tokens or rows, their fields and formats; the engine of a process, and the itera
 that keeps it busy ahead of its consumer.
 """
 
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import (
@@ -18,6 +19,7 @@ from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.token_batches import token_engine
 
 __all__ = [
+    "AlignedColumns",
     "Batch",
     "DType",
     "Fields",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic
 
-from pagefeed import _core
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
+from pagefeed.batches.token_batches import Out
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
 __all__ = ["BatchIterator", "transformed"]
 
 
-class BatchIterator(Iterator[Batch]):
+class BatchIterator(Iterator[Batch], Generic[Out]):
     """An iterator that begins with the first ``next`` and outlives exceptions.
 
     Until then nothing moves, so that it may be thrown away. A step whose batch could
@@ -30,16 +30,16 @@ class BatchIterator(Iterator[Batch]):
     def __init__(
         self,
         *,
-        begin: Callable[[], Iteration],
-        make: Callable[[_core.Buffer], Batch],
-        end: Callable[[Iteration], None],
-        explain: Callable[[Exception, Iteration], None],
+        begin: Callable[[], Iteration[Out]],
+        make: Callable[[Out], Batch],
+        end: Callable[[Iteration[Out]], None],
+        explain: Callable[[Exception, Iteration[Out]], None],
     ) -> None:
         self._begin = begin
         self._make = make
         self._end = end
         self._explain = explain
-        self._iteration: Iteration | None = None
+        self._iteration: Iteration[Out] | None = None
 
     def __next__(self) -> Batch:
         """Return the batch of the next step."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, distinct
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.batches.formats import Batch, Converter
@@ -35,6 +37,7 @@ class DocumentFeed:
         dtype: Type of padded tokens.
         padding: Token that fills up short documents.
         fields: What padded documents come with.
+        aligned: Columns that come with the tokens.
         convert: Makes arrays what is handed out.
         vocab_size: Ids of padded tokens are below it; None for all not negative.
 
@@ -55,6 +58,7 @@ class DocumentFeed:
         dtype: str,
         padding: int,
         fields: Fields,
+        aligned: AlignedColumns,
         convert: Converter,
         vocab_size: int | None = None,
     ) -> None:
@@ -66,7 +70,6 @@ class DocumentFeed:
         self._documents = documents
         columns = row_columns(datasets, documents)
         self._names = columns.names
-        self._datasets = datasets
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         self._parts = cast("tuple[DocumentIndex, ...]", parts)
         self._first_sequences = np.cumsum(
@@ -77,19 +80,38 @@ class DocumentFeed:
             for dataset, names in zip(datasets, columns.of, strict=True)
         ]
         self._columns = list(itertools.chain.from_iterable(sources))
+        self._given = aligned
         self._aligned: list[int] = []
-        """Columns that are cut and padded like the tokens."""
+        """Columns that are cut and padded like the tokens, as it turned out."""
         if documents.max_length is not None:
-            self._aligned = aligned_columns(columns, sources)
+            self._aligned = aligned_columns(columns, sources, aligned.names)
         self._first_pages = _first_pages(self._columns)
         self._batch_rows = batch_rows
         self._dtype = dtype
         self._padding = padding
         self._fields = fields
         self._convert = convert
-        self._engine = ProcessEngine(
-            lambda: self._start(num_threads, memory, vocab_size)
+        # Of nothing that knows this feed: an engine ends with the last use of its feed.
+        start = partial(
+            _core.Engine,
+            [],
+            columns=[
+                (*source.values, None)
+                if isinstance(source, FolderColumn)
+                else source.handle
+                for source in self._columns
+            ],
+            names=self._names,
+            num_threads=num_threads,
+            memory=memory,
+            batch_rows=batch_rows,
+            verify_checksums=[
+                dataset.verify_checksums for dataset in datasets for _ in self._names
+            ],
+            has_tokens=documents.max_length is not None,
+            vocab_size=vocab_size,
         )
+        self._engine = ProcessEngine(start)
 
     def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
@@ -137,11 +159,15 @@ class DocumentFeed:
         made |= batch
         for number in self._aligned:
             name, column = self._names[number], columns[number]
-            found = np.frombuffer(column.list_lengths(), dtype=np.int64)
-            check_aligned(name, whole, found)
+            check_aligned(name, whole, column)
             filling = IGNORED if name == "labels" else 0
             memory = column.padded(length, filling, "int64", ("input_ids",))
             made[name] = np.ndarray(shape, np.int64, memoryview(memory))
+        for name, dtype, padding in self._given.each:
+            check_aligned(name, whole, batch[name])
+            memory = batch[name].padded_numbers(length, padding)
+            made[name] = np.ndarray(shape, dtype, memoryview(memory))
+        made |= self._given.loss_mask(made)
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
@@ -171,30 +197,6 @@ class DocumentFeed:
                     row[which, column] = rows - source.first_rows(local)
                 page[which, column] = local + self._first_pages[place]
         return page, row
-
-    def _start(
-        self, num_threads: int, memory: int, vocab_size: int | None
-    ) -> _core.Engine:
-        return _core.Engine(
-            [],
-            columns=[
-                (*source.values, None)
-                if isinstance(source, FolderColumn)
-                else source.handle
-                for source in self._columns
-            ],
-            names=self._names,
-            num_threads=num_threads,
-            memory=memory,
-            batch_rows=self._batch_rows,
-            verify_checksums=[
-                dataset.verify_checksums
-                for dataset in self._datasets
-                for _ in self._names
-            ],
-            has_tokens=self._documents.max_length is not None,
-            vocab_size=vocab_size,
-        )
 
 
 def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:

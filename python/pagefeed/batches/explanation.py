@@ -6,7 +6,14 @@ from contextlib import suppress
 from itertools import chain, starmap
 
 from pagefeed.errors import DataError, PagefeedError
-from pagefeed.run import MAX_SKIPPED, LoaderState, Ranges, Run, joined_ranges_of
+from pagefeed.run import (
+    MAX_SKIPPED,
+    LoaderState,
+    Ranges,
+    Run,
+    joined_ranges_of,
+    sequence_of_slot,
+)
 
 __all__ = ["explain"]
 
@@ -20,6 +27,9 @@ def explain(error: Exception, run: Run, now: LoaderState, step: int) -> None:
         now: The state in which it was raised.
         step: The step at which it was.
     """
+    if isinstance(error, DataError) and error.batch_row is not None:
+        with suppress(PagefeedError):
+            _name_row(error, run, now, step, error.batch_row)
     ranges: Ranges = ((step, step + 1),)
     if isinstance(error, DataError):
         with suppress(PagefeedError):  # The error itself matters more.
@@ -44,6 +54,19 @@ def _damaged(error: DataError, run: Run, now: LoaderState, step: int) -> Ranges:
     numbers = {step, *(slot.step for slot in slots)}
     ahead = sum(end > route.start for _, end in now.skipped)
     return joined_ranges_of(numbers, max(1, MAX_SKIPPED - ahead))
+
+
+def _name_row(
+    error: DataError, run: Run, now: LoaderState, step: int, row: int
+) -> None:
+    """Say which row of which file a row of the batch is."""
+    planner = run.planner(now, run.route(now))
+    [origin, *_] = run.source.origins(sequence_of_slot(planner, step, row))
+    error.file, error.row_group = origin.file, origin.row_group
+    error.add_note(
+        f"{origin.file}, row group {origin.row_group}, column {error.column}, row "
+        f"{origin.row} of the file."
+    )
 
 
 def _shown(ranges: Ranges) -> str:

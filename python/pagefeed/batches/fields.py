@@ -7,7 +7,7 @@ is padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,11 @@ class Fields:
         }
 
     def arrays(
-        self, memory: _core.Buffer, shape: tuple[int, int], dtype: str
+        self,
+        memory: _core.Buffer,
+        shape: tuple[int, int],
+        dtype: str,
+        given: Container[str] = (),
     ) -> dict[str, Any]:
         """Return the fields of a batch by name, as views of its memory.
 
@@ -108,10 +112,13 @@ class Fields:
             memory: The batch, as the data plane made it with these settings.
             shape: Of the tokens, (batch_size, length).
             dtype: Of the tokens.
+            given: Fields that are not made, as columns of the files are called so.
         """
         view = memoryview(memory)
         made: dict[str, Any] = {}
         for name in self.names:
+            if name in given:
+                continue
             if name == "max_seqlen":
                 made[name] = memory.max_seqlen
                 continue

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
-from pagefeed import _core
 from pagefeed._base import Int64Array
-from pagefeed.batches.token_batches import Feed
+from pagefeed.batches.token_batches import Feed, Out
 from pagefeed.errors import CancelledError
 from pagefeed.run import NO_POSITION, LoaderState, Planner, Route
 
@@ -42,7 +41,7 @@ class _Place(NamedTuple):
     num_taken: int
 
 
-class Iteration:
+class Iteration(Generic[Out]):
     """Finished batches, one after the other; the engine works ahead of them.
 
     A batch is taken, and counted when its consumer has it: whatever comes between, such
@@ -59,7 +58,7 @@ class Iteration:
     def __init__(
         self,
         *,
-        feed: Feed,
+        feed: Feed[Out],
         planner: Planner,
         horizon_sequences: int,
         plan_bytes: int,
@@ -129,7 +128,7 @@ class Iteration:
             self._engine.clear()
         self._open = False
 
-    def take(self) -> _core.Buffer:
+    def take(self) -> Out:
         """Return the next batch, and top the plan up; :meth:`count` it then.
 
         Raises:

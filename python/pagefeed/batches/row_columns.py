@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from pagefeed import _core
 from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
@@ -40,12 +41,14 @@ def row_columns(datasets: Sequence[Dataset], documents: Documents) -> RowColumns
     """
     if documents.max_length is None:
         named = [
-            tuple(documents.columns or (data.column, *data.metadata))
+            _with_aligned(data, documents.columns or (data.column, *data.metadata))
             for data in datasets
         ]
         _check_same(datasets, named)
         return RowColumns(names=named[0], of=tuple(named))
-    named = [tuple(documents.columns or data.metadata) for data in datasets]
+    named = [
+        _with_aligned(data, documents.columns or data.metadata) for data in datasets
+    ]
     _check_same(datasets, named)
     # The tokens come as such, and not under their own name once more.
     own = {data.column for data in datasets}
@@ -60,6 +63,12 @@ def row_columns(datasets: Sequence[Dataset], documents: Documents) -> RowColumns
     return RowColumns(names=(TOKENS, *others), of=of)
 
 
+def _with_aligned(dataset: Dataset, names: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns, and behind them those that come with the tokens anyway."""
+    aligned = (each.column for each in dataset.aligned)
+    return tuple(dict.fromkeys([*names, *aligned]))
+
+
 def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -> None:
     for data, names in zip(datasets, named, strict=True):
         if names != named[0]:
@@ -71,15 +80,19 @@ def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -
 
 
 def aligned_columns(
-    columns: RowColumns, sources: Sequence[Sequence[TokenIndex | FolderColumn]]
+    columns: RowColumns,
+    sources: Sequence[Sequence[TokenIndex | FolderColumn]],
+    known: Container[str],
 ) -> list[int]:
     """Return which columns hold a value for every token, and are cut like the tokens.
 
-    That is seen from the values of every file and the rows of the first page.
+    That is seen from the values of every file and the rows of the first page, unless it
+    is known of a column.
 
     Args:
         columns: The columns, tokens first.
         sources: Of each dataset where its columns come from.
+        known: Columns that are, and are left out.
 
     Raises:
         InvalidArgumentError: If such a column cannot be cut, as its values are no
@@ -87,6 +100,8 @@ def aligned_columns(
     """
     found = []
     for number, name in enumerate(columns.names[1:], 1):
+        if name in known:
+            continue
         each = {_is_aligned(own[0], own[number], name) for own in sources}
         if len(each) > 1:
             raise InvalidArgumentError(
@@ -123,17 +138,20 @@ def _is_aligned(
     return bool(np.array_equal(ours, theirs))
 
 
-def check_aligned(name: str, tokens: Int64Array, found: Int64Array) -> None:
+def check_aligned(name: str, tokens: Int64Array, column: _core.ArrowArray) -> None:
     """Check that rows of a column are as long as their tokens.
 
     Raises:
         DataError: If one is not; the first is shown.
     """
+    found = np.frombuffer(column.list_lengths(), dtype=np.int64)
     wrong = np.flatnonzero(tokens != found)
     if len(wrong):
         row = int(wrong[0])
-        raise DataError(
+        error = DataError(
             f"column {name!r} has {found[row]} values in row {row} of a batch with "
             f"{tokens[row]} tokens: max_length cuts it like the tokens, so each row "
-            "must have as many; leave it out of columns"
+            "must have as many; mend the row, or leave the column out"
         )
+        error.column, error.batch_row = name, row
+        raise error

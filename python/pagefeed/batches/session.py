@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pagefeed import _core
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
@@ -52,7 +52,9 @@ class Session:
         source = settings.make_source()
         self._feed = settings.make_feed(source)
         self._reloads = ReloadWatch(settings.memory)
+        given = {each.column for each in source.datasets[0].aligned}
         tells_lengths = isinstance(settings.sequences, Documents)
+        tells_lengths |= bool(given & {"labels", "loss_mask", "attention_mask"})
         self._padding = PaddingWatch(
             source.index, settings.fields, tells_lengths=tells_lengths
         )
@@ -73,7 +75,7 @@ class Session:
         """A state that was loaded, until an iteration begins."""
         self.listener: MoveListener | None = None
         """Told of moves; an adapter that iterates in other processes sets it."""
-        self._iteration: Iteration | None = None
+        self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
@@ -193,7 +195,7 @@ class Session:
             return self.run.after(begin)
         return replace(self.first, skipped=begin.skipped)
 
-    def _start(self, worker: int, num_workers: int) -> Iteration:
+    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
         begin = self._unfinished
         if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
@@ -222,13 +224,13 @@ class Session:
             return batch
         return transformed(transform, batch)  # type: ignore[no-any-return]
 
-    def _ended(self, iteration: Iteration) -> None:
+    def _ended(self, iteration: Iteration[Any]) -> None:
         """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
 
-    def _explain(self, error: Exception, iteration: Iteration) -> None:
+    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
         """Say which steps to skip, in the order of the iteration."""
         explain(error, self.run, self.state, iteration.step)

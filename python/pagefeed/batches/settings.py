@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pagefeed._base import check_vocab_size
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.document_batches import DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
@@ -103,12 +104,14 @@ class LoaderSettings:
             memory=self._order_bytes,
         )
 
-    def make_feed(self, source: SequenceSource) -> Feed:
+    def make_feed(self, source: SequenceSource) -> Feed[Any]:
         """Return what makes batches of the sequences of a source.
 
         Raises:
             InvalidArgumentError: If its batches cannot hold what is asked for.
         """
+        aligned = AlignedColumns.of(source.datasets)
+        aligned.check(self.fields)
         convert = make_converter(self.format, pin_memory=self.pin_memory)
         memory = self.memory - self._order_bytes
         if isinstance(self.sequences, Documents):
@@ -122,6 +125,7 @@ class LoaderSettings:
                 dtype=self.dtype,
                 padding=self.padding,
                 fields=self.fields,
+                aligned=aligned,
                 convert=convert,
                 vocab_size=self.vocab_size,
             )
@@ -136,6 +140,7 @@ class LoaderSettings:
             dtype=self.dtype,
             padding=self.padding,
             layout=layout,
+            aligned=aligned,
             fields=self.fields,
             vocab_size=self.vocab_size,
         )
@@ -145,5 +150,6 @@ class LoaderSettings:
             batch_size=self.batch_size,
             dtype=self.dtype,
             fields=self.fields,
+            aligned=aligned,
             convert=convert,
         )

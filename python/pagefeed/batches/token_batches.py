@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array
+from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
@@ -16,16 +17,41 @@ from pagefeed.dataset import Dataset
 from pagefeed.run import BatchPlan, plan_batches
 from pagefeed.sequences import AnyIndex, SequenceLayout
 
-__all__ = ["Feed", "TokenFeed", "token_engine"]
+__all__ = ["BatchEngine", "Feed", "Out", "TokenFeed", "token_engine"]
 
 
-class Feed(Protocol):
+Out = TypeVar("Out")
+Out_co = TypeVar("Out_co", covariant=True)
+
+
+class BatchEngine(Protocol[Out_co]):
+    """What executes plans, in order and ahead of the consumer."""
+
+    @property
+    def submit(self) -> Callable[..., None]:
+        """Append the batches of a plan; returns at once."""
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans that were submitted, while their batches are not taken."""
+
+    def next_batch(self) -> Out_co:
+        """Return the next batch; waits for it, serving Ctrl-C."""
+
+    def clear(self) -> None:
+        """Forget all batches that were submitted and not taken."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return counters since the start."""
+
+
+class Feed(Protocol[Out]):
     """Plans batches for an engine, and makes batches of what it delivers."""
 
-    def engine(self) -> _core.Engine:
+    def engine(self) -> BatchEngine[Out]:
         """Return this process's engine: threads do not survive a fork."""
 
-    def plan(self, sequences: Int64Array) -> BatchPlan:
+    def plan(self, sequences: Int64Array) -> tuple[Any, ...]:
         """Return what the engine takes: whole batches of ``sequences``, in their order.
 
         Args:
@@ -33,7 +59,7 @@ class Feed(Protocol):
                 padding.
         """
 
-    def batch(self, delivered: _core.Buffer) -> Batch:
+    def batch(self, delivered: Out) -> Batch:
         """Make a batch of what the engine delivered."""
 
 
@@ -46,6 +72,7 @@ class TokenFeed:
         batch_size: Rows of a batch.
         dtype: Type of the tokens.
         fields: What a batch carries.
+        aligned: Columns that come with the tokens.
         convert: Makes arrays what is handed out.
     """
 
@@ -57,8 +84,10 @@ class TokenFeed:
         batch_size: int,
         dtype: str,
         fields: Fields,
+        aligned: AlignedColumns,
         convert: Converter,
     ) -> None:
+        self._aligned = aligned
         self._index = index
         self._engine = engine
         self._shape = batch_size, index.length
@@ -76,7 +105,9 @@ class TokenFeed:
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
-        made = self._fields.arrays(delivered, self._shape, self._dtype)
+        given = self._aligned.arrays(delivered, self._shape)
+        made = self._fields.arrays(delivered, self._shape, self._dtype, given)
+        made |= given
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
@@ -93,6 +124,7 @@ def token_engine(
     dtype: str,
     padding: int,
     layout: SequenceLayout,
+    aligned: AlignedColumns,
     fields: Fields | None = None,
     vocab_size: int | None = None,
 ) -> ProcessEngine:
@@ -107,6 +139,7 @@ def token_engine(
         dtype: Type of the tokens.
         padding: Token where no segment writes.
         layout: How rows become tokens of a batch.
+        aligned: Columns that come with the tokens.
         fields: What is made of the tokens.
         vocab_size: Token ids are below it; None for all that are not negative.
     """
@@ -124,7 +157,7 @@ def token_engine(
             eos=layout.eos,
             packing=layout.packing,
             never_split=layout.never_split,
-            **(fields or Fields()).settings,
+            **aligned.settings(fields or Fields()),
             vocab_size=vocab_size,
         )
     )

@@ -14,8 +14,11 @@ __all__ = ["main"]
 
 VERBS = {
     "demo": "real text to shuffled, resumed batches",
+    "inspect": "look at a dataset: how it is stored, and what it will cost",
+    "head": "show rows: tokens as numbers or text, and any other columns",
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",
+    "trace": "say where a batch came from, or write steps anew",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }
 

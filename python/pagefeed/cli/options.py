@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from typing import Any
 
 from pagefeed.cli.mixing import configure_mixture, make_mixture
 from pagefeed.cli.pairs import configure_storage, storage_options
-from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.dataset import Dataset, ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
+from pagefeed.reports import Damage, sound_part
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
 
-__all__ = ["configure_run", "make_loader"]
+__all__ = [
+    "configure_run",
+    "make_dataset",
+    "make_loader",
+    "make_sequences",
+    "make_sound_dataset",
+]
 
 
 def configure_run(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +63,12 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     configure_mixture(parser)
 
 
-def _sequences(options: argparse.Namespace) -> SequenceSetting:
+def make_sequences(options: argparse.Namespace) -> SequenceSetting:
+    """Return how to cut the dataset.
+
+    Raises:
+        InvalidArgumentError: If there is no length.
+    """
     if options.documents:
         return Documents(max_length=options.length)
     if options.length is None:
@@ -74,37 +88,84 @@ def _sequences(options: argparse.Namespace) -> SequenceSetting:
     )
 
 
-def make_loader(options: argparse.Namespace) -> Loader:
-    """Make the loader of rank 0 of the run."""
+def make_loader(
+    options: argparse.Namespace,
+    dataset: ParquetDataset | Mixture | None = None,
+    **settings: Any,  # noqa: ANN401 - those of the loader
+) -> Loader:
+    """Make the loader of rank 0 of the run.
+
+    Args:
+        options: The arguments.
+        dataset: Feeds this in place of what they name.
+        **settings: Others of the loader, in place of what they say.
+    """
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
-    loader = Loader(
-        _dataset(options),
-        sequences=_sequences(options),
-        batch_size=options.batch_size,
-        seed=options.seed,
-        shuffle=Shuffle(block=block, window=window, passes=options.passes),
-        memory=options.memory,
-        rank=0,
-        world_size=options.world_size,
-    )
+    given: dict[str, Any] = {
+        "sequences": make_sequences(options),
+        "batch_size": options.batch_size,
+        "seed": options.seed,
+        "shuffle": Shuffle(block=block, window=window, passes=options.passes),
+        "memory": options.memory,
+        "rank": 0,
+        "world_size": options.world_size,
+    }
+    data = make_dataset(options) if dataset is None else dataset
+    loader = Loader(data, **given | settings)
     loader.set_epoch(options.epoch)
     return loader
 
 
-def _dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
-    if bool(options.paths) == bool(options.mix):
-        raise InvalidArgumentError(
-            "give paths, or --mix with paths of its own: exactly one of them"
-        )
+def make_dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
+    """Return the dataset or mixture that the arguments name.
+
+    Raises:
+        InvalidArgumentError: If they name none, or both.
+        PagefeedError: If a file of it cannot be read.
+    """
+    _check_paths(options)
     if options.mix:
-        if options.where is not None:
-            raise InvalidArgumentError("--where is for paths, not for a --mix")
         return make_mixture(options)
-    dataset = parquet(
+    return _selected(options, _named(options))
+
+
+def make_sound_dataset(
+    options: argparse.Namespace,
+) -> tuple[ParquetDataset | Mixture, list[Damage]]:
+    """Return what of it can be read, and what is wrong with the rest.
+
+    Raises:
+        PagefeedError: If nothing of it can be read.
+    """
+    _check_paths(options)
+    if not options.mix:
+        sound, damage = sound_part(_named(options))
+        return _selected(options, sound), damage
+    mixed, found, parts = make_mixture(options), list[Damage](), dict[str, Dataset]()
+    for name, dataset in mixed.datasets.items():
+        parts[name], damage = sound_part(dataset)
+        found += damage
+    return replace(mixed, datasets=parts), found
+
+
+def _named(options: argparse.Namespace) -> ParquetDataset:
+    return parquet(
         options.paths,
         column=options.column,
         cache_dir=options.cache_dir,
         storage_options=storage_options(options),
     )
+
+
+def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:
     return dataset if options.where is None else dataset.where(options.where)
+
+
+def _check_paths(options: argparse.Namespace) -> None:
+    if bool(options.paths) == bool(options.mix):
+        raise InvalidArgumentError(
+            "give paths, or --mix with paths of its own: exactly one of them"
+        )
+    if options.mix and options.where is not None:
+        raise InvalidArgumentError("--where is for paths, not for a --mix")

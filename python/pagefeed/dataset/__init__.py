@@ -6,6 +6,7 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes.
 """
 
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.folders import FolderColumn
@@ -16,6 +17,7 @@ from pagefeed.dataset.spans import Spans, refuse_null_tokens
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
+    "Aligned",
     "BlockKind",
     "Dataset",
     "FolderColumn",

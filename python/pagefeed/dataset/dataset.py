@@ -6,6 +6,7 @@ import os
 from typing import Any, Protocol
 
 from pagefeed._base import Facts
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.spans import Spans
 from pagefeed.dataset.token_index import TokenIndex
@@ -35,6 +36,14 @@ class Dataset(Protocol):
     @property
     def metadata(self) -> tuple[str, ...]:
         """Further columns of the same rows, for :class:`Documents`."""
+
+    @property
+    def aligned(self) -> tuple[Aligned, ...]:
+        """Columns with a number for every token of the same row."""
+
+    @property
+    def aligned_indexes(self) -> tuple[TokenIndex, ...]:
+        """Where the rows of these lie."""
 
     @property
     def files(self) -> tuple[str, ...]:

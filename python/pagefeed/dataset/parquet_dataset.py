@@ -19,6 +19,7 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.dataset import select
+from pagefeed.dataset.aligned import Aligned, check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
@@ -57,6 +58,8 @@ class ParquetDataset:
     """The column that is fed: a list of tokens per row."""
     metadata: tuple[str, ...] = ()
     """Further columns of the same rows, for :class:`Documents`."""
+    aligned: tuple[Aligned, ...] = ()
+    """Columns with a number for every token of the same row."""
     cache_dir: str | None = None
     """Folder of the page index."""
     page_index: bool = True
@@ -87,7 +90,15 @@ class ParquetDataset:
         for name in self.metadata:  # Those that do not exist are told here.
             if name not in index.folder_columns:
                 self.column_index(name)
+        for each in self.aligned:
+            other = self._column_indexes[each.column] = self._build_index(each.column)
+            check_aligned_index(index, other)
         return index
+
+    @property
+    def aligned_indexes(self) -> tuple[PageIndex, ...]:
+        """The page indexes of the columns with a number for every token."""
+        return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
         return PageIndex.of(
@@ -226,6 +237,7 @@ class ParquetDataset:
         return {
             "column": self.column,
             "metadata": list(self.metadata) or None,
+            "aligned": [each.column for each in self.aligned] or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),
             "rows": rows,
@@ -358,6 +370,7 @@ def parquet(
     paths: Paths,
     *,
     column: str,
+    aligned: Iterable[str] | Mapping[str, float] = (),
     metadata: Iterable[str] = (),
     cache_dir: PathLike | None = None,
     page_index: bool = True,
@@ -371,6 +384,12 @@ def parquet(
             patterns; or a list of these, whose order is kept. URLs are such as well:
             ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
         column: The token column: a list of integers per row.
+        aligned: Further columns with a number for every token of the same row, such as
+            labels and loss weights. They take every cut of the tokens and arrive as
+            ``batch["labels"]`` [batch_size, length], of the type that the files have.
+            Where there is no token of a row, in padding and separators, they hold -100
+            if they are called ``labels``, else 0, or what is given:
+            ``aligned={"labels": -100, "loss_weight": 0.5}``.
         metadata: Further columns of the same rows, which batches of
             :class:`Documents` hold. Token sequences cannot carry them yet: a loader
             of these refuses a dataset with metadata.
@@ -387,7 +406,7 @@ def parquet(
 
     Raises:
         MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata is no list of other columns.
+        InvalidArgumentError: If metadata or aligned are no lists of other columns.
 
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
@@ -403,6 +422,7 @@ def parquet(
         files=found.files,
         storage=found.storage,
         column=check_column(column, "column"),
+        aligned=parse_aligned(aligned, (column, *others)),
         metadata=others,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
         page_index=check_flag(page_index, "page_index"),

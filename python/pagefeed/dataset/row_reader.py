@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from pagefeed._base import check_whole, require
+from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
@@ -26,6 +27,10 @@ class RowSource(Protocol):
     @property
     def metadata(self) -> tuple[str, ...]:
         """Further columns of the same rows."""
+
+    @property
+    def aligned(self) -> tuple[Aligned, ...]:
+        """Columns with a number for every token."""
 
     @property
     def spans(self) -> Spans:
@@ -64,7 +69,8 @@ def rows_at(dataset: RowSource, numbers: Iterable[int]) -> Iterator[Row]:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.
     """
     require("pyarrow", extra="pyarrow", purpose="showing rows")
-    names = (dataset.column, *dataset.metadata)
+    beside = (each.column for each in dataset.aligned)
+    names = (dataset.column, *beside, *dataset.metadata)
     readers = {name: _Reader(name, dataset.source_of(name)) for name in names}
     spans = dataset.spans
     for number in numbers:

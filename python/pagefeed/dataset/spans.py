@@ -11,7 +11,7 @@ from pagefeed._base import Int64Array
 from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import UnsupportedError
 
-__all__ = ["PageSpans", "Spans", "refuse_null_tokens"]
+__all__ = ["PageSpans", "Spans", "refuse_null_tokens", "refuse_nulls"]
 
 
 class Spans(Protocol):
@@ -200,14 +200,33 @@ def refuse_null_tokens(spans: Spans) -> None:
     if len(pages):
         held, _ = spans.places(np.arange(len(spans)))
         pages = pages[np.isin(pages, held)]
+    refuse_nulls(
+        index,
+        pages,
+        "a row holds a null token",
+        "write the file without null tokens, or select rows of other pages",
+    )
+
+
+def refuse_nulls(index: TokenIndex, pages: Int64Array, what: str, advice: str) -> None:
+    """Refuse pages, if there are any.
+
+    Args:
+        index: The index.
+        pages: Those of which a row holds a null.
+        what: What is wrong with them.
+        advice: What to do about it.
+
+    Raises:
+        UnsupportedError: Naming the first.
+    """
     if not len(pages):
         return
     first = index.locate(int(pages[0]))
     error = UnsupportedError(
         f"{first.file}, row group {first.row_group}, column {index.column}, page "
-        f"{first.page}, offset {first.offset}: a row holds a null token, as on "
-        f"{len(pages)} pages in all; only whole rows may be null, which makes them "
-        "empty: write the file without null tokens, or select rows of other pages"
+        f"{first.page}, offset {first.offset}: {what}, as on {len(pages)} pages in "
+        f"all; only whole rows may be null, which makes them empty: {advice}"
     )
     error.file, error.row_group, error.column = (
         first.file,

@@ -15,7 +15,11 @@ import numpy as np
 from pagefeed._base import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
-from pagefeed.reports.reuse import needed_bytes, simulate_loads
+from pagefeed.reports.reuse import (
+    needed_bytes,
+    share_with_aligned,
+    simulate_loads,
+)
 from pagefeed.run import EpochSource, Planner
 from pagefeed.sequences import Blocks, PackedIndex, SequenceIndex
 
@@ -194,7 +198,8 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     sequences = planner.sequences(first, count)
     index = source.index
     segments = index.segments(sequences[sequences >= 0])
-    sizes = index.loaded_bytes(segments.page)
+    share = share_with_aligned([source.dataset])
+    sizes = (index.loaded_bytes(segments.page) * share).astype(np.int64)
     loads = simulate_loads(segments.page, sizes, loader.memory)
     counted = slice(0 if count == num_steps else len(loads) // 2, None)
     loads_per_sequence = loads[counted].sum() / len(

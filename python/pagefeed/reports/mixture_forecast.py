@@ -12,7 +12,7 @@ from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course, WeightChange
-from pagefeed.reports.reuse import needed_bytes
+from pagefeed.reports.reuse import needed_bytes, share_with_aligned
 from pagefeed.run import MixtureTrack, Run
 
 __all__ = [
@@ -227,4 +227,6 @@ def _needed_bytes(run: Run, track: MixtureTrack, memory: int) -> int:
     sequences = planner.sequences(first, count)
     index = track.data.index
     pages = index.segments(sequences[sequences >= 0]).page
-    return needed_bytes(pages, index.loaded_bytes(pages))
+    share = share_with_aligned(run.source.datasets)
+    sizes = (index.loaded_bytes(pages) * share).astype(np.int64)
+    return needed_bytes(pages, sizes)

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
+from pagefeed.dataset import Dataset
 
-__all__ = ["needed_bytes", "simulate_loads"]
+__all__ = ["needed_bytes", "share_with_aligned", "simulate_loads"]
+
+
+def share_with_aligned(datasets: Iterable[Dataset]) -> float:
+    """Return what pages take with the columns that come with them, for one of tokens.
+
+    Args:
+        datasets: Of several, the largest is returned.
+    """
+    shares = [1.0]
+    for dataset in datasets:
+        beside = sum(index.value_bytes for index in dataset.aligned_indexes)
+        shares.append(1 + beside / max(1, dataset.index.value_bytes))
+    return max(shares)
 
 
 def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:

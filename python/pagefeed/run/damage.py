@@ -116,9 +116,9 @@ def _rows(
 
 def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     """The column of the dataset, or of its documents, that has this leaf."""
-    names: Iterable[str] = ()
+    names = [each.column for each in dataset.aligned]
     if isinstance(sequences, DocumentIndex):
-        names = sequences.documents.columns or dataset.metadata
+        names += sequences.documents.columns or dataset.metadata
     found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
     return found[0] if found else dataset.column
 

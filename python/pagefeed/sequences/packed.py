@@ -12,20 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, check_choice, check_token
+from pagefeed._base import Int64Array, check_choice
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.sequence_index import (
-    JOINS,
     DocumentParts,
     Join,
     Segments,
     SequenceLayout,
     bytes_of_pages,
-    check_length,
+    check_cut,
     identity_of,
     short_repr,
 )
@@ -84,12 +83,9 @@ class Packed:
     join: Join = field(default="dataset", kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length", check_length(self.length))
-        for name in ("bos", "eos"):
-            object.__setattr__(self, name, check_token(getattr(self, name), name))
+        check_cut(self)
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
-        check_choice(self.join, JOINS, "join")
 
     def __repr__(self) -> str:
         return short_repr(self, always=("length",))

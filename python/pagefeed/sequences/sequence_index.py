@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from pagefeed._base import Int64Array, check_token, check_whole
+from pagefeed._base import Int64Array, check_choice, check_token, check_whole
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks
@@ -155,13 +155,18 @@ class SequenceSetting(Protocol):
         """Sequences the rows of ``spans``."""
 
 
-def check_length(length: object) -> int:
-    """Return a length of a sequence.
+def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass
+    """Check the settings that all ways to cut tokens have, and set them as plain ints.
 
     Raises:
-        InvalidArgumentError: If it is none.
+        InvalidArgumentError: If one cannot be right.
     """
-    return check_whole(length, "length", least=1, most=(1 << 31) - 1)
+    length = check_whole(settings.length, "length", least=1, most=(1 << 31) - 1)
+    object.__setattr__(settings, "length", length)
+    for name in ("bos", "eos"):
+        token = check_token(getattr(settings, name), name)
+        object.__setattr__(settings, name, token)
+    check_choice(settings.join, JOINS, "join")
 
 
 def check_sequences(sequences: object) -> None:

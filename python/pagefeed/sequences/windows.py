@@ -11,7 +11,6 @@ import numpy as np
 from pagefeed._base import (
     Int64Array,
     check_choice,
-    check_token,
     check_whole,
     joined_ranges,
 )
@@ -21,13 +20,12 @@ from pagefeed.sequences.blocks import Blocks, RunBlocks
 from pagefeed.sequences.bundles import Bundles
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
-    JOINS,
     DocumentParts,
     Join,
     Segments,
     SequenceLayout,
     bytes_of_pages,
-    check_length,
+    check_cut,
     identity_of,
     short_repr,
 )
@@ -73,17 +71,14 @@ class Windows:
     join: Join = field(default="dataset", kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length", check_length(self.length))
+        check_cut(self)
         check_choice(self.tail, ("pad", "drop"), "tail")
         overlap = check_whole(self.overlap, "overlap", least=0)
         if overlap >= self.length:
             raise InvalidArgumentError(
                 f"overlap={overlap} must be less than length={self.length}"
             )
-        check_choice(self.join, JOINS, "join")
         object.__setattr__(self, "overlap", overlap)
-        for name in ("bos", "eos"):
-            object.__setattr__(self, name, check_token(getattr(self, name), name))
 
     def __repr__(self) -> str:
         # What is not asked for stays out: states of earlier releases name the rest.

@@ -25,7 +25,7 @@ const ALIGNMENT: usize = 64;
 pub struct Buffer {
     start: NonNull<u8>,
     num_bytes: usize,
-    sections: Sections,
+    sections: Arc<Sections>,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
     pub(super) written: Written,
@@ -75,11 +75,11 @@ impl Buffer {
             .chunks_exact_mut(stride)
             .map(|chunk| NonNull::from(chunk).cast())
             .collect();
-        let mapping = Arc::new(mapping);
+        let (mapping, sections) = (Arc::new(mapping), Arc::new(sections.clone()));
         let buffers = starts.into_iter().map(|start| Self {
             start,
             num_bytes,
-            sections: sections.clone(),
+            sections: Arc::clone(&sections),
             mapping: Arc::clone(&mapping),
             written: Written::default(),
             made: Made::default(),
@@ -106,7 +106,7 @@ impl Buffer {
 
     /// The memory of tokens and fields.
     pub fn parts(&mut self) -> Parts<'_> {
-        let sections = self.sections.clone();
+        let sections = Arc::clone(&self.sections);
         sections.split(self.bytes_mut())
     }
 }
@@ -167,6 +167,12 @@ impl Batch {
     pub fn range(&self, field: Field) -> Range<usize> {
         let buffer = self.buffer.as_ref();
         buffer.map_or(0..0, |buffer| buffer.sections.range(field))
+    }
+
+    /// Where among the bytes a column lies that comes with the tokens.
+    pub fn aligned_range(&self, column: usize) -> Range<usize> {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or(0..0, |buffer| buffer.sections.aligned_range(column))
     }
 
     /// What the fields came to.

@@ -62,6 +62,7 @@ impl Bundle {
         for part in &self.parts {
             let page = source.entry(part.page);
             let decoded = source.decoded_size(&page);
+            sum.num_values = sum.num_values.saturating_add(page.num_values);
             sum.stored_size = sum.stored_size.saturating_add(page.stored_size);
             sum.decoded_size = sum.decoded_size.saturating_add(decoded);
             let loading = decoded.saturating_add(page.loading_size);
@@ -88,8 +89,9 @@ impl Bundle {
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let mut joined = recycle.unwrap_or_default();
-        let bytes = self.entry(source).decoded_size;
+        let count = self.entry(source).num_values;
         joined.tokens.clear();
+        joined.aligned.iter_mut().for_each(Tokens::clear);
         joined.row_offsets.clear();
         joined.row_offsets.push(0);
         if fetched.is_empty() {
@@ -102,7 +104,7 @@ impl Bundle {
             let recycle = Some(std::mem::take(&mut scratch.page));
             let page = source.decode(&mut scratch.opener, part.page, fetched, recycle)?;
             scratch.page = page.into_tokens()?;
-            append(&mut joined, &scratch.page, part, bytes)
+            append(&mut joined, &scratch.page, part, count)
                 .map_err(|error| source.locate(error, part.page))?;
         }
         if let Some(rule) = config.layout.packing {
@@ -147,12 +149,12 @@ impl Bundle {
     }
 }
 
-/// Appends rows of `page`; all rows together will take about `bytes`.
-fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, bytes: usize) -> Result<()> {
-    let (first, count) = (part.first_row as usize, part.num_rows as usize);
-    let Some(rows) = page.row_offsets.get(first..=first + count) else {
+/// Appends rows of `page`; all rows together have about `count` tokens.
+fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, count: usize) -> Result<()> {
+    let (first, num_rows) = (part.first_row as usize, part.num_rows as usize);
+    let Some(rows) = page.row_offsets.get(first..=first + num_rows) else {
         return Err(Error::corrupt(format!(
-            "page {} of the index holds {} rows, the plan needs {count} from row {first} on; the \
+            "page {} of the index holds {} rows, the plan needs {num_rows} from row {first} on; the \
              file does not hold what the index promises",
             part.page,
             page.row_offsets.len().saturating_sub(1)
@@ -167,12 +169,14 @@ fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, bytes: usiz
             "a bundle holds too many tokens: use shorter sequences",
         ));
     }
-    append_tokens(
-        &mut joined.tokens,
-        &page.tokens,
-        begin as usize..end as usize,
-        bytes,
-    );
+    let range = begin as usize..end as usize;
+    append_tokens(&mut joined.tokens, &page.tokens, range.clone(), count);
+    joined
+        .aligned
+        .resize_with(page.aligned.len(), Tokens::default);
+    for (joined, numbers) in joined.aligned.iter_mut().zip(&page.aligned) {
+        append_tokens(joined, numbers, range.clone(), count);
+    }
     let shift = |offset: &u32| offset - begin + before as u32;
     joined.row_offsets.extend(rows[1..].iter().map(shift));
     Ok(())
@@ -184,16 +188,16 @@ fn append_tokens(
     joined: &mut Tokens,
     tokens: &Tokens,
     range: std::ops::Range<usize>,
-    bytes: usize,
+    count: usize,
 ) {
     if joined.is_empty() && std::mem::discriminant(joined) != std::mem::discriminant(tokens) {
         *joined = tokens.empty();
     }
     match (&mut *joined, tokens) {
-        (Tokens::U16(into), Tokens::U16(from)) => extend(into, &from[range], bytes),
-        (Tokens::I32(into), Tokens::I32(from)) => extend(into, &from[range], bytes),
-        (Tokens::U32(into), Tokens::U32(from)) => extend(into, &from[range], bytes),
-        (Tokens::I64(into), Tokens::I64(from)) => extend(into, &from[range], bytes),
+        (Tokens::U16(into), Tokens::U16(from)) => extend(into, &from[range], count),
+        (Tokens::I32(into), Tokens::I32(from)) => extend(into, &from[range], count),
+        (Tokens::U32(into), Tokens::U32(from)) => extend(into, &from[range], count),
+        (Tokens::I64(into), Tokens::I64(from)) => extend(into, &from[range], count),
         (Tokens::I32(into), Tokens::U16(from)) => {
             into.extend(from[range].iter().map(|&value| i32::from(value)));
         }
@@ -203,30 +207,29 @@ fn append_tokens(
         (Tokens::U16(into), Tokens::I32(_)) => {
             let wide = into.iter().map(|&value| i32::from(value)).collect();
             *joined = Tokens::I32(wide);
-            append_tokens(joined, tokens, range, bytes);
+            append_tokens(joined, tokens, range, count);
         }
         (Tokens::U16(into), Tokens::U32(_)) => {
             let wide = into.iter().map(|&value| u32::from(value)).collect();
             *joined = Tokens::U32(wide);
-            append_tokens(joined, tokens, range, bytes);
+            append_tokens(joined, tokens, range, count);
         }
         (_, Tokens::I64(_)) => {
             *joined = Tokens::I64(joined.wide(0..joined.len()));
-            append_tokens(joined, tokens, range, bytes);
+            append_tokens(joined, tokens, range, count);
         }
         (Tokens::I64(into), _) => into.extend(tokens.wide(range)),
         (Tokens::I32(_), Tokens::U32(_)) | (Tokens::U32(_), Tokens::I32(_)) => {
             *joined = Tokens::I64(joined.wide(0..joined.len()));
-            append_tokens(joined, tokens, range, bytes);
+            append_tokens(joined, tokens, range, count);
         }
     }
 }
 
 /// Reserves exactly, for all rows at once: a vector that grows by itself would double.
-fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], bytes: usize) {
-    // The size is that of four-byte tokens, an upper bound for two-byte ones.
-    if into.is_empty() && into.capacity() * size_of::<T>() < bytes {
-        into.reserve_exact((bytes / 4).max(from.len()));
+fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], count: usize) {
+    if into.is_empty() {
+        into.reserve_exact(count.max(from.len()));
     }
     into.extend_from_slice(from);
 }

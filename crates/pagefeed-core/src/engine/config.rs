@@ -1,6 +1,6 @@
 //! How an engine runs, and what its batches are like.
 
-use super::scatter;
+use super::{Aligned, scatter};
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};
@@ -71,6 +71,10 @@ pub struct Layout {
     pub packing: Option<Rule>,
     /// What is made of them beside tokens.
     pub fields: Fields,
+    /// Columns that come with the tokens.
+    pub aligned: Vec<Aligned>,
+    /// Which of these tells the mask of losses, if one does: by not being its padding.
+    pub loss_column: Option<usize>,
 }
 
 impl Layout {
@@ -96,7 +100,12 @@ impl EngineConfig {
     /// Where in the memory of a batch its tokens and fields lie.
     pub fn sections(&self) -> Sections {
         let token_bytes = self.token_type.num_bytes();
-        Sections::new(&self.layout.fields, self.batch_tokens(), token_bytes)
+        let num_tokens = self.batch_tokens();
+        let sections = Sections::new(&self.layout.fields, num_tokens, token_bytes);
+        let widths = self.layout.aligned.iter();
+        widths.fold(sections, |sections, column| {
+            sections.with_aligned(num_tokens, column.number.num_bytes())
+        })
     }
 
     /// Bytes of a batch.

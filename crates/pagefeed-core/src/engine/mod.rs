@@ -5,6 +5,7 @@
 //! budget allows, held until the last batch that needs it is built, and its memory
 //! used again. `schedule` decides under one lock, `worker` acts outside of it.
 
+mod aligned;
 mod batch;
 mod budget;
 mod bundle;
@@ -28,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use aligned::Aligned;
 pub use batch::{Batch, Buffer};
 pub use collect::RowCollector;
 pub use config::{EngineConfig, Layout, TokenType};

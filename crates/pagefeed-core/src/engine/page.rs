@@ -4,7 +4,7 @@ use arrow_array::{Array, ArrayRef};
 
 use super::bundle::Bundle;
 use super::{EngineConfig, PageSource};
-use crate::decode::TokenPage;
+use crate::decode::{TokenPage, Tokens};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
@@ -55,7 +55,10 @@ impl Page {
 impl TokenPage {
     /// Memory the page occupies, as allocated.
     pub fn num_bytes(&self) -> usize {
-        self.tokens.num_bytes() + self.row_offsets.capacity() * size_of::<u32>()
+        let aligned = self.aligned.iter().map(Tokens::num_bytes);
+        self.tokens.num_bytes()
+            + self.row_offsets.capacity() * size_of::<u32>()
+            + aligned.sum::<usize>()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Batches of tokens: rows of one length, padded where no segment writes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::aligned::AlignedWriter;
 use super::batch::{Buffer, Written};
 use super::bundle::Bundle;
 use super::gathering::Gathering;
@@ -40,10 +42,16 @@ fn gather_as<T: BatchToken>(
     }
     let mut parts = buffer.parts();
     let tokens = parts.take::<T>(Field::InputIds);
+    let aligned = AlignedWriter::new(config, std::mem::take(&mut parts.aligned));
+    // Where files tell what carries loss, borders of documents do not.
+    let loss_mask = config
+        .layout
+        .loss_column
+        .map(|column| (column, parts.take::<u8>(Field::LossMask)));
     let mut maker = (batch.is_last && fields.need_borders())
         .then(|| Maker::new(fields, config.row_length, &mut parts));
     let num_covered = batch.num_covered();
-    let mut writer = Writer::<T>::new(config, &mut written).map_err(|error| (0, error))?;
+    let mut writer = Writer::<T>::new(config, &mut written, aligned).map_err(|error| (0, error))?;
     if batch.is_new && num_covered < tokens.len() {
         writer.written.num_padding += (tokens.len() - num_covered) as u64;
         let mut end = 0;
@@ -51,10 +59,10 @@ fn gather_as<T: BatchToken>(
             .segments()
             .filter(|segment| segment.start < segment.end)
         {
-            tokens[end..segment.start].fill(writer.padding);
+            writer.pad(tokens, end..segment.start);
             end = segment.end;
         }
-        tokens[end..].fill(writer.padding);
+        writer.pad(tokens, end..tokens.len());
     }
     let segments: Vec<Segment> = batch.segments().collect();
     let page_of = |segment: &Segment| {
@@ -97,8 +105,15 @@ fn gather_as<T: BatchToken>(
         result.map_err(|misfit| {
             let page = bundle.and_then(|bundle| bundle.first_page());
             let page = page.unwrap_or(segment.page);
-            (page, describe::<T>(misfit, page, segment.row))
+            let error = match misfit {
+                Unwritten::Misfit(misfit) => describe::<T>(misfit, page, segment.row),
+                Unwritten::Aligned(error) => error,
+            };
+            (page, error)
         })?;
+    }
+    if let Some((column, mask)) = loss_mask.filter(|_| batch.is_last) {
+        writer.aligned.mask(column, mask);
     }
     if let Some(maker) = maker {
         buffer.made = maker.finish(tokens, &written.borders);
@@ -118,10 +133,33 @@ struct Writer<'a, T> {
     separators: Separators<T>,
     padding: T,
     written: &'a mut Written,
+    aligned: AlignedWriter<'a>,
+}
+
+/// Why a segment was not written.
+enum Unwritten {
+    Misfit(Misfit),
+    Aligned(Error),
+}
+
+impl From<Misfit> for Unwritten {
+    fn from(misfit: Misfit) -> Self {
+        Self::Misfit(misfit)
+    }
+}
+
+impl From<Error> for Unwritten {
+    fn from(error: Error) -> Self {
+        Self::Aligned(error)
+    }
 }
 
 impl<'a, T: BatchToken> Writer<'a, T> {
-    fn new(config: &'a EngineConfig, written: &'a mut Written) -> Result<Self> {
+    fn new(
+        config: &'a EngineConfig,
+        written: &'a mut Written,
+        aligned: AlignedWriter<'a>,
+    ) -> Result<Self> {
         // Checked to fit when the engine was made.
         let cast =
             |name, token: i64| T::from_i64(token).ok_or_else(|| bad_token(config, name, token));
@@ -136,7 +174,29 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             separators,
             padding: cast("padding", config.padding)?,
             written,
+            aligned,
         })
+    }
+
+    /// Fills places that have no tokens.
+    fn pad(&mut self, tokens: &mut [T], places: Range<usize>) {
+        tokens[places.clone()].fill(self.padding);
+        self.aligned.pad(places);
+    }
+
+    /// Copies a part of a line to `target`, which begins at the place `at`.
+    fn write_part(
+        &mut self,
+        page: &TokenPage,
+        part: LinePart,
+        target: &mut [T],
+        at: usize,
+    ) -> Result<(), Unwritten> {
+        copy_line(page, part, &self.separators, target)?;
+        let own = part.own(page, self.separators.bos.is_some());
+        self.aligned.copy_line(page, own, at, part.num_tokens)?;
+        self.note(at, part);
+        Ok(())
     }
 
     /// Writes consecutive tokens of a page.
@@ -146,11 +206,13 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         segment: &Segment,
         target: &mut [T],
         ahead: Ahead,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Unwritten> {
         let per_row = self.separators.per_row();
         let (row, first_token) = (segment.row, segment.first_token);
         if per_row == 0 {
             copy_segment(page, row, first_token, target, ahead)?;
+            let from = page.row_offsets[row as usize] as usize + first_token as usize;
+            self.aligned.copy(page, from, segment.start, target.len())?;
             if !self.notes_borders {
                 return Ok(());
             }
@@ -161,10 +223,12 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         let mut offset = 0;
         for part in line_parts(page, per_row, row, first_token, target.len())? {
             let end = offset + part.num_tokens;
+            let at = segment.start + offset;
             if per_row > 0 {
-                copy_line(page, part, &self.separators, &mut target[offset..end])?;
+                self.write_part(page, part, &mut target[offset..end], at)?;
+            } else {
+                self.note(at, part);
             }
-            self.note(segment.start + offset, part);
             offset = end;
         }
         Ok(())
@@ -177,7 +241,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         bundle: &Arc<Bundle>,
         segment: &Segment,
         target: &mut [T],
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Unwritten> {
         let per_row = self.separators.per_row();
         let too_short = || Misfit::PageTooShort {
             num_rows: page.row_offsets.len().saturating_sub(1),
@@ -195,10 +259,9 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             for part in parts {
                 let end = offset + part.num_tokens;
                 let Some(place) = target.get_mut(offset..end) else {
-                    return Err(too_short());
+                    return Err(too_short().into());
                 };
-                copy_line(page, part, &self.separators, place)?;
-                self.note(segment.start + offset, part);
+                self.write_part(page, part, place, segment.start + offset)?;
                 let is_split = part.first_token > 0
                     && line_tokens(page, part.row, per_row) <= self.config.row_length;
                 self.written.num_splits += u64::from(is_split);
@@ -207,6 +270,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         }
         self.written.num_padding += (target.len() - offset) as u64;
         target[offset..].fill(self.padding);
+        self.aligned.pad(segment.start + offset..segment.end);
         Ok(())
     }
 

@@ -17,6 +17,8 @@ pub struct PageEntry {
     pub loading_size: usize,
     /// Number that the source gives pages of one kind.
     pub kind: usize,
+    /// Values of each of its columns, as far as they are known.
+    pub num_values: usize,
 }
 
 impl PageEntry {
@@ -27,6 +29,7 @@ impl PageEntry {
             decoded_size,
             loading_size: stored_size,
             kind: 0,
+            num_values: 0,
         }
     }
 }

@@ -54,6 +54,7 @@ mod tests {
             spares.put(TokenPage {
                 tokens: Tokens::I64(vec![0; count]),
                 row_offsets: Vec::new(),
+                aligned: Vec::new(),
             });
         }
         let mut take = |wanted| spares.take_near(wanted).map(|(bytes, _)| bytes);

@@ -118,6 +118,7 @@ impl PageSource for Formula {
                 _ => Tokens::I64(values.map(i64::from).collect()),
             },
             row_offsets: vec![0, 20, 20, num_tokens(page) as u32],
+            aligned: Vec::new(),
         }))
     }
 

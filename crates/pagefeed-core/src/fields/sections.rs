@@ -11,10 +11,16 @@ const ALIGNMENT: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Sections {
     ranges: [Range<usize>; Field::ALL.len()],
+    /// Those of the columns that come with the tokens.
+    aligned: Vec<Range<usize>>,
 }
 
 /// The memory of each field.
-pub struct Parts<'a>([&'a mut [u8]; Field::ALL.len()]);
+pub struct Parts<'a> {
+    fields: [&'a mut [u8]; Field::ALL.len()],
+    /// Of the columns that come with the tokens.
+    pub aligned: Vec<&'a mut [u8]>,
+}
 
 impl Sections {
     /// Those of a batch of `num_tokens` tokens of `token_bytes` bytes.
@@ -37,12 +43,30 @@ impl Sections {
             end = start.saturating_add(num_bytes);
             start..end
         });
-        Self { ranges }
+        Self {
+            ranges,
+            aligned: Vec::new(),
+        }
+    }
+
+    /// The same and, behind, a number of so many bytes for each token.
+    pub fn with_aligned(mut self, num_tokens: usize, number_bytes: usize) -> Self {
+        let end = self.num_bytes();
+        let start = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(end);
+        let end = start.saturating_add(num_tokens.saturating_mul(number_bytes));
+        self.aligned.push(start..end);
+        self
     }
 
     /// Bytes of all.
     pub fn num_bytes(&self) -> usize {
-        self.ranges.last().map_or(0, |range| range.end)
+        let last = self.aligned.last().or(self.ranges.last());
+        last.map_or(0, |range| range.end)
+    }
+
+    /// The bytes of a column that comes with the tokens.
+    pub fn aligned_range(&self, column: usize) -> Range<usize> {
+        self.aligned.get(column).cloned().unwrap_or_default()
     }
 
     /// The bytes of a field.
@@ -52,15 +76,29 @@ impl Sections {
 
     /// Splits the memory of a batch; all parts are empty if it is too small.
     pub fn split<'a>(&self, bytes: &'a mut [u8]) -> Parts<'a> {
-        let parts = bytes.get_disjoint_mut(self.ranges.clone());
-        Parts(parts.unwrap_or_else(|_| std::array::from_fn(|_| Default::default())))
+        let mut end = self.ranges.last().map_or(0, |range| range.end);
+        let (fields, mut rest) = bytes.split_at_mut(end.min(bytes.len()));
+        let fields = fields.get_disjoint_mut(self.ranges.clone());
+        let aligned = self.aligned.iter().map(|range| {
+            let (before, size) = (range.start - end, range.len());
+            end = range.end;
+            let behind = std::mem::take(&mut rest).split_at_mut_checked(before);
+            let part = behind.and_then(|(_, behind)| behind.split_at_mut_checked(size));
+            let (part, behind) = part.unwrap_or_default();
+            rest = behind;
+            part
+        });
+        Parts {
+            aligned: aligned.collect(),
+            fields: fields.unwrap_or_else(|_| std::array::from_fn(|_| Default::default())),
+        }
     }
 }
 
 impl<'a> Parts<'a> {
     /// Takes out the memory of a field as numbers; nothing if it is not made.
     pub fn take<T: Number>(&mut self, field: Field) -> &'a mut [T] {
-        let bytes = std::mem::take(&mut self.0[field as usize]);
+        let bytes = std::mem::take(&mut self.fields[field as usize]);
         // SAFETY: numbers are any bits.
         unsafe { bytes.align_to_mut() }.1
     }

@@ -7,7 +7,7 @@ mod copy;
 mod ranges;
 
 pub use copy::{Ahead, BatchToken};
-pub use ranges::{LinePart, Misfit, Separators, copy_line, copy_segment, line_parts};
+pub use ranges::{LinePart, Misfit, OwnTokens, Separators, copy_line, copy_segment, line_parts};
 
 #[cfg(test)]
 mod tests;

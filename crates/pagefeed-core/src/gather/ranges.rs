@@ -131,6 +131,34 @@ pub fn line_parts(
     }))
 }
 
+/// What a part of a line holds of its row, and of separators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnTokens {
+    /// Separators before them.
+    pub num_before: usize,
+    /// First token of the page.
+    pub from: usize,
+    /// Number of tokens.
+    pub count: usize,
+}
+
+impl LinePart {
+    /// What it holds of its row in `page`; `has_bos` says that lines begin with one.
+    pub fn own(&self, page: &TokenPage, has_bos: bool) -> OwnTokens {
+        let begin = page.row_offsets[self.row] as usize;
+        let end = page.row_offsets[self.row + 1] as usize;
+        let first = self.first_token as usize;
+        let num_before = usize::from(has_bos && first == 0).min(self.num_tokens);
+        let from = begin + first - usize::from(has_bos && first > 0);
+        let from = from.min(end);
+        OwnTokens {
+            num_before,
+            from,
+            count: (end - from).min(self.num_tokens - num_before),
+        }
+    }
+}
+
 /// Copies a part of a line, which must lie inside it, to `target`.
 pub fn copy_line<T: BatchToken>(
     page: &TokenPage,
@@ -138,20 +166,14 @@ pub fn copy_line<T: BatchToken>(
     separators: &Separators<T>,
     target: &mut [T],
 ) -> Result<(), Misfit> {
-    let begin = page.row_offsets[part.row] as usize;
-    let end = page.row_offsets[part.row + 1] as usize;
-    let mut first = part.first_token as usize;
-    let num_bos = usize::from(separators.bos.is_some() && first == 0);
-    let (before, target) = target.split_at_mut(num_bos.min(target.len()));
+    let tokens = part.own(page, separators.bos.is_some());
+    let (before, target) = target.split_at_mut(tokens.num_before);
     if let (Some(bos), [place]) = (separators.bos, before) {
         *place = bos;
-    } else {
-        first -= usize::from(separators.bos.is_some());
     }
-    let from = (begin + first).min(end);
-    let (own, behind) = target.split_at_mut(target.len().min(end - from));
+    let (own, behind) = target.split_at_mut(tokens.count);
     if let (Some(eos), [place]) = (separators.eos, behind) {
         *place = eos;
     }
-    T::copy(&page.tokens, from, own, Ahead::NONE).map_err(Misfit::Token)
+    T::copy(&page.tokens, tokens.from, own, Ahead::NONE).map_err(Misfit::Token)
 }

@@ -8,6 +8,7 @@ fn page(tokens: Tokens) -> TokenPage {
     TokenPage {
         tokens,
         row_offsets: vec![0, 2, 2, num_tokens],
+        aligned: Vec::new(),
     }
 }
 
@@ -162,6 +163,7 @@ fn a_page_that_is_too_short_is_told() {
     let empty = TokenPage {
         tokens: Tokens::U16(vec![]),
         row_offsets: vec![],
+        aligned: Vec::new(),
     };
     assert!(copy_segment(&empty, 0, 0, &mut [0i64; 0], Ahead::NONE).is_err());
 }

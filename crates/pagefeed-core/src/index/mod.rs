@@ -250,6 +250,16 @@ impl Index {
         read::read_runs(self, store, page, with_dictionary)
     }
 
+    /// Rows before a page; of one past the last, all rows.
+    pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
+        self.pages().first_row_of_page(page)
+    }
+
+    /// The page in which a row begins.
+    pub fn page_of_row(&self, row: u64) -> Result<u64> {
+        self.pages().page_of_row(row)
+    }
+
     /// What [`Index::read_runs`] reads.
     pub fn run_ranges(&self, page: u64, with_dictionary: bool) -> Result<FileRanges> {
         read::run_ranges(self, page, with_dictionary)

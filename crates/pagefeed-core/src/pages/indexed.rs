@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
+use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
+use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
 
 /// An index whose pages are to be read.
@@ -18,6 +21,31 @@ pub struct Indexed {
 }
 
 impl Indexed {
+    /// What identifies a dictionary of its files.
+    pub(super) fn key(&self, record: &PageRecord, offset: u64) -> Key {
+        (Arc::as_ptr(&self.index) as usize, record.file, offset)
+    }
+
+    /// The dictionary of a page, if it has one: as it is kept, or read and decoded.
+    pub(super) fn dictionary(
+        &self,
+        dictionaries: &DictionaryCache,
+        record: &PageRecord,
+        token_ids: Option<TokenIds>,
+        storage: &dyn Storage,
+        decode: impl FnOnce(&[u8]) -> Result<Tokens>,
+    ) -> Result<Option<Kept>> {
+        let Some(range) = &record.dictionary else {
+            return Ok(None);
+        };
+        let load = || {
+            let file = &self.index.files()[record.file as usize];
+            decode(&storage.read(file, range.clone())?)
+        };
+        let key = self.key(record, range.start);
+        dictionaries.get_or_load(key, token_ids, load).map(Some)
+    }
+
     /// Fetches ranges of several pages, unless they may as well be read when they are
     /// decoded.
     pub(super) fn fetch(

@@ -2,11 +2,13 @@
 //! what the index promises.
 //!
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
-//! [`row_column`] any others, as Arrow arrays. [`numbering`] numbers several through.
+//! [`row_column`] any others, as Arrow arrays. [`aligned_column`] is read with the tokens
+//! of the same rows. [`numbering`] numbers several through.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array. [`dictionaries`] keeps decoded dictionaries between loads,
 //! [`token_ids`] refuses numbers that are no tokens.
 
+pub mod aligned_column;
 pub mod dictionaries;
 pub mod indexed;
 pub mod numbering;

@@ -1,13 +1,15 @@
 //! Pages of a token column of Parquet files.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::{TokenPage, decode_dictionary, decode_tokens_into};
+use crate::decode::{TokenPage, Tokens, decode_dictionary, decode_tokens_into};
 use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
-use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
+use crate::pages::aligned_column::AlignedColumn;
+use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader;
@@ -20,6 +22,8 @@ pub struct TokenColumn {
     dictionaries: Arc<DictionaryCache>,
     /// Numbers that are tokens, if others are to be refused.
     token_ids: Option<TokenIds>,
+    /// Columns of the same rows that come with them.
+    aligned: Vec<AlignedColumn>,
 }
 
 impl TokenColumn {
@@ -45,7 +49,28 @@ impl TokenColumn {
             dictionaries: Arc::clone(dictionaries),
             token_ids,
             column,
+            aligned: Vec::new(),
         })
+    }
+
+    /// The same with columns of the same rows, a number for each token.
+    pub fn with(mut self, aligned: Vec<AlignedColumn>) -> Result<Self> {
+        let rows = self.column.index.file_first_row();
+        for column in &aligned {
+            if column.file_first_row() != rows {
+                return Err(Error::invalid(
+                    "columns of the same rows belong to indexes of the same files",
+                ));
+            }
+        }
+        self.aligned = aligned;
+        Ok(self)
+    }
+
+    /// Rows of a page among all rows of the index.
+    fn rows(&self, page: u64, record: &PageRecord) -> Result<Range<u64>> {
+        let first = self.column.index.first_row_of_page(page)?;
+        Ok(first..first + record.num_rows)
     }
 
     /// Reads and decodes a page.
@@ -63,36 +88,6 @@ impl TokenColumn {
             .map_err(|error| self.column.locate(error, &record))
     }
 
-    fn key(&self, record: &PageRecord, offset: u64) -> Key {
-        (
-            Arc::as_ptr(&self.column.index) as usize,
-            record.file,
-            offset,
-        )
-    }
-
-    fn dictionary(
-        &self,
-        opener: &mut PageOpener,
-        record: &PageRecord,
-        storage: &dyn Storage,
-    ) -> Result<Option<Kept>> {
-        let Some(range) = &record.dictionary else {
-            return Ok(None);
-        };
-        let index = &self.column.index;
-        let key = self.key(record, range.start);
-        let load = || {
-            let file = &index.files()[record.file as usize];
-            let bytes = storage.read(file, range.clone())?;
-            let leaf = &index.schema(record.file).leaves[0];
-            decode_dictionary(opener, &bytes, record.codec, leaf)
-        };
-        self.dictionaries
-            .get_or_load(key, self.token_ids, load)
-            .map(Some)
-    }
-
     fn read_from(
         &self,
         opener: &mut PageOpener,
@@ -102,12 +97,19 @@ impl TokenColumn {
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let index = &self.column.index;
-        let dictionary = self.dictionary(opener, record, storage)?;
+        let leaf = &index.schema(record.file).leaves[0];
+        let dictionary = self.column.dictionary(
+            &self.dictionaries,
+            record,
+            self.token_ids,
+            storage,
+            |bytes| decode_dictionary(opener, bytes, record.codec, leaf),
+        )?;
         let mut runs = index.read_runs(storage, page, dictionary.is_none())?;
         let run = runs
             .pop()
             .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
-        let leaf = &index.schema(record.file).leaves[0];
+        let number = page;
         let mut page = recycle.unwrap_or_default();
         let entries = dictionary.as_ref().map(|kept| &kept.dictionary);
         let are_entries = decode_tokens_into(opener, &run, entries, leaf, &mut page)?;
@@ -116,16 +118,33 @@ impl TokenColumn {
         if let Some(token_ids) = self.token_ids.filter(|_| !are_ids) {
             token_ids.check(&page, record.first_row_in_group)?;
         }
+        let rows = self.rows(number, record)?;
+        page.aligned
+            .resize_with(self.aligned.len(), Tokens::default);
+        for (column, numbers) in self.aligned.iter().zip(&mut page.aligned) {
+            let recycle = std::mem::take(numbers);
+            *numbers = column.read(opener, rows.clone(), &page.row_offsets, storage, recycle)?;
+        }
         Ok(page)
     }
 
-    /// What reading a page takes, but for a dictionary that is kept.
+    /// What reading a page takes, but for dictionaries that are kept.
     fn ranges(&self, page: u64) -> Result<FileRanges> {
         let record = self.column.index.page(page)?;
-        let is_kept = |offset| self.dictionaries.has(&self.key(&record, offset));
+        let key = |range: &Range<u64>| self.column.key(&record, range.start);
         let dictionary = record.dictionary.as_ref();
-        let is_wanted = dictionary.is_none_or(|range| !is_kept(range.start));
-        self.column.index.run_ranges(page, is_wanted)
+        let is_wanted = dictionary.is_none_or(|range| !self.dictionaries.has(&key(range)));
+        let own = self.column.index.run_ranges(page, is_wanted)?;
+        if self.aligned.is_empty() {
+            return Ok(own);
+        }
+        let rows = self.rows(page, &record)?;
+        let mut ranges = own.ranges;
+        for column in &self.aligned {
+            let parts = column.ranges(rows.clone())?;
+            ranges.extend(parts.into_iter().flat_map(|part| part.ranges));
+        }
+        Ok(FileRanges::new(own.file, ranges))
     }
 }
 
@@ -142,8 +161,18 @@ impl PageSource for TokenColumn {
         let Ok(record) = self.column.index.page(page) else {
             return PageEntry::default();
         };
-        let bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
-        PageEntry::new(saturated(record.compressed_size), saturated(bytes))
+        let mut bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
+        let mut stored = record.compressed_size;
+        for column in &self.aligned {
+            let rows = self.rows(page, &record).unwrap_or_default();
+            let sizes = column.sizes(rows, record.num_values);
+            stored = stored.saturating_add(sizes.0);
+            bytes = bytes.saturating_add(sizes.1);
+        }
+        PageEntry {
+            num_values: saturated(record.num_values),
+            ..PageEntry::new(saturated(stored), saturated(bytes))
+        }
     }
 
     fn num_in_flight(&self) -> usize {

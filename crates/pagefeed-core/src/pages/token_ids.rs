@@ -201,6 +201,7 @@ mod tests {
         TokenPage {
             tokens,
             row_offsets: vec![0, 3, 3, 40, end],
+            aligned: Vec::new(),
         }
     }
 

@@ -254,7 +254,7 @@ impl IntegerReader<'_> {
     }
 }
 
-fn mismatch() -> Error {
+pub(crate) fn mismatch() -> Error {
     Error::new(
         Kind::Internal,
         "the dictionary is of another type than its column",

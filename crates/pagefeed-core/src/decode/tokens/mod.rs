@@ -1,5 +1,6 @@
 //! Pages of integer columns, decoded into rows of tokens.
 
+pub(crate) mod aligned;
 pub(crate) mod integers;
 pub(crate) mod narrow;
 pub(crate) mod numbers;

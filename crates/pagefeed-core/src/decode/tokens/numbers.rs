@@ -93,4 +93,6 @@ pub struct TokenPage {
     pub tokens: Tokens,
     /// Row `r` is `tokens[row_offsets[r]..row_offsets[r + 1]]`; null rows are empty.
     pub row_offsets: Vec<u32>,
+    /// The numbers of further columns, as many as tokens each.
+    pub aligned: Vec<Tokens>,
 }

@@ -112,7 +112,8 @@ impl State {
         let (batch, slot) = self.next_load()?;
         let estimate = self.estimate(source, slot);
         let is_urgent = batch < self.horizon();
-        if !self.budget.fits(estimate) && !(is_urgent && self.make_room(batch, estimate)) {
+        let has_room = self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate));
+        if !has_room {
             if !self.is_stuck() || self.head_holds_pages() {
                 return None;
             }

@@ -11,6 +11,7 @@ impl Sized {
         Page::Tokens(TokenPage {
             tokens: Tokens::U16(vec![0; self.0[page as usize] / 2]),
             row_offsets: vec![0, 10],
+            aligned: Vec::new(),
         })
     }
 }

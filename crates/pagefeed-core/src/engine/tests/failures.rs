@@ -98,6 +98,7 @@ fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
             Ok(Page::Tokens(TokenPage {
                 tokens: Tokens::I32([vec![1; 9], vec![65536]].concat()),
                 row_offsets: vec![0, 10],
+                aligned: Vec::new(),
             }))
         }
         fn entry(&self, _: u64) -> PageEntry {

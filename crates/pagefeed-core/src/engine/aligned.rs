@@ -1,0 +1,120 @@
+//! Columns that come with the tokens: a number for each, cut as they are.
+
+use std::ops::Range;
+
+use super::EngineConfig;
+use crate::decode::{NumberType, TokenPage, Tokens};
+use crate::error::{Error, Kind, Result};
+use crate::fields::Number;
+use crate::gather::OwnTokens;
+
+/// A column that comes with the tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Aligned {
+    /// What it holds.
+    pub number: NumberType,
+    /// Bits of the number where there is no token of a row: of padding and separators.
+    pub padding: u64,
+}
+
+/// Writes the columns of one batch.
+pub(super) struct AlignedWriter<'a> {
+    columns: Vec<(Aligned, &'a mut [u8])>,
+}
+
+impl<'a> AlignedWriter<'a> {
+    pub fn new(config: &EngineConfig, memory: Vec<&'a mut [u8]>) -> Self {
+        let columns = config.layout.aligned.iter().copied().zip(memory);
+        Self {
+            columns: columns.collect(),
+        }
+    }
+
+    /// Writes what tells that there are no tokens.
+    pub fn pad(&mut self, places: Range<usize>) {
+        for (column, memory) in &mut self.columns {
+            match column.number.num_bytes() {
+                8 => numbers::<i64>(memory)[places.clone()].fill(column.padding.cast_signed()),
+                4 => numbers::<i32>(memory)[places.clone()].fill(column.padding as i32),
+                2 => numbers::<u16>(memory)[places.clone()].fill(column.padding as u16),
+                _ => memory[places.clone()].fill(column.padding as u8),
+            }
+        }
+    }
+
+    /// Copies the numbers of `count` tokens of a page from token `from` on to the place
+    /// `at` of the batch. That the tokens are there was seen.
+    pub fn copy(&mut self, page: &TokenPage, from: usize, at: usize, count: usize) -> Result<()> {
+        let places = at..at + count;
+        for (number, (column, memory)) in self.columns.iter_mut().enumerate() {
+            let source = page.aligned.get(number).ok_or_else(mismatch)?;
+            match (column.number.num_bytes(), source) {
+                (8, Tokens::I64(values)) => put(values, from, numbers(memory), &places, |n| n),
+                (4, Tokens::I32(values)) => put(values, from, numbers(memory), &places, |n| n),
+                (2, Tokens::U16(values)) => put(values, from, numbers(memory), &places, |n| n),
+                (1, Tokens::U16(values)) => {
+                    put(values, from, &mut memory[..], &places, |n| n as u8)
+                }
+                _ => None,
+            }
+            .ok_or_else(mismatch)?;
+        }
+        Ok(())
+    }
+
+    /// The same of a part of a line, whose `num_tokens` begin at the place `at`.
+    pub fn copy_line(
+        &mut self,
+        page: &TokenPage,
+        own: OwnTokens,
+        at: usize,
+        num_tokens: usize,
+    ) -> Result<()> {
+        if self.columns.is_empty() {
+            return Ok(());
+        }
+        let begin = at + own.num_before;
+        self.pad(at..begin);
+        self.pad(begin + own.count..at + num_tokens);
+        self.copy(page, own.from, begin, own.count)
+    }
+
+    /// Writes to `mask` where a column has other numbers than its padding.
+    pub fn mask(&self, column: usize, mask: &mut [u8]) {
+        let Some((column, memory)) = self.columns.get(column) else {
+            return;
+        };
+        let width = column.number.num_bytes();
+        let padding = &column.padding.to_le_bytes()[..width];
+        for (mask, number) in mask.iter_mut().zip(memory.chunks_exact(width)) {
+            *mask = u8::from(number != padding);
+        }
+    }
+}
+
+fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
+    // SAFETY: numbers are any bits.
+    unsafe { memory.align_to_mut() }.1
+}
+
+fn put<S: Copy, T>(
+    values: &[S],
+    from: usize,
+    target: &mut [T],
+    places: &Range<usize>,
+    cast: impl Fn(S) -> T,
+) -> Option<()> {
+    let source = values.get(from..from + places.len())?;
+    let target = target.get_mut(places.clone())?;
+    for (to, &value) in target.iter_mut().zip(source) {
+        *to = cast(value);
+    }
+    Some(())
+}
+
+fn mismatch() -> Error {
+    Error::new(
+        Kind::Internal,
+        "the columns of a page are not those of the batch",
+    )
+}

@@ -1,0 +1,183 @@
+//! Columns that come with the tokens of the same rows, whatever their pages are.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::decode::{NumberRows, NumberType, Tokens, decode_number_dictionary};
+use crate::error::{Error, Kind, Result};
+use crate::index::PageRecord;
+use crate::page::PageOpener;
+use crate::pages::dictionaries::{DictionaryCache, Kept};
+use crate::pages::indexed::Indexed;
+use crate::pages::reader;
+use crate::storage::{FileRanges, Storage};
+
+/// A column of lists of numbers with one for each token.
+pub struct AlignedColumn {
+    column: Indexed,
+    number: NumberType,
+    dictionaries: Arc<DictionaryCache>,
+}
+
+/// Rows of a page of the column.
+struct Part {
+    page: u64,
+    record: PageRecord,
+    /// Of those of the page.
+    rows: Range<usize>,
+}
+
+impl AlignedColumn {
+    /// The pages of an index; decoded dictionaries are kept in `dictionaries`.
+    pub fn new(column: Indexed, dictionaries: &Arc<DictionaryCache>) -> Result<Self> {
+        let index = &column.index;
+        let number = NumberType::of(index.field().data_type());
+        let depth = |file| {
+            let schema = index.schema(u32::try_from(file).unwrap_or(u32::MAX));
+            match &schema.leaves[..] {
+                [leaf] => Some(leaf.max_repetition),
+                _ => None,
+            }
+        };
+        let is_flat = (0..index.files().len()).all(|file| depth(file).is_some_and(|d| d <= 1));
+        let Some(number) = number.filter(|_| is_flat) else {
+            return Err(Error::unsupported(format!(
+                "a column with a value for every token is a list of numbers, but {:?} is {}",
+                index.column(),
+                index.field().data_type()
+            ))
+            .in_column(index.column()));
+        };
+        Ok(Self {
+            number,
+            dictionaries: Arc::clone(dictionaries),
+            column,
+        })
+    }
+
+    /// What its numbers are.
+    pub fn number(&self) -> NumberType {
+        self.number
+    }
+
+    /// First row of each file, and the number of rows.
+    pub(super) fn file_first_row(&self) -> Vec<u64> {
+        self.column.index.file_first_row()
+    }
+
+    /// Rows of the index, as parts of its pages.
+    fn parts(&self, rows: Range<u64>) -> Result<Vec<Part>> {
+        let index = &self.column.index;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pages = index.page_of_row(rows.start)?..=index.page_of_row(rows.end - 1)?;
+        let part = |page| {
+            let record = index.page(page)?;
+            let first = index.first_row_of_page(page)?;
+            let begin = rows.start.saturating_sub(first);
+            let end = rows.end.saturating_sub(first).min(record.num_rows);
+            let at = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
+            Ok(Part {
+                rows: at(begin)..at(end),
+                page,
+                record,
+            })
+        };
+        pages.map(part).collect()
+    }
+
+    /// Bytes that reading these rows takes, as stored; and as decoded.
+    pub fn sizes(&self, rows: Range<u64>, num_values: u64) -> (u64, u64) {
+        let stored = self.parts(rows).map_or(0, |parts| {
+            let sizes = parts.iter().map(|part| part.record.compressed_size);
+            sizes.sum()
+        });
+        let width = self.number.num_bytes().max(2) as u64;
+        (stored, num_values.saturating_mul(width))
+    }
+
+    /// What reading these rows takes, but for dictionaries that are kept.
+    pub fn ranges(&self, rows: Range<u64>) -> Result<Vec<FileRanges>> {
+        let ranges = |part: Part| {
+            let key = |range: &Range<u64>| self.column.key(&part.record, range.start);
+            let dictionary = part.record.dictionary.as_ref();
+            let is_wanted = dictionary.is_none_or(|range| !self.dictionaries.has(&key(range)));
+            self.column.index.run_ranges(part.page, is_wanted)
+        };
+        self.parts(rows)?.into_iter().map(ranges).collect()
+    }
+
+    /// Reads these rows, which must be as long as those of the tokens, by their offsets.
+    pub fn read(
+        &self,
+        opener: &mut PageOpener,
+        rows: Range<u64>,
+        offsets: &[u32],
+        storage: &dyn Storage,
+        recycle: Tokens,
+    ) -> Result<Tokens> {
+        let mut numbers = NumberRows::new(self.number, recycle);
+        for part in self.parts(rows)? {
+            let before = numbers.offsets.len() - 1;
+            self.read_part(opener, &part, storage, &mut numbers)
+                .and_then(|()| check_lengths(&part, &offsets[before..], &numbers, before))
+                .map_err(|error| self.column.locate(error, &part.record))?;
+        }
+        Ok(numbers.values)
+    }
+
+    fn read_part(
+        &self,
+        opener: &mut PageOpener,
+        part: &Part,
+        storage: &dyn Storage,
+        numbers: &mut NumberRows,
+    ) -> Result<()> {
+        let (index, record) = (&self.column.index, &part.record);
+        opener.verify_checksums = self.column.verify_checksums;
+        let dictionary = self.dictionary(opener, record, storage)?;
+        let mut runs = index.read_runs(storage, part.page, false)?;
+        let run = runs
+            .pop()
+            .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
+        let leaf = &index.schema(record.file).leaves[0];
+        let entries = dictionary.as_ref().map(|kept| &*kept.dictionary);
+        let num_values = numbers.append(opener, &run, entries, leaf, part.rows.clone())?;
+        reader::check_num_values(record, num_values)
+    }
+
+    fn dictionary(
+        &self,
+        opener: &mut PageOpener,
+        record: &PageRecord,
+        storage: &dyn Storage,
+    ) -> Result<Option<Kept>> {
+        let index = &self.column.index;
+        let leaf = &index.schema(record.file).leaves[0];
+        self.column
+            .dictionary(&self.dictionaries, record, None, storage, |bytes| {
+                decode_number_dictionary(opener, bytes, record.codec, leaf, self.number)
+            })
+    }
+}
+
+/// Refuses a row that has not as many numbers as tokens.
+fn check_lengths(part: &Part, tokens: &[u32], numbers: &NumberRows, before: usize) -> Result<()> {
+    let found = numbers.offsets[before..].windows(2);
+    let lengths = found.map(|pair| pair[1] - pair[0]);
+    let expected = tokens.windows(2).map(|pair| pair[1] - pair[0]);
+    let mut both = lengths.zip(expected).enumerate();
+    let Some((row, (found, expected))) = both.find(|(_, (one, other))| one != other) else {
+        return Ok(());
+    };
+    let row = part.record.first_row_in_group + (part.rows.start + row) as u64;
+    Err(Error::new(
+        Kind::Corrupt,
+        format!(
+            "row {row} of the row group has {found} values and {expected} tokens: a column \
+             with a value for every token has as many; mend the row, or leave the column out \
+             of aligned"
+        ),
+    ))
+}

@@ -1,0 +1,124 @@
+"""Columns that come with the tokens: in the engine, and in its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.batches.fields import Fields
+from pagefeed.dataset import Aligned, Dataset
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["AlignedColumns"]
+
+
+@dataclass(frozen=True)
+class AlignedColumns:
+    """The columns with a number for every token, alike in all datasets.
+
+    Args:
+        columns: What they are called, and their paddings.
+        dtypes: Types of their numbers, by names of NumPy.
+        handles: Where they lie in each dataset.
+    """
+
+    columns: tuple[Aligned, ...]
+    dtypes: tuple[str, ...]
+    handles: tuple[tuple[_core.Index, ...], ...]
+
+    @classmethod
+    def of(cls, datasets: Sequence[Dataset]) -> AlignedColumns:
+        """Return those of datasets.
+
+        Raises:
+            InvalidArgumentError: If they differ in name, padding or type.
+        """
+        first = datasets[0]
+        handles = tuple(
+            tuple(index.handle for index in data.aligned_indexes) for data in datasets
+        )
+        dtypes = [tuple(str(each.number_type) for each in own) for own in handles]
+        for data, own in zip(datasets, dtypes, strict=True):
+            if (data.aligned, own) != (first.aligned, dtypes[0]):
+                raise InvalidArgumentError(
+                    f"a batch has aligned columns of one name, type and padding, but "
+                    f"{first!r} has {_shown(first, dtypes[0])} and {data!r} has "
+                    f"{_shown(data, own)}: name the same for both, or write one anew"
+                )
+        for each, dtype in zip(first.aligned, dtypes[0], strict=True):
+            each.padding_bits(dtype)
+        return cls(first.aligned, dtypes[0], handles)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called."""
+        return tuple(each.column for each in self.columns)
+
+    def check(self, fields: Fields) -> None:
+        """Refuse settings of labels that are not made.
+
+        Raises:
+            InvalidArgumentError: If labels of the files were to be moved.
+        """
+        if "labels" in self.names and "labels" in fields.names and fields.shifted:
+            raise InvalidArgumentError(
+                "shifted=True moves labels that are made, and those of the column "
+                "'labels' come as they are: leave shifted out"
+            )
+
+    def settings(self, fields: Fields) -> dict[str, Any]:
+        """Return what the engine is told of them, and of fields that are made.
+
+        Columns called like a field take its place.
+        """
+        names = self.names
+        made = [name for name in fields.names if name not in names]
+        found = fields.settings | {"fields": made}
+        if not names:
+            return found
+        found |= {"aligned": self.handles, "paddings": self.padding_bits}
+        if "labels" in names and "loss_mask" in made:
+            found["loss_column"] = names.index("labels")
+        return found
+
+    @property
+    def padding_bits(self) -> list[int]:
+        """The bits of each padding."""
+        both = zip(self.columns, self.dtypes, strict=True)
+        return [each.padding_bits(dtype) for each, dtype in both]
+
+    @property
+    def each(self) -> Iterator[tuple[str, str, int]]:
+        """Name, type and bits of the padding of each."""
+        return zip(self.names, self.dtypes, self.padding_bits, strict=True)
+
+    def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[np.bool_]]:
+        """Return the mask of losses by the labels of the files, if one is made."""
+        names = self.names
+        if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
+            return {}
+        ignored = self.columns[names.index("labels")].padding
+        return {"loss_mask": made["labels"] != ignored}
+
+    def arrays(
+        self, memory: _core.Buffer, shape: tuple[int, ...]
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of a batch by name, as views of its memory."""
+        if not self.columns:
+            return {}
+        view = memoryview(memory)
+        both = enumerate(zip(self.names, self.dtypes, strict=True))
+        return {
+            name: np.ndarray(shape, dtype, view, memory.aligned_offset(number))
+            for number, (name, dtype) in both
+        }
+
+
+def _shown(dataset: Dataset, dtypes: tuple[str, ...]) -> list[str]:
+    both = zip(dataset.aligned, dtypes, strict=True)
+    return [f"{each.column}: {dtype}, {each.padding}" for each, dtype in both]

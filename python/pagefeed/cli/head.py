@@ -1,0 +1,131 @@
+"""Show rows: tokens as numbers or text, and any other columns.
+
+Exits with 0, or with 1 if a row cannot be read: that is told, and the others are shown.
+
+For example:
+  pagefeed head corpus/ --column input_ids --tokenizer tokenizer.json
+  pagefeed head corpus/ --column text --columns id lang --rows 3 --start 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from pagefeed._base import format_bytes
+from pagefeed.cli.damaged import tell_damage
+from pagefeed.cli.options import configure_run, make_sound_dataset
+from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import Mixture
+from pagefeed.reports import (
+    UNREADABLE,
+    Damage,
+    TextTokenizer,
+    damage_of,
+    load_tokenizer,
+)
+
+MOST_TOKENS = 32
+MOST_CHARACTERS = 400
+
+Row = dict[str, Any]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser)
+    parser.add_argument("--rows", type=int, default=5, help="rows to show (5)")
+    parser.add_argument("--start", type=int, default=0, help="first of them (0)")
+    parser.add_argument("--columns", nargs="+", default=[], help="further columns")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
+    parser.add_argument("--full", action="store_true", help="shorten nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show rows; 1 if one cannot be read."""
+    data, damage = make_sound_dataset(options)
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    datasets = data.datasets if isinstance(data, Mixture) else {"": data}
+    shown = []
+    for name, dataset in datasets.items():
+        if not isinstance(dataset, ParquetDataset):
+            raise InvalidArgumentError(f"{dataset!r:.60} has no rows to show")
+        with_columns = replace(dataset, metadata=tuple(options.columns))
+        for number, row in _rows(with_columns, options, damage):
+            texts = _texts(row, tokenizer)
+            if options.json:
+                place = {"dataset": name} if name else {}
+                shown.append(place | {"row": number, **row, **texts})
+            else:
+                _show(name, number, row, texts, full=options.full)
+    if options.json:
+        report = {"rows": shown, "damage": [asdict(one) for one in damage]}
+        print(json.dumps(report, indent=2, default=_plain))
+    tell_damage(damage)
+    return 1 if damage else 0
+
+
+def _rows(
+    dataset: ParquetDataset, options: argparse.Namespace, damage: list[Damage]
+) -> Iterator[tuple[int, Row]]:
+    """Yield the rows that can be read; add each place that cannot once."""
+    seen = set()
+    for number in range(options.start, min(len(dataset), options.start + options.rows)):
+        try:
+            yield number, dataset[number]
+        except UNREADABLE as error:
+            found = damage_of(error)
+            if found not in seen:
+                seen.add(found)
+                damage.append(found)
+
+
+def _texts(row: Row, tokenizer: TextTokenizer | None) -> dict[str, str]:
+    """Text of the tokens in a row, under the column's name."""
+    if tokenizer is None:
+        return {}
+    return {
+        f"{name} as text": tokenizer.decode(value)
+        for name, value in row.items()
+        if isinstance(value, list) and all(isinstance(item, int) for item in value)
+    }
+
+
+def _show(
+    name: str, number: int, row: Row, texts: dict[str, str], *, full: bool
+) -> None:
+    width = shutil.get_terminal_size().columns
+    print(f"row {number:,}" + f" of {name}" * bool(name))
+    for column, value in (row | texts).items():
+        text = _short(value, full=full)
+        lines = [
+            part
+            for line in text.splitlines() or [""]
+            for part in textwrap.wrap(line, max(20, width - 4)) or [""]
+        ]
+        print(f"  {column}")
+        print("\n".join(f"    {line}" for line in lines))
+
+
+def _short(value: object, *, full: bool) -> str:
+    if isinstance(value, list):
+        some = value if full else value[:MOST_TOKENS]
+        more = f" ... {len(value):,} in all" if len(some) < len(value) else ""
+        return f"[{', '.join(map(str, some))}{more}]"
+    if isinstance(value, bytes):
+        return f"{value[:32]!r}, {format_bytes(len(value))}"
+    text = str(value)
+    if not full and len(text) > MOST_CHARACTERS:
+        return f"{text[:MOST_CHARACTERS]} ... {len(text):,} characters in all"
+    return text
+
+
+def _plain(value: object) -> str:
+    """What JSON has no type for: times, bytes, decimals."""
+    return value.hex() if isinstance(value, bytes) else str(value)

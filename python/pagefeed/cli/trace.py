@@ -1,0 +1,209 @@
+"""Say where a batch came from or when a document is seen, or write steps anew.
+
+--step S says where each row of that batch came from, page and row of the file, with its
+tokens; --row takes one of them. --state FILE places the run where a saved state (JSON)
+does, with all that it skips; the step is then by default the one that follows it.
+--document FILE:ROW says at which steps, ranks and rows a document is seen. --steps
+FIRST:END writes those batches, exactly, as FOLDER/step-N-rank-R.npz (documents without
+--length as Parquet), for a look at a loss spike.
+
+Exits with 0, or with 1 if something cannot be read: that is told, the rest is shown.
+
+For example:
+  pagefeed trace corpus/ --column input_ids --length 2048 --step 1200 --row 3
+  pagefeed trace corpus/ --column input_ids --length 2048 --state loader.json
+      --tokenizer tokenizer.json
+  pagefeed trace corpus/ --column input_ids --length 2048 --document part-7.parquet:812
+  pagefeed trace corpus/ --column input_ids --length 2048 --steps 1190:1210
+      --output spike
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import Work, require
+from pagefeed.batches import Batch
+from pagefeed.cli.damaged import tell_damage
+from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
+from pagefeed.errors import InvalidArgumentError, PaddingWarning
+from pagefeed.loader import Loader
+from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of, load_tokenizer
+from pagefeed.reports import replay as steps_again
+from pagefeed.reports import trace as trace_rows
+from pagefeed.run import Slot
+
+MOST_TOKENS = 16
+MOST_CHARACTERS = 300
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser)
+    parser.add_argument("--step", type=int, help="step of the epoch")
+    parser.add_argument("--row", type=int, help="row of its batch; by default all")
+    parser.add_argument("--rank", type=int, default=0, help="whose batch (0)")
+    parser.add_argument("--state", metavar="FILE", help="what state_dict() returned")
+    parser.add_argument("--document", metavar="FILE:ROW", help="when it is seen")
+    parser.add_argument("--steps", metavar="FIRST:END", help="batches to write again")
+    parser.add_argument("--output", metavar="FOLDER", help="where --steps writes")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
+    parser.add_argument(
+        "--fields", nargs="+", default=["input_ids"], help="what --steps writes"
+    )
+    parser.add_argument("--dtype", default="int64", help="of its tokens (int64)")
+    parser.add_argument("--padding", type=int, default=0, help="token that fills up")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trace and report; 1 if something cannot be read."""
+    _check(options)
+    data, damage = make_sound_dataset(options)
+    if damage:
+        tell_damage(damage)
+        print("The order is of all files: nothing can be traced without these.")
+        return 1
+    loader = make_loader(
+        options,
+        data,
+        rank=options.rank,
+        fields=options.fields,
+        dtype=options.dtype,
+        padding=options.padding,
+    )
+    if options.state:
+        loader.load_state_dict(_read_state(options.state))
+    if options.document:
+        return _trace_document(loader, options)
+    if options.steps:
+        return _write_steps(loader, options)
+    return _trace_rows(loader, options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    wanted = {
+        "--step or --state": options.step is not None or bool(options.state),
+        "--document": bool(options.document),
+        "--steps": bool(options.steps),
+    }
+    with_state = bool(options.state) and options.step is None
+    if sum(wanted.values()) - (with_state and sum(wanted.values()) > 1) != 1:
+        raise InvalidArgumentError(f"give one of {', '.join(wanted)}")
+    if bool(options.steps) != bool(options.output):
+        raise InvalidArgumentError("--steps FIRST:END goes with --output FOLDER")
+
+
+def _read_state(path: str) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"--state {path} is no JSON file of what state_dict() returned: {error}"
+        ) from error
+    return state
+
+
+def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    step = loader.step if options.step is None else options.step
+    rows = trace_rows(loader, step, options.row, tokenizer=tokenizer)
+    damage = [row.damage for row in rows if row.damage is not None]
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        for row in rows:
+            print("\n".join(_row_lines(row)))
+    tell_damage(damage)
+    return 1 if damage else 0
+
+
+def _row_lines(row: TracedRow) -> list[str]:
+    lines = [f"step {row.step:,}, rank {row.rank}, row {row.row}"]
+    for part in row.parts:
+        origin = part.origin
+        end = origin.first_token + origin.num_tokens
+        dataset = f"{origin.dataset}: " if origin.dataset else ""
+        lines.append(
+            f"  {dataset}{origin.file}, row group {origin.row_group}, page "
+            f"{origin.page}, row {origin.row}, tokens {origin.first_token}..{end}, "
+            f"from place {origin.offset} on"
+        )
+        if part.tokens is not None:
+            some = " ".join(map(str, part.tokens[:MOST_TOKENS]))
+            lines.append(f"    {some}{' ...' * (len(part.tokens) > MOST_TOKENS)}")
+        if part.text is not None:
+            more = " ..." * (len(part.text) > MOST_CHARACTERS)
+            lines.append(f"    {part.text[:MOST_CHARACTERS]!r}{more}")
+    return lines
+
+
+def _trace_document(loader: Loader, options: argparse.Namespace) -> int:
+    file, colon, row = options.document.rpartition(":")
+    if not colon or not row.isdecimal():
+        raise InvalidArgumentError(
+            f"--document {options.document} is not FILE:ROW, such as part-7.parquet:812"
+        )
+    slots: list[Slot] = loader.steps_of(file, int(row))
+    if options.json:
+        print(json.dumps([slot._asdict() for slot in slots], indent=2))
+        return 0
+    if not slots:
+        print("it is not seen in this epoch: not selected, skipped, dropped, or empty")
+    for slot in slots:
+        print(f"step {slot.step:,}, rank {slot.rank}, row {slot.row}")
+    return 0
+
+
+def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
+    first, colon, end = options.steps.partition(":")
+    if not colon or not first.isdecimal() or not end.isdecimal():
+        raise InvalidArgumentError(
+            f"--steps {options.steps} is not FIRST:END, such as 1190:1210"
+        )
+    steps = range(int(first), int(end))
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[str] = []
+    damage: list[Damage] = []
+    with (
+        Work("writing batches", total=len(steps), unit="steps") as work,
+        warnings.catch_warnings(action="ignore", category=PaddingWarning),
+    ):
+        for number in steps:
+            try:
+                for step, batch in steps_again(loader, [number]):
+                    name = f"step-{step:08d}-rank-{loader.rank}"
+                    written.append(str(_write(folder / name, batch)))
+            except UNREADABLE as error:
+                damage.append(damage_of(error, (number,)))
+            work.advance()
+    if options.json:
+        report = {"files": written, "damage": [asdict(one) for one in damage]}
+        print(json.dumps(report, indent=2))
+    else:
+        print(f"{len(written):,} of {len(steps):,} steps written to {folder}")
+    tell_damage(damage)
+    return 1 if damage else 0
+
+
+def _write(path: Path, batch: Batch) -> Path:
+    if all(isinstance(value, np.ndarray | int) for value in batch.values()):
+        path = path.with_suffix(".npz")
+        np.savez(path, **batch)
+        return path
+    pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="writing documents")
+    parquet: Any = require("pyarrow.parquet", extra="pyarrow", purpose="writing them")
+    path = path.with_suffix(".parquet")
+    columns = {
+        name: list(value) if isinstance(value, np.ndarray) else pyarrow.array(value)
+        for name, value in batch.items()
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+    return path

@@ -1,0 +1,154 @@
+"""Columns with a number for every token of the same row, cut as the tokens are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed._base import Int64Array, check_columns
+from pagefeed.dataset.spans import refuse_nulls
+from pagefeed.dataset.token_index import TokenIndex
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
+
+__all__ = ["Aligned", "check_aligned_index", "parse_aligned"]
+
+IGNORED = -100
+"""Label that carries no loss."""
+
+TAKEN = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths")
+"""Fields of a batch that only pagefeed can make."""
+
+
+class Aligned(NamedTuple):
+    """A column with a number for every token."""
+
+    column: str
+    """Its name, in files and in batches."""
+    padding: float
+    """Where a batch has no token of a row: padding and separators."""
+
+    def padding_bits(self, dtype: str) -> int:
+        """Return the bits of the padding in a type of numbers.
+
+        Raises:
+            InvalidArgumentError: If the type does not have the number.
+
+        Example:
+            >>> hex(Aligned("labels", -100).padding_bits("int16"))
+            '0xff9c'
+        """
+        kind = np.dtype(dtype)
+        is_right = kind.kind == "f"
+        if not is_right:
+            bounds = np.iinfo(kind)
+            is_whole = float(self.padding).is_integer()
+            is_right = is_whole and bounds.min <= self.padding <= bounds.max
+        if not is_right:
+            raise InvalidArgumentError(
+                f"column {self.column!r} holds {dtype} numbers, and its padding "
+                f"{self.padding} is none: choose one, such as "
+                f"aligned={{{self.column!r}: 0}}"
+            )
+        value = self.padding if kind.kind == "f" else int(self.padding)
+        return int.from_bytes(np.array(value, kind).tobytes(), "little")
+
+
+def parse_aligned(
+    aligned: Iterable[str] | Mapping[str, float], taken: Iterable[str]
+) -> tuple[Aligned, ...]:
+    """Return columns from their names, or from names with paddings.
+
+    Args:
+        aligned: The columns.
+        taken: Columns that have another part already.
+
+    Raises:
+        InvalidArgumentError: If these are no columns, or one is named twice.
+    """
+    names = check_columns(aligned, "aligned")
+    if len({*names, *taken}) < len(names) + len(set(taken)):
+        raise InvalidArgumentError(
+            f"aligned={list(names)} must name columns beside {', '.join(taken)}, "
+            "each once"
+        )
+    for name in names:
+        if name in TAKEN:
+            raise InvalidArgumentError(
+                f"aligned={list(names)}: a batch has a {name!r} of its own; rename "
+                "the column"
+            )
+    paddings = aligned if isinstance(aligned, Mapping) else {}
+    found = []
+    for name in names:
+        is_labels = name.rpartition(".")[2] == "labels"
+        padding = paddings.get(name, IGNORED if is_labels else 0)
+        if isinstance(padding, bool) or not isinstance(padding, int | float):
+            raise InvalidArgumentError(
+                f"aligned={{{name!r}: {padding!r}}} must give a number for padding"
+            )
+        found.append(Aligned(name, padding))
+    return tuple(found)
+
+
+def check_aligned_index(tokens: TokenIndex, other: TokenIndex) -> None:
+    """Refuse a column that has not a number for every token, as far as indexes tell.
+
+    Raises:
+        UnsupportedError: If it holds no numbers, or nulls between them.
+        CorruptFileError: If a row has not as many as tokens; it names the first.
+    """
+    if other.handle.number_type is None:
+        raise UnsupportedError(
+            f"column {other.column!r} of {other.files[0]} holds no numbers: aligned "
+            "names lists of integers or floats with one for every token"
+        )
+    refuse_nulls(
+        other,
+        other.null_pages,
+        "a row holds a null, which stands for no number",
+        "write the file without nulls in lists",
+    )
+    values = tokens.file_first_value, other.file_first_value
+    wrong = np.flatnonzero(np.diff(values[0]) != np.diff(values[1]))
+    if len(wrong):
+        raise _mismatch(tokens, other, int(wrong[0]))
+
+
+def _mismatch(tokens: TokenIndex, other: TokenIndex, file: int) -> CorruptFileError:
+    """The error for the first row of a file that has not a number for every token."""
+    begin, end = tokens.file_first_row[file : file + 2].tolist()
+    row = begin
+    while row < end:
+        both = [_lengths_from(index, row) for index in (tokens, other)]
+        count = min(map(len, both))
+        unlike = np.flatnonzero(both[0][:count] != both[1][:count])
+        if len(unlike):
+            break
+        row += count
+    found, expected = int(both[1][unlike[0]]), int(both[0][unlike[0]])
+    row += int(unlike[0])
+    [page] = other.pages_of_rows([row])
+    where = other.locate(int(page))
+    error = CorruptFileError(
+        f"{where.file}, row group {where.row_group}, column {other.column}, row "
+        f"{row - begin} of the file: {found} values and {expected} tokens; a column "
+        "with a value for every token has as many: mend the row, or leave the column "
+        "out of aligned"
+    )
+    error.file, error.row_group, error.column = (
+        where.file,
+        where.row_group,
+        other.column,
+    )
+    error.page, error.offset = where.page, where.offset
+    return error
+
+
+def _lengths_from(index: TokenIndex, row: int) -> Int64Array:
+    """Values of the rows of a page, from one of them on: int64."""
+    [page] = index.pages_of_rows([row])
+    [first] = index.first_rows([page])
+    lengths = np.diff(index.row_offsets(int(page)))
+    return lengths[row - int(first) :]

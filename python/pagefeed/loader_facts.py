@@ -1,0 +1,128 @@
+"""What can be read off a loader: its settings, its sizes and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pagefeed._base import Facts, Setting, format_bytes, html_of, text_of
+from pagefeed.batches import Batch, Fields, LoaderSettings, Session
+from pagefeed.dataset import Dataset
+from pagefeed.mixture import Mixture
+from pagefeed.order import Shuffle
+from pagefeed.run import LoaderState
+from pagefeed.sequences import SequenceSetting
+
+__all__ = ["LoaderFacts"]
+
+
+class LoaderFacts:
+    """The settings, sizes and position of a loader; none of them can be set."""
+
+    _session: Session
+
+    dataset = Setting[Dataset | Mixture]()
+    sequences = Setting[SequenceSetting]()
+    batch_size = Setting[int]()
+    seed = Setting[int]()
+    shuffle = Setting[Shuffle]()
+    memory = Setting[int]()
+    format = Setting[Literal["numpy", "torch"]]()
+    dtype = Setting[str]()
+    padding = Setting[int]()
+    vocab_size = Setting[int | None]()
+    fields = Setting[Fields]()
+    transform = Setting[Callable[[Batch], Any] | None]()
+    pin_memory = Setting[bool]()
+    epochs = Setting[int | None]()
+    drop_last = Setting[bool]()
+    rank = Setting[int]()
+    world_size = Setting[int]()
+    num_threads = Setting[int]()
+
+    @property
+    def _settings(self) -> LoaderSettings:
+        return self._session.settings
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sequence."""
+        return self._session.run.going_on(self._session.state).epoch
+
+    @property
+    def step(self) -> int:
+        """The step of the next batch: as many are taken or skipped in this iteration.
+
+        Raises:
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
+                this process does not know the position.
+        """
+        return self._known_state().step
+
+    @property
+    def num_steps_left(self) -> int | None:
+        """Steps until the end of this iteration, on every rank; None if it never ends.
+
+        After its last batch 0, and all of the next one when the loop is over.
+
+        Raises:
+            InvalidArgumentError: As for :attr:`step`.
+        """
+        return self._session.run.route(self._known_state()).num_steps
+
+    def _known_state(self) -> LoaderState:
+        self._session.check_state()
+        return self._session.state
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self._facts())
+
+    def _facts(self) -> Facts:
+        run, state = self._session.run, self._session.state
+        return {
+            "dataset": self.dataset,
+            "sequences": self.sequences,
+            "num_sequences": self.num_sequences,
+            "batch_size": self.batch_size,
+            "steps": run.route(run.beginning(0)).num_steps,
+            "epoch": state.epoch,
+            "step": state.step,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "memory": format_bytes(self.memory),
+        }
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
+        return self._session.run.source.index.num_sequences
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
+        return self._session.run.source.index.num_dropped_tokens
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding in the sequences of an epoch."""
+        return self._session.run.source.index.num_padding_tokens
+
+    def __len__(self) -> int:
+        """Return the steps of a whole iteration, the same on every rank.
+
+        Raises:
+            TypeError: If it never ends.
+        """
+        run = self._session.run
+        steps = run.route(run.beginning(0)).num_steps
+        if steps is None:
+            raise TypeError(
+                "this loader has no length: it never ends; give it epochs, or a "
+                "mixture stop, max_steps or max_tokens"
+            )
+        return steps

@@ -1,0 +1,19 @@
+"""A look at a dataset before training: how it is stored, and what it will cost."""
+
+from pagefeed.reports.inspection.costs import ShuffleCost
+from pagefeed.reports.inspection.footers import ColumnFacts, FileFacts
+from pagefeed.reports.inspection.inspection import Inspection, PageSizes, inspect
+from pagefeed.reports.inspection.lengths import Lengths, document_lengths
+from pagefeed.reports.inspection.rewriting import Rewriting
+
+__all__ = [
+    "ColumnFacts",
+    "FileFacts",
+    "Inspection",
+    "Lengths",
+    "PageSizes",
+    "Rewriting",
+    "ShuffleCost",
+    "document_lengths",
+    "inspect",
+]

@@ -1,0 +1,182 @@
+"""What the footers and page headers of files say of how they are stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import Work, in_order, require
+from pagefeed.dataset import TokenIndex
+from pagefeed.reports.soundness import UNREADABLE
+
+__all__ = ["ColumnFacts", "FileFacts", "checksum_share", "file_facts"]
+
+MOST_FOOTERS = 512
+MOST_HEADERS = 64
+HEADER_BYTES = 64
+"""More than the fields of a page header up to its checksum take."""
+
+_INT32 = 5
+_CHECKSUM_FIELD = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnFacts:
+    """A column of the files, by the footers read."""
+
+    name: str
+    """Dotted path of the leaf."""
+    type: str
+    """Its Parquet type, with the logical one if there is one."""
+    codecs: tuple[str, ...]
+    """How its pages are compressed."""
+    encodings: tuple[str, ...]
+    """How its values and levels are encoded."""
+    stored_bytes: int
+    """Bytes of its chunks as stored."""
+    decoded_bytes: int
+    """The same, not compressed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFacts:
+    """What footers say; those of many files are read from some of them only."""
+
+    footers_read: int
+    """Files whose footers were read."""
+    writers: dict[str, int]
+    """Files by the program that wrote them."""
+    columns: tuple[ColumnFacts, ...]
+    """All columns."""
+    offset_index_share: float
+    """Share of the column's chunks that have an offset index."""
+    tokenizer: dict[str, str]
+    """What the files' own metadata say of a tokenizer."""
+
+
+def file_facts(index: TokenIndex) -> FileFacts:
+    """Read footers and say what is in them.
+
+    Raises:
+        MissingDependencyError: If pyarrow is not installed.
+    """
+    parquet: Any = require(
+        "pyarrow.parquet", extra="pyarrow", purpose="reading all of a footer"
+    )
+    system = index.storage.arrow_filesystem()
+    files = index.files
+    count = min(len(files), MOST_FOOTERS)
+    chosen = [files[n] for n in np.linspace(0, len(files) - 1, count).astype(int)]
+
+    def read(file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+        return parquet.read_metadata(file, filesystem=system)
+
+    gathered = _Gathered(index.column)
+    with Work("footers", total=count, unit="files") as work:
+        for metadata in in_order(read, chosen):
+            gathered.add(metadata)
+            work.advance()
+    return gathered.facts()
+
+
+class _Gathered:
+    """Facts of footers, summed up one by one."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._writers: Counter[str] = Counter()
+        self._tokenizer: dict[str, str] = {}
+        self._columns: dict[str, dict[str, Any]] = {}
+        self._chunks = self._indexed = 0
+
+    def add(self, metadata: Any) -> None:  # noqa: ANN401
+        self._writers[metadata.created_by or "unknown"] += 1
+        for key, value in (metadata.metadata or {}).items():
+            if b"tokenizer" in key.lower():
+                self._tokenizer[key.decode(errors="replace")] = value.decode(
+                    errors="replace"
+                )
+        for group in range(metadata.num_row_groups):
+            row_group = metadata.row_group(group)
+            for number in range(row_group.num_columns):
+                self._add_chunk(
+                    row_group.column(number), metadata.schema.column(number)
+                )
+
+    def _add_chunk(self, chunk: Any, leaf: Any) -> None:  # noqa: ANN401
+        name = chunk.path_in_schema
+        logical = str(leaf.logical_type)
+        kind = chunk.physical_type + ("" if logical == "None" else f" ({logical})")
+        found = self._columns.setdefault(
+            name, {"type": kind, "codecs": set(), "encodings": set(), "sizes": [0, 0]}
+        )
+        found["codecs"].add(chunk.compression)
+        found["encodings"].update(chunk.encodings)
+        found["sizes"][0] += chunk.total_compressed_size
+        found["sizes"][1] += chunk.total_uncompressed_size
+        if name == self._column or name.startswith(f"{self._column}."):
+            self._chunks += 1
+            self._indexed += chunk.has_offset_index
+
+    def facts(self) -> FileFacts:
+        columns = tuple(
+            ColumnFacts(
+                name=name,
+                type=found["type"],
+                codecs=tuple(sorted(found["codecs"])),
+                encodings=tuple(sorted(found["encodings"])),
+                stored_bytes=found["sizes"][0],
+                decoded_bytes=found["sizes"][1],
+            )
+            for name, found in self._columns.items()
+        )
+        return FileFacts(
+            footers_read=self._writers.total(),
+            writers=dict(self._writers.most_common()),
+            columns=columns,
+            offset_index_share=self._indexed / max(1, self._chunks),
+            tokenizer=self._tokenizer,
+        )
+
+
+def checksum_share(index: TokenIndex, pages: Sequence[int]) -> float | None:
+    """Return the share of pages with a checksum, by the headers of some of them.
+
+    None if none could be read.
+    """
+    chosen = np.array(pages)[
+        np.linspace(0, len(pages) - 1, min(len(pages), MOST_HEADERS)).astype(int)
+    ]
+    found = []
+    for page in chosen.tolist():
+        where = index.locate(page)
+        end = where.offset + min(HEADER_BYTES, where.compressed_size)
+        try:
+            header = index.storage.read(where.file, where.offset, end)
+        except UNREADABLE:
+            continue
+        found.append(_has_checksum(header))
+    return float(np.mean(found)) if found else None
+
+
+def _has_checksum(header: bytes) -> bool:
+    """Whether a page header in Thrift's compact protocol has its fourth field.
+
+    The first four fields are 32-bit integers, in their order; the fourth may be left
+    out.
+    """
+    place = field = 0
+    while place < len(header):
+        kind, step = header[place] & 15, header[place] >> 4
+        field += step
+        if kind != _INT32 or not step or field >= _CHECKSUM_FIELD:
+            return kind == _INT32 and field == _CHECKSUM_FIELD
+        place += 1
+        while place < len(header) and header[place] & 128:
+            place += 1
+        place += 1
+    return False

@@ -1,0 +1,208 @@
+"""All that is known of a dataset before training on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.dataset import Dataset
+from pagefeed.errors import MissingDependencyError
+from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
+from pagefeed.reports.inspection.footers import FileFacts, checksum_share, file_facts
+from pagefeed.reports.inspection.lengths import Lengths, document_lengths
+from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
+from pagefeed.reports.soundness import Damage
+from pagefeed.sequences import SequenceSetting, Windows
+
+__all__ = ["Inspection", "PageSizes", "inspect"]
+
+MOST_PAGES = 4096
+LARGE_PAGE = 8 << 20
+NOTABLE_GAIN = 0.1
+NOTABLE_READS = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSizes:
+    """Least, median and greatest of the pages, by all or an even sample of them."""
+
+    stored_bytes: tuple[int, int, int]
+    """Header and data as stored."""
+    rows: tuple[int, int, int]
+    """Rows that begin in a page."""
+    tokens: tuple[int, int, int]
+    """Values of these rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What a dataset is, how it is stored, and what training on it costs."""
+
+    column: str
+    """The column that would be fed."""
+    files: int
+    """Files that can be read."""
+    stored_bytes: int
+    """Bytes of these files, all columns together."""
+    rows: int
+    """Rows."""
+    tokens: int
+    """Values of the column: tokens, if it holds tokens."""
+    row_groups: int
+    """Row groups."""
+    pages: int
+    """Data pages of the column."""
+    page_sizes: PageSizes | None
+    """How large these are; None if there is none."""
+    checksum_share: float | None
+    """Share of its pages with a checksum, by the headers of some."""
+    storage: FileFacts | None
+    """What footers say; None without pyarrow."""
+    lengths: Lengths | None
+    """How long documents are; None if the column holds neither tokens nor texts."""
+    costs: list[ShuffleCost]
+    """What an epoch costs with each shuffle; empty if the column holds no tokens."""
+    rewritings: list[Rewriting]
+    """What storing the tokens otherwise would gain."""
+    advice: list[str]
+    """What to change, in sentences."""
+    damage: list[Damage]
+    """What cannot be read."""
+
+
+def inspect(
+    dataset: Dataset,
+    *,
+    sequences: SequenceSetting | None = None,
+    memory: int | str = "1GiB",
+    whole: bool = False,
+) -> Inspection:
+    """Look at a dataset before training on it.
+
+    Of large datasets an even sample of footers and pages is read. What cannot be read
+    is told in ``damage``, and the rest is looked at.
+
+    Args:
+        dataset: What :func:`pagefeed.parquet` returned.
+        sequences: How it would be cut, for the costs; ``Windows(2048)`` by default.
+        memory: Bytes a loader would have, likewise.
+        whole: Read the lengths of all documents, however many there are.
+
+    Raises:
+        PagefeedError: If the dataset cannot be indexed.
+
+    Example:
+        >>> found = inspect(web)  # doctest: +SKIP
+        >>> found.rows, found.lengths.quantiles["0.5"]  # doctest: +SKIP
+        (400, 300)
+    """
+    index = dataset.index
+    lengths, damage = document_lengths(dataset, whole=whole)
+    sample = _sampled(len(index))
+    where = [index.locate(page) for page in sample.tolist()]
+    sizes = np.array([page.compressed_size for page in where], dtype=np.int64)
+    storage = _storage(dataset)
+    costs: list[ShuffleCost] = []
+    written: list[Rewriting] = []
+    if lengths is not None and lengths.unit == "tokens" and dataset.spans.num_values:
+        cut = sequences or Windows(2048)
+        costs = shuffle_costs(dataset, cut, memory=memory, damage=damage)
+        if storage is not None:
+            stored = float(sizes.mean()) * len(index) / max(1, index.num_values)
+            written = rewritings(dataset, stored)
+    found = Inspection(
+        column=dataset.column,
+        files=len(index.files),
+        stored_bytes=sum(index.storage.size(file) for file in index.files),
+        rows=dataset.spans.num_rows,
+        tokens=dataset.spans.num_values,
+        row_groups=_num_runs(index.runs("row_group"), len(index)),
+        pages=len(index),
+        page_sizes=_page_sizes(dataset, sample, sizes) if len(sample) else None,
+        checksum_share=checksum_share(index, sample.tolist()) if len(sample) else None,
+        storage=storage,
+        lengths=lengths,
+        costs=costs,
+        rewritings=written,
+        advice=[],
+        damage=_distinct(damage),
+    )
+    found.advice.extend(_advice(found))
+    return found
+
+
+def _storage(dataset: Dataset) -> FileFacts | None:
+    try:
+        return file_facts(dataset.index)
+    except MissingDependencyError:
+        return None
+
+
+def _sampled(count: int) -> Int64Array:
+    most = min(count, MOST_PAGES)
+    return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
+
+
+def _page_sizes(dataset: Dataset, pages: Int64Array, sizes: Int64Array) -> PageSizes:
+    index = dataset.index
+    rows = index.first_rows(pages + 1) - index.first_rows(pages)
+    values = index.first_values(pages + 1) - index.first_values(pages)
+    return PageSizes(
+        stored_bytes=_spread(sizes), rows=_spread(rows), tokens=_spread(values)
+    )
+
+
+def _spread(values: Int64Array) -> tuple[int, int, int]:
+    return int(values.min()), int(np.median(values)), int(values.max())
+
+
+def _num_runs(runs: Int64Array | None, pages: int) -> int:
+    return pages if runs is None else len(runs)
+
+
+def _distinct(damage: list[Damage]) -> list[Damage]:
+    """Each place once, however often it was met."""
+    places = {(one.file, one.row_group, one.page): one for one in reversed(damage)}
+    return list(reversed(places.values()))
+
+
+def _advice(found: Inspection) -> list[str]:
+    """What to change about files or settings, in the order of what it is worth."""
+    advice = []
+    if found.damage:
+        places = f"{len(found.damage)} place{'s' * (len(found.damage) > 1)}"
+        advice.append(
+            f"{places} cannot be read: write these files again, or skip their steps"
+        )
+    if found.storage is not None and found.storage.offset_index_share < 1:
+        advice.append(
+            "some files have no offset index, so token lists are read once to be "
+            "indexed: keep the index with --cache-dir, or write files with "
+            "write_page_index=True"
+        )
+    if found.page_sizes is not None and found.page_sizes.stored_bytes[1] > LARGE_PAGE:
+        advice.append(
+            "pages are large: a shuffle holds many at once; smaller ones "
+            "(data_page_size=65536 to 1048576) mix better in the same memory"
+        )
+    by_name = {cost.shuffle: cost for cost in found.costs}
+    page = by_name.get("page")
+    if page is not None and page.reads > NOTABLE_READS * max(1, found.pages):
+        advice.append(
+            f"with this memory pages are read {page.reads / found.pages:.1f} times an "
+            "epoch: give more memory, or a smaller --window"
+        )
+    best = found.rewritings[:1]
+    if best and best[0].gain > NOTABLE_GAIN:
+        advice.append(
+            f"tokens as {best[0].setting} would take {best[0].gain:.0%} less: "
+            f"{best[0].bytes_per_token:.2f} bytes each"
+        )
+    if found.checksum_share == 0:
+        advice.append(
+            "pages carry no checksums, so not every damage can be found: write files "
+            "with write_page_checksum=True"
+        )
+    return advice

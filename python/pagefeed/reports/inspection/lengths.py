@@ -1,0 +1,136 @@
+"""How long documents are, from all pages or an even sample of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import Int64Array, Work, in_order, require
+from pagefeed.dataset import Dataset, PageIndex, TokenIndex
+from pagefeed.errors import MissingDependencyError, UnsupportedError
+from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
+
+__all__ = ["Lengths", "document_lengths"]
+
+MOST_SPANS = 512
+QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """How long documents are."""
+
+    unit: str
+    """What is counted: ``"tokens"``; of texts ``"bytes"``."""
+    rows_read: int
+    """Rows that it is of."""
+    is_sample: bool
+    """Whether these are some rows only."""
+    mean: float
+    """Mean of a row."""
+    quantiles: dict[str, int]
+    """Length by share of the rows that are as long at most, such as ``"0.5"``."""
+    histogram: tuple[tuple[int, int, int, int], ...]
+    """Bins by powers of two: least, most, rows and sum of each."""
+
+
+def document_lengths(
+    dataset: Dataset, *, whole: bool = False
+) -> tuple[Lengths | None, list[Damage]]:
+    """Read lengths, and tell the pages that cannot be read.
+
+    Args:
+        dataset: The dataset.
+        whole: Read all pages, however many there are.
+
+    Returns:
+        None for a column of neither tokens nor texts.
+    """
+    spans = dataset.spans
+    count = len(spans) if whole else min(len(spans), MOST_SPANS)
+    chosen = np.unique(np.linspace(0, len(spans) - 1, count).astype(np.int64))
+    pages, rows = spans.places(chosen)
+    sizes = spans.first_rows(chosen + 1) - spans.first_rows(chosen)
+    places = list(zip(pages.tolist(), rows.tolist(), sizes.tolist(), strict=True))
+    found: list[Int64Array] = []
+    damage: list[Damage] = []
+    unit = _unit(spans.index, places)
+
+    def read(place: tuple[int, int, int]) -> Int64Array | Damage:
+        page, row, size = place
+        try:
+            if unit == "bytes":
+                return _text_lengths(spans.index, page)[row : row + size]
+            return np.diff(spans.index.row_offsets(page)[row : row + size + 1])
+        except UNREADABLE as error:
+            return damage_of(error)
+
+    if unit is None:
+        return None, damage
+    with Work("lengths of documents", total=len(places), unit="pages") as work:
+        for lengths in in_order(read, places):
+            work.advance()
+            if isinstance(lengths, Damage):
+                damage.append(lengths)
+            else:
+                found.append(lengths)
+    joined = np.concatenate([np.empty(0, dtype=np.int64), *found])
+    return _lengths(joined, unit, is_sample=count < len(spans)), damage
+
+
+def _unit(index: TokenIndex, places: list[tuple[int, int, int]]) -> str | None:
+    """What the rows of the column are measured in, by the first that can be read."""
+    for page, _, _ in places:
+        try:
+            index.row_offsets(page)
+        except UnsupportedError:
+            try:
+                _text_lengths(index, page)
+            except (UnsupportedError, MissingDependencyError):
+                return None
+            return "bytes"
+        except UNREADABLE:
+            continue
+        return "tokens"
+    return None
+
+
+def _text_lengths(index: TokenIndex, page: int) -> Int64Array:
+    if not isinstance(index, PageIndex):
+        raise UnsupportedError("these rows are no texts")
+    pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="lengths of texts")
+    compute: Any = require(
+        "pyarrow.compute", extra="pyarrow", purpose="lengths of texts"
+    )
+    texts = pyarrow.array(index.read_page(page))
+    try:
+        lengths = compute.fill_null(compute.binary_length(texts), 0)
+    except pyarrow.ArrowNotImplementedError as error:
+        raise UnsupportedError(f"rows of {texts.type} have no length") from error
+    return np.asarray(lengths, dtype=np.int64)
+
+
+def _lengths(lengths: Int64Array, unit: str, *, is_sample: bool) -> Lengths | None:
+    if not len(lengths):
+        return None
+    quantiles = np.quantile(lengths, QUANTILES, method="lower")
+    bins = np.frexp(lengths)[1]  # 0 for empty rows, then [1, 1], [2, 3], [4, 7], ...
+    histogram = []
+    for number in range(int(bins.min()), int(bins.max()) + 1):
+        inside = lengths[bins == number]
+        least = 0 if number == 0 else 1 << (number - 1)
+        most = max(0, (1 << number) - 1)
+        histogram.append((least, most, len(inside), int(inside.sum())))
+    return Lengths(
+        unit=unit,
+        rows_read=len(lengths),
+        is_sample=is_sample,
+        mean=float(lengths.mean()),
+        quantiles={
+            str(share): int(value)
+            for share, value in zip(QUANTILES, quantiles, strict=True)
+        },
+        histogram=tuple(histogram),
+    )

@@ -1,0 +1,91 @@
+"""What writing a dataset anew would gain, tried on a sample of it in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import require
+from pagefeed.dataset import Dataset
+from pagefeed.errors import PagefeedError
+from pagefeed.sequences import Windows
+from pagefeed.view import SequenceView
+
+__all__ = ["Rewriting", "rewritings"]
+
+SAMPLED_TOKENS = 1 << 20
+ROW_TOKENS = 2048
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dictionary, snappy": {"compression": "snappy"},
+    "dictionary, zstd": {"compression": "zstd"},
+    "plain, zstd": {"compression": "zstd", "use_dictionary": False},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewriting:
+    """A way to store the tokens."""
+
+    setting: str
+    """Type, encoding and codec."""
+    bytes_per_token: float
+    """Stored bytes of a token, of the sample."""
+    gain: float
+    """Share of the bytes stored now that it would save; negative if it takes more."""
+
+
+def rewritings(dataset: Dataset, bytes_per_token: float) -> list[Rewriting]:
+    """Write a sample in memory in several ways, the smallest result first.
+
+    Args:
+        dataset: The dataset.
+        bytes_per_token: What a token takes now.
+
+    Returns:
+        Nothing if the sample cannot be read.
+
+    Raises:
+        MissingDependencyError: If pyarrow is not installed.
+    """
+    try:
+        tokens = _sample(dataset)
+    except PagefeedError:  # Damage is told where lengths are read.
+        return []
+    kind = np.dtype("uint16" if tokens.max(initial=0) < 1 << 16 else "int32")
+    made = []
+    for name, options in SETTINGS.items():
+        stored = _written_bytes(tokens.astype(kind), options) / max(1, len(tokens))
+        made.append(
+            Rewriting(
+                setting=f"list<{kind.name}>, {name}",
+                bytes_per_token=stored,
+                gain=1 - stored / bytes_per_token if bytes_per_token else 0.0,
+            )
+        )
+    return sorted(made, key=lambda one: one.bytes_per_token)
+
+
+def _sample(dataset: Dataset) -> npt.NDArray[Any]:
+    """Tokens from all over the dataset, in runs as long as a row of a sequence."""
+    view = SequenceView(dataset, Windows(ROW_TOKENS), num_threads=1)
+    count = min(len(view), SAMPLED_TOKENS // ROW_TOKENS)
+    numbers = np.linspace(0, len(view) - 1, count).astype(np.int64).tolist()
+    rows = [row["input_ids"] for row in view.__getitems__(numbers)]
+    return np.concatenate(rows)[: dataset.spans.num_values]
+
+
+def _written_bytes(tokens: npt.NDArray[Any], options: dict[str, Any]) -> int:
+    pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="writing a sample")
+    parquet: Any = require(
+        "pyarrow.parquet", extra="pyarrow", purpose="writing a sample"
+    )
+    starts = np.append(np.arange(0, len(tokens), ROW_TOKENS), len(tokens))
+    rows = pyarrow.ListArray.from_arrays(starts.astype(np.int32), tokens)
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(
+        pyarrow.table({"input_ids": rows}), sink, data_page_size=1 << 16, **options
+    )
+    return int(sink.getvalue().size)

@@ -1,0 +1,126 @@
+"""What of a dataset cannot be read, told beside what can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pagefeed._base import Work, in_order
+from pagefeed.batches import Batch
+from pagefeed.dataset import Dataset, ParquetDataset
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    DataError,
+    FileAccessError,
+    PagefeedError,
+)
+from pagefeed.loader import Loader
+
+__all__ = ["UNREADABLE", "Damage", "damage_of", "sound_batches", "sound_part"]
+
+AnyDataset = TypeVar("AnyDataset", bound=Dataset)
+
+UNREADABLE = (DataError, FileAccessError, ColumnNotFoundError)
+"""Errors about one place in the data: others may still be sound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    """A place in the data that cannot be read."""
+
+    kind: str
+    """Name of the error, such as ``"CorruptFileError"``."""
+    message: str
+    """What is wrong, as the error says it."""
+    file: str | None = None
+    """The file, if known."""
+    row_group: int | None = None
+    """Its row group, if known."""
+    page: int | None = None
+    """The page of the column, if known."""
+    steps: tuple[int, ...] = ()
+    """Steps of a loader that need it, if it was met in a run."""
+
+
+def damage_of(error: PagefeedError, steps: Iterable[int] = ()) -> Damage:
+    """Return what an error says of the data."""
+    return Damage(
+        kind=type(error).__name__,
+        message=str(error),
+        file=error.file,
+        row_group=error.row_group,
+        page=error.page,
+        steps=tuple(steps),
+    )
+
+
+def sound_part(dataset: AnyDataset) -> tuple[AnyDataset, list[Damage]]:
+    """Return the files of a dataset that can be indexed, and what is wrong with others.
+
+    Where all is well this costs no more than the index. Otherwise each file is indexed
+    alone, to find every one that is damaged.
+
+    Args:
+        dataset: All rows of some files. Others than of Parquet files, and selections,
+            are sound as a whole or not at all.
+
+    Raises:
+        PagefeedError: If no file can be indexed, or if they can each but not together.
+    """
+    try:
+        _ = dataset.index
+    except UNREADABLE as error:
+        if not isinstance(dataset, ParquetDataset) or dataset.selection is not None:
+            raise
+        found = _damaged_files(dataset)
+        kept = tuple(file for file in dataset.files if file not in found)
+        if not kept or not found:
+            raise error from None
+        part = replace(dataset, files=kept)
+        _ = part.index
+        return part, list(found.values())
+    return dataset, []
+
+
+def sound_batches(
+    loader: Loader, damage: list[Damage], *, most: int | None = None
+) -> Iterator[Batch]:
+    """Yield batches, passing over the steps that need what cannot be read.
+
+    Args:
+        loader: Iterates from where it stands, and is left where that ends.
+        damage: What was met is added here.
+        most: Batches to take at most.
+    """
+    batches, taken = iter(loader), 0
+    while most is None or taken < most:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except UNREADABLE as error:
+            damage.append(damage_of(error, error.steps))
+            loader.skip(error.steps)
+            continue
+        taken += 1
+        yield batch
+
+
+def _damaged_files(dataset: ParquetDataset) -> dict[str, Damage]:
+    found: dict[str, Damage] = {}
+
+    def look(file: str) -> tuple[str, Damage | None]:
+        try:
+            _ = replace(dataset, files=(file,), cache_dir=None).index
+        except UNREADABLE as error:
+            return file, replace(damage_of(error), file=file)
+        return file, None
+
+    total = len(dataset.files)
+    with Work("looking for damage", total=total, unit="files") as work:
+        for file, damage in in_order(look, dataset.files):
+            work.advance()
+            if damage is not None:
+                found[file] = damage
+    return found

@@ -1,0 +1,184 @@
+"""Batches traced back: what a row held and where it came from, and steps made again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import check_whole, require
+from pagefeed.batches import Batch, Fields
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader, session_of
+from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
+from pagefeed.run import Origin, sequence_of_slot
+
+__all__ = ["TracedPart", "TracedRow", "replay", "trace"]
+
+MEMORY = 256 << 20
+"""What reading single sequences may hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedPart:
+    """A run of tokens of one document in a row of a batch."""
+
+    origin: Origin
+    """Where they came from, and their place in the row."""
+    tokens: list[int] | None
+    """The tokens; None if the rows hold none."""
+    text: str | None
+    """The same decoded, if a tokenizer was given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedRow:
+    """A row of a batch."""
+
+    step: int
+    """Step of the iteration."""
+    rank: int
+    """Rank that is given the batch."""
+    row: int
+    """Row of the batch."""
+    tokens: list[int] | None
+    """All that it holds: separators and padding too; None if it holds none."""
+    parts: list[TracedPart]
+    """Whose tokens these are, in their order."""
+    damage: Damage | None = None
+    """Why it cannot be read, if it cannot."""
+
+
+def trace(
+    loader: Loader,
+    step: int,
+    row: int | None = None,
+    *,
+    tokenizer: TextTokenizer | None = None,
+) -> list[TracedRow]:
+    """Return what the rows of a batch hold, and where each part came from.
+
+    Reads these rows alone: the loader is left as it is, and may run on.
+
+    Args:
+        loader: The run, of the rank whose batch it is.
+        step: Number of the step in the current iteration.
+        row: Row of the batch; None for all that are not padding.
+        tokenizer: Decodes the tokens: anything with ``decode(ids)``.
+
+    Raises:
+        InvalidArgumentError: If there is no such step or row, or it is skipped.
+
+    Example:
+        >>> [row] = trace(loader, step=3, row=1)
+        >>> [part.origin.row for part in row.parts]  # doctest: +SKIP
+        [171]
+    """
+    session = session_of(loader)
+    planner = session.known_planner()
+    if row is None:
+        index = planner.route.checked_index(step)
+        held = planner.sequences(index, 1)
+        rows = np.flatnonzero(held >= 0).tolist()
+    else:
+        rows = [check_whole(row, "row", least=0)]
+    feed = session.settings
+    one = replace(
+        feed,
+        batch_size=1,
+        memory=min(feed.memory, MEMORY),
+        num_threads=1,
+        format="numpy",
+        dtype="int64",
+        fields=Fields(),
+        pin_memory=False,
+        vocab_size=None,
+    ).make_feed(session.run.source)
+    made = []
+    for number in rows:
+        sequence = sequence_of_slot(planner, step, number)
+        place = {"step": step, "rank": loader.rank, "row": number}
+        try:
+            origins = session.run.source.origins(sequence)
+            engine = one.engine()
+            engine.submit(*one.plan(np.array([sequence])))
+            try:
+                batch = one.batch(engine.next_batch())
+            finally:
+                engine.clear()
+        except UNREADABLE as error:
+            damage = damage_of(error, (step,))
+            made.append(TracedRow(**place, tokens=None, parts=[], damage=damage))
+            continue
+        made.append(_row(place, batch, origins, tokenizer))
+    return made
+
+
+def replay(loader: Loader, steps: Iterable[int]) -> Iterator[tuple[int, Batch]]:
+    """Yield the batches of some steps again, exactly as this rank was given them.
+
+    The loader is left as it is: a twin of it seeks to each step. Steps that the
+    iteration skips are passed over.
+
+    Args:
+        loader: The run, of the rank whose batches they are.
+        steps: Numbers of steps in the current iteration, rising.
+
+    Yields:
+        The step and its batch, with the fields, types and transform of the loader.
+
+    Raises:
+        InvalidArgumentError: If there is no such step.
+
+    Example:
+        >>> for step, batch in replay(loader, range(2, 4)):
+        ...     print(step, batch["input_ids"].shape)
+        2 (2, 64)
+        3 (2, 64)
+    """
+    twin = copy.copy(loader)
+    batches: Iterator[Batch] | None = None
+    for step in steps:
+        if batches is None or twin.step != step:
+            twin.seek(step)
+            batches = iter(twin)
+        if twin.step == step:
+            yield step, next(batches)
+
+
+def _row(
+    place: dict[str, Any],
+    batch: Batch,
+    origins: list[Origin],
+    tokenizer: TextTokenizer | None,
+) -> TracedRow:
+    held = _held(batch)
+    if held is None or isinstance(held, str):
+        parts = [TracedPart(origin=each, tokens=None, text=held) for each in origins]
+        return TracedRow(**place, tokens=None, parts=parts)
+    parts = []
+    for origin in origins:
+        end = origin.offset + origin.num_tokens
+        tokens = held[origin.offset : end].tolist()
+        text = None if tokenizer is None else tokenizer.decode(tokens)
+        parts.append(TracedPart(origin=origin, tokens=tokens, text=text))
+    return TracedRow(**place, tokens=held.tolist(), parts=parts)
+
+
+def _held(batch: Batch) -> npt.NDArray[np.int64] | str | None:
+    """Tokens of the only row of a batch, or its text."""
+    if "input_ids" in batch and isinstance(batch["input_ids"], np.ndarray):
+        tokens = batch["input_ids"][0]
+        return np.asarray(tokens[: int(batch.get("lengths", [len(tokens)])[0])])
+    pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="showing documents")
+    [value] = pyarrow.array(next(iter(batch.values()))).to_pylist()
+    if isinstance(value, list):
+        if all(isinstance(item, int) for item in value):
+            return np.array(value, dtype=np.int64)
+        raise InvalidArgumentError("these documents are no lists of tokens")
+    return value if isinstance(value, str) else None
