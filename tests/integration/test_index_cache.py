@@ -236,7 +236,7 @@ def test_what_is_not_there_is_named(token_files, tmp_path):
     with pytest.raises(InvalidArgumentError, match="twice"):
         build([token_files[0], token_files[0]], None)
     with pytest.raises(UnsupportedError, match="s3://"):
-        build("s3://bucket/file.parquet", None)
+        build("ftp://bucket/file.parquet", None)
     with pytest.raises(InvalidArgumentError, match="out of range"):
         build(token_files, None).read_page(10**6)
 

@@ -128,6 +128,10 @@ impl Index {
     /// `advance` from time to time how many more files are done.
     #[staticmethod]
     #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, storage = None, advance = None))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all but two are keywords in Python"
+    )]
     fn build(
         py: Python<'_>,
         paths: Vec<String>,

@@ -76,9 +76,8 @@ class RemoteStorage:
         """
         given = plain_paths(paths)
         single = [path for path in given if _is_one_file(path)]
-        names = [
-            name for name, _, _ in self.handle.find(single)
-        ]  # Together: they wait long.
+        # All at one time: each waits for the network.
+        names = [name for name, _, _ in self.handle.find(single)]
         found = dict(zip(single, names, strict=True))
         return check_files_given(given, lambda path: self._expand(path, found))
 
