@@ -36,7 +36,8 @@ def s3_server(root: Path) -> Iterator[dict[str, str]]:
     """
     port = free_port()
     keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
-    command = [program(), "--host", "127.0.0.1", "--port", str(port), *keys, root]
+    address = ["--host", "127.0.0.1", "--port", str(port)]
+    command = [str(program()), *address, *keys, str(root)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         wait_for(port, process)

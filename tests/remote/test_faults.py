@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -163,7 +164,7 @@ def test_a_server_without_ranges_is_refused(web, web_server):
 
 
 def test_arguments_are_checked(s3, web):
-    for url, options, error, words in [
+    cases: list[tuple[str, Any, type[Exception], str]] = [
         (s3.urls[0], {"regoin": "x"}, InvalidArgumentError, "regoin"),
         (s3.urls[0], {"deadline": -1}, InvalidArgumentError, "deadline"),
         (s3.urls[0], {"region": None}, InvalidArgumentError, "region"),
@@ -171,6 +172,7 @@ def test_arguments_are_checked(s3, web):
         ("ftp://host/a.parquet", None, UnsupportedError, "ftp:// is not read"),
         ("s3://", None, InvalidArgumentError, "s3://BUCKET"),
         (str(web.folder), {"region": "x"}, InvalidArgumentError, "paths are local"),
-    ]:
+    ]
+    for url, options, error, words in cases:
         with pytest.raises(error, match=words):
             pf.parquet(url, column="a", storage_options=options)

@@ -84,7 +84,7 @@ impl Remote {
     }
 
     /// Files below a folder, as (URL, bytes, version), sorted by name.
-    fn list(&self, py: Python<'_>, url: &str) -> PyResult<Vec<File>> {
+    fn list_files(&self, py: Python<'_>, url: &str) -> PyResult<Vec<File>> {
         let found = self.run(py, |remote| remote.list(url))?;
         Ok(found.into_iter().map(file).collect())
     }

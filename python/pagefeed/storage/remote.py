@@ -149,7 +149,7 @@ class RemoteStorage:
     def _listed(self, path: str, folder: str, pattern: str | None) -> list[str]:
         """Files below a folder that a pattern means; without one, those of Parquet."""
         files = []
-        for url, _, _ in self.handle.list(folder):
+        for url, _, _ in self.handle.list_files(folder):
             # On the hub a URL has a commit, which the folder as given may lack.
             name = url.split("/", folder.count("/"))[-1]
             wanted = (
