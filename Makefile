@@ -19,6 +19,13 @@ HAVE_CORE := $(VENV)/core.stamp
 HAVE_QUICK := $(VENV)/quick.stamp
 # An S3-compatible server for the tests of remote storage.
 HAVE_S3 := target/tools/bin/s3s-fs
+HAVE_TRAINERS := $(VENV)/trainers
+# Frameworks: each has an environment of its own, with what its lock file pins.
+LOCKS := tests/trainers/locks
+TRAINERS := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
+HAVE_WHEEL := $(VENV)/wheel.stamp
+DOCS_VENV := .venv/docs
+HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 
 SHELL := bash
@@ -31,12 +38,13 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
-$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) constraints: export UV_DEFAULT_INDEX ?= \
+$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_WHEEL) $(HAVE_DOCS) $(HAVE_TRAINERS)/%.stamp \
+	constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(BIN)/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' \
 		$(MAKEFILE_LIST)
 
 .PHONY: demo
@@ -45,9 +53,21 @@ demo: $(HAVE_DEMO) $(if $(wildcard $(HAVE_CORE)),$(HAVE_CORE),$(HAVE_QUICK))  ##
 
 .PHONY: test
 test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3)  ## Rust and Python tests (ARGS="-k words" for pytest)
-	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote --lib --tests
+	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
+		--package pagefeed-tokenizer --lib --tests
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
+
+.PHONY: test-trainers
+test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for one)
+	@$(MAKE) --no-print-directory --jobs=4 \
+		$(patsubst %,$(HAVE_TRAINERS)/%.stamp,$(or $(ARGS),$(TRAINERS)))
+	@for name in $(or $(ARGS),$(TRAINERS)); do \
+		echo "== $$name"; \
+		$(HAVE_TRAINERS)/$$name/bin/python -m pytest --quiet --timeout 900 \
+			--durations 3 tests/trainers/test_examples.py \
+			$$(ls tests/trainers/test_$$name{,_*}.py 2> /dev/null); \
+	done
 
 .PHONY: fuzz
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
@@ -77,15 +97,42 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 .PHONY: tools
 tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
 
+.PHONY: wheel
+wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
+	rm -rf dist target/sdist
+	$(BIN)/python packaging/licences.py LICENSE-THIRD-PARTY
+	$(BIN)/maturin sdist --out dist
+	mkdir -p target/sdist
+	tar --extract --gzip --file dist/*.tar.gz --directory target/sdist \
+		--strip-components 1
+	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
+		--release --locked --zig --compatibility manylinux2014 \
+		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
+	$(BIN)/python packaging/try_wheel.py dist/*.whl
+
+.PHONY: docs
+docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=python $(DOCS_VENV)/bin/mkdocs build --strict --quiet $(ARGS)
+
 .PHONY: constraints
 constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--custom-compile-command "make constraints" --no-annotate --no-emit-index-url \
-		--all-extras --group dev --output-file constraints.txt pyproject.toml
+		--extra all --group dev --group wheel --group docs \
+		--output-file constraints.txt pyproject.toml
+	@# Of these alone: what is large is then installed once, and linked.
+	grep -E '^(cuda|hypothesis|numpy|nvidia|pytest|torch|triton)' constraints.txt \
+		> $(VENV)/large.txt
+	for name in $(basename $(notdir $(wildcard $(LOCKS)/[!c]*.in))); do \
+		$(UV) pip compile --quiet --upgrade --python-version 3.11 --no-annotate \
+			--custom-compile-command "make constraints" --no-emit-index-url \
+			--constraint $(VENV)/large.txt --output-file $(LOCKS)/$$name.txt \
+			$(LOCKS)/$$name.in; \
+	done
 
 .PHONY: clean
 clean:  ## Remove everything that was built or installed here
-	rm -rf $(VENV) target dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
+	rm -rf $(VENV) target dist site LICENSE-THIRD-PARTY .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
 	rm -f python/pagefeed/_core.*.so python/pagefeed/_core.pyd
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -100,7 +147,24 @@ $(HAVE_DEMO): $(HAVE_UV) pyproject.toml
 	@touch $@
 
 $(HAVE_DEV): $(HAVE_UV) pyproject.toml
-	$(PIP_INSTALL) --requirements pyproject.toml --all-extras --group dev
+	$(PIP_INSTALL) --requirements pyproject.toml --extra all --group dev
+	@touch $@
+
+$(HAVE_TRAINERS)/%.stamp: $(LOCKS)/%.txt | $(HAVE_UV)
+	$(UV) venv --quiet --clear --python $(BIN)/python $(HAVE_TRAINERS)/$*
+	$(UV) pip install --quiet --python $(HAVE_TRAINERS)/$*/bin/python --requirements $<
+	echo $(CURDIR)/python > \
+		"$$(echo $(HAVE_TRAINERS)/$*/lib/python3*/site-packages)/pagefeed.pth"
+	@touch $@
+
+$(HAVE_WHEEL): $(HAVE_UV) pyproject.toml
+	$(PIP_INSTALL) --group wheel
+	@touch $@
+
+# Its tools are no business of the package's.
+$(HAVE_DOCS): $(HAVE_UV) pyproject.toml
+	$(PYTHON) -m venv $(DOCS_VENV)
+	VIRTUAL_ENV=$(CURDIR)/$(DOCS_VENV) $(PIP_INSTALL) --group docs
 	@touch $@
 
 # For the demonstration alone: hardly optimised, and without remote storage.

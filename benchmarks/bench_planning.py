@@ -59,7 +59,7 @@ class NoFeed:
     def __init__(self, index: AnyIndex) -> None:
         self._index = index
 
-    def engine(self) -> NoEngine:
+    def engine(self) -> Any:  # noqa: ANN401
         """Return what does nothing."""
         return NoEngine()
 
@@ -67,7 +67,7 @@ class NoFeed:
         """Plan batches."""
         return plan_batches(self._index, sequences, BATCH_SIZE)
 
-    def batch(self, delivered: None) -> dict[str, Any]:
+    def batch(self, delivered: Any) -> dict[str, Any]:  # noqa: ANN401
         """Make nothing."""
         return {"nothing": delivered}
 
@@ -79,7 +79,7 @@ def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[fl
     """
     run = session_of(loader).run
     planner = run.planner(run.beginning(0))
-    iteration: Iteration[None] = Iteration(
+    iteration = Iteration(
         feed=NoFeed(run.source.index),
         planner=planner,
         horizon_sequences=planner.track.horizon(loader.memory),

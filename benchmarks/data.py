@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer
 
+from pagefeed import Tokenizer
 from pagefeed.cli.demo.corpus import make_corpus
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,18 +115,24 @@ def _tokens() -> tuple[npt.NDArray[np.uint16], str]:
 
 
 def _corpus_tokens(corpus: Path) -> Iterator[npt.NDArray[np.uint16]]:
-    tokenizer = Tokenizer.from_file(str(corpus / "tokenizer.json"))
-    assert tokenizer.get_vocab_size() <= 1 << 16
-    end = tokenizer.token_to_id("<|eos|>")
-    for path in sorted(corpus.glob("slice-*.parquet")):
+    files = sorted(corpus.glob("slice-*.parquet"))
+    yield from _encoded(files, corpus / "tokenizer.json")
+
+
+def _encoded(files: list[Path], name: Path) -> Iterator[npt.NDArray[np.uint16]]:
+    """Every text of the files, and a token behind each."""
+    tokenizer = Tokenizer(name)
+    end = tokenizer.eos
+    assert tokenizer.vocab_size <= 1 << 16
+    assert end is not None
+    for path in files:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(TEXTS_AT_ONCE, columns=["text"]):
                 texts = batch.column(0).to_pylist()
-                for encoding in tokenizer.encode_batch_fast(texts):
-                    yield np.array([*encoding.ids, end], dtype=np.uint16)
+                for ids in tokenizer.encode_batch(texts):
+                    yield np.append(ids, end).astype(np.uint16)
 
 
 def _library_tokens() -> Iterator[npt.NDArray[np.uint16]]:
-    for path in make_corpus(CACHE / "library"):
-        for chunk in pq.read_table(path, columns=["input_ids"]).column(0).chunks:
-            yield chunk.flatten().to_numpy().astype(np.uint16)
+    files = make_corpus(CACHE / "library")
+    yield from _encoded(files, files[0].parent / "tokenizer.json")

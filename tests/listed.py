@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from pagefeed.dataset.spans import cut_at
+
 
 class ListedSpans:
     """Spans of listed sizes: of each file, the rows and the values of its spans."""
@@ -30,10 +32,10 @@ class ListedSpans:
     def first_values(self, spans):
         return self._values[spans]
 
-    def spans_of_values(self, values):
-        values = np.asarray(values)
-        assert np.all((values >= 0) & (values < self.num_values))
-        return np.searchsorted(self._values, values, side="right") - 1
+    def cut(self, starts, stops, per_row):
+        assert np.all((starts >= 0) & (starts < stops))
+        assert np.all(stops <= self.num_values + per_row * self.num_rows)
+        return cut_at(self._values, self._rows, per_row, starts, stops)
 
     def places(self, spans):
-        return spans, np.zeros_like(spans)
+        return spans, np.zeros(len(spans), dtype=np.uint32)

@@ -107,7 +107,7 @@ _prober = functools.cache(Prober)
 
 
 def probe(
-    jobs: list[Job], *, memory: int = MEMORY, timeout: float = 20
+    jobs: list[Job], *, memory: int = MEMORY, timeout: float = 60
 ) -> list[Outcome]:
     """The outcome of each job; a crash and a hang are outcomes too.
 

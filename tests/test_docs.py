@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shared_data import ROOT
+from tokenizers_made import tokenizer_json
 
 FENCE = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -16,6 +17,10 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 def write_corpus(folder):
     """The folders that the examples name."""
     rng = np.random.default_rng(0)
+    texts = ["one two three. " * 50, "vier fünf sechs " * 80] * 40
+    (folder / "text").mkdir(parents=True)
+    pq.write_table(pa.table({"text": texts}), folder / "text" / "part-0.parquet")
+    (folder / "tokenizer.json").write_text(tokenizer_json("gpt2"))
     for name in ("web", "code"):
         (folder / name).mkdir(parents=True)
         rows = [rng.integers(0, 1000, n) for n in rng.integers(1000, 3000, 300)]

@@ -53,3 +53,27 @@ except SystemExit as exit:
 
 def test_import_leaves_installed_extras_alone(run_python):
     assert json.loads(run_python(LOADED)) == ["numpy", "pagefeed"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("accelerate", "deepspeed", "jax", "lightning", "megatron"),
+        *("olmo", "ray", "torchtitan", "transformers"),
+    ],
+)
+def test_adapters_name_their_extra(run_python, name):
+    program = f"""{BLOCK}
+try:
+    import pagefeed.integrations.{name}
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+    said = run_python(program)
+    assert said.startswith("MissingDependencyError")
+    assert f"pip install 'pagefeed[{name}]'" in said
+
+
+def test_attention_names_its_extra(run_python):
+    program = f"{BLOCK}\nimport pagefeed.integrations.attention as found\nprint(found)"
+    assert "attention" in run_python(program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pagefeed._base import (
@@ -33,7 +34,7 @@ from pagefeed.order import Shuffle
 from pagefeed.run import LoaderState, MixtureSource, Origin, Slot, sequence_of_slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
-__all__ = ["Loader", "session_of", "share"]
+__all__ = ["Loader", "as_rank", "session_of", "share"]
 
 
 class Loader(LoaderFacts):
@@ -313,6 +314,32 @@ class Loader(LoaderFacts):
         """
         return self._session.stats()
 
+    def metrics(self, group: Any = None) -> dict[str, float]:  # noqa: ANN401 - torch's
+        """Return the numbers of this rank's run, for any tracker; see docs/trainers.md.
+
+        Args:
+            group: A process group (or ``torch.distributed.group.WORLD``) over which to
+                take them: all its members must call, and get the same. Times are those
+                of the slowest rank.
+        """
+        return self._session.metrics(group)
+
+    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:  # noqa: ANN401 - torch's
+        """Prove, by one exchange, that ranks get what they must; on all of them.
+
+        Those that must get the same batches do, the others do not, none is missing, and
+        all have the same plan and position.
+
+        Args:
+            group: The process group of all that train; None for all processes.
+            same: The group of those that must get the same batches as this process,
+                as with tensor, pipeline or context parallelism.
+
+        Raises:
+            InvalidArgumentError: Naming two processes that disagree.
+        """
+        self._session.check_ranks(group, same)
+
 
 def session_of(loader: Loader) -> Session:
     """Return what is behind a loader, for the package's own adapters and reports."""
@@ -327,6 +354,12 @@ def share(loader: Loader, num_shares: int) -> Loader:
     """
     session = session_of(loader)
     return _rebuild(session.settings.share(num_shares), session.following)
+
+
+def as_rank(loader: Loader, rank: int) -> Loader:
+    """Return the loader of another rank of the same run, where this one stands."""
+    session = session_of(loader)
+    return _rebuild(replace(session.settings, rank=rank), session.state)
 
 
 def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:

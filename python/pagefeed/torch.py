@@ -13,8 +13,10 @@ from typing import Any
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
+    Leaf,
     check_isolation,
     flex_mask,
+    refuse_second_sharding,
     sdpa_mask,
     varlen_arguments,
 )
@@ -30,6 +32,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "Leaf",
     "LoaderDataset",
     "as_dataset",
     "check_isolation",
@@ -115,7 +118,12 @@ class LoaderDataset(IterableDataset[Batch]):
         session_of(self.loader).listener = self._notice
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield all steps, or in a worker process every ``num_workers``-th."""
+        """Yield all steps, or in a worker process every ``num_workers``-th.
+
+        Raises:
+            InvalidArgumentError: If a framework would shard these batches once more.
+        """
+        refuse_second_sharding(self.loader)
         worker = get_worker_info()
         if worker is None:
             self._notice.started_here()

@@ -1,5 +1,6 @@
 """Few bytes that claim much: what a page decodes to is known before it is decoded."""
 
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -280,3 +281,84 @@ def test_an_order_of_rows_that_are_not_there_takes_no_memory(tmp_path: Path, nam
         assert tracemalloc.get_traced_memory()[1] < SMALL
     finally:
         tracemalloc.stop()
+
+
+def dictionary_indices(count: int) -> bytes:
+    """So many values of the dictionary's first entry."""
+    return b"\0" + rle_run(count, 0, 0)
+
+
+LARGE = 1 << 28
+RUN = rle_run(LARGE, 0, 1)
+TRUE_RUNS: dict[str, tuple[Struct, list[PageBytes]]] = {
+    "tokens": (
+        flat(INT64),
+        [
+            dictionary_page(1, (1 << 20).to_bytes(8, "little")),
+            data_page(LARGE, dictionary_indices(LARGE), encoding=RLE_DICTIONARY),
+        ],
+    ),
+    "nulls": (
+        flat(INT32, repetition=OPTIONAL),
+        [data_page(LARGE, len(RUN).to_bytes(4, "little") + RUN)],
+    ),
+    "texts": (
+        flat(BYTE_ARRAY),
+        [
+            dictionary_page(1, b"\4\0\0\0text"),
+            data_page(LARGE, dictionary_indices(LARGE), encoding=RLE_DICTIONARY),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRUE_RUNS)
+def test_a_page_of_more_than_all_memory_is_refused(
+    tmp_path: Path, run_python, name: str
+):
+    """Its values are all there, and equal: some bytes that decode to gigabytes."""
+    leaf, pages = TRUE_RUNS[name]
+    path = tmp_path / "runs.parquet"
+    path.write_bytes(one_column([leaf], pages, num_rows=LARGE).encode())
+    program = f"""
+import re
+from pathlib import Path
+import pagefeed as pf
+
+STATUS = Path("/proc/self/status")
+loader = pf.Loader(
+    pf.parquet({str(path)!r}, column="input_ids"),
+    sequences=pf.Documents(columns=["input_ids"]),
+    batch_size=1, memory="80MiB", num_threads=1, rank=0, world_size=1,
+)
+before = int(re.search(r"VmRSS:\\s+(\\d+)", STATUS.read_text())[1])
+try:
+    next(iter(loader))
+except pf.errors.LimitExceededError as error:
+    print(error)
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", STATUS.read_text())[1])
+assert peak - before < {SMALL} >> 10, peak - before
+"""
+    printed = run_python(program)
+    assert re.search(r"the limit is 7\d{7}: give more memory", printed)
+    assert "runs.parquet, row group 0, column input_ids, page 0" in printed
+
+
+def test_a_page_of_more_than_little_memory_is_read(tmp_path: Path):
+    """Genuine pages are a few megabytes: one may always be held."""
+    path = tmp_path / "large.parquet"
+    tokens = list(range(1 << 20))
+    table = pa.table({"input_ids": pa.array([tokens], pa.list_(pa.int64()))})
+    pq.write_table(table, path, use_dictionary=False)
+    loader = pf.Loader(
+        pf.parquet(path, column="input_ids"),
+        sequences=pf.Windows(1 << 16),
+        batch_size=1,
+        memory="2MiB",
+        shuffle=None,
+        num_threads=1,
+        rank=0,
+        world_size=1,
+    )
+    read = [token for batch in loader for token in batch["input_ids"][0].tolist()]
+    assert read == tokens

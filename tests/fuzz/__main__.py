@@ -4,6 +4,8 @@ Damaged indexes and arrays of a cache folder must change nothing of what is read
 
     make fuzz ARGS="--seconds 600 --seed 7"
 
+``tests/fuzz/tokenizer_ids.py`` is another: the ids of tokenizers.
+
 Files are read in processes of their own under a memory limit and a timeout. Findings
 are an abort, a hang, too much memory, a panic, an untyped error and an InternalError;
 their files are kept, and the exit status is 1.

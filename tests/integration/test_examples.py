@@ -1,5 +1,6 @@
 """The examples run, on real text."""
 
+import os
 import subprocess
 import sys
 
@@ -23,3 +24,25 @@ def test_the_curriculum(tmp_path):
     assert stages[2].startswith("from step   30 on")
     assert "good 100.0%" in stages[2]
     assert (tmp_path / "mixture.svg").stat().st_size > 10_000
+
+
+def test_torch_alone(tmp_path):
+    for module in ("torch", "tokenizers"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    scripts = [
+        ["examples/tokens.py", str(shared("data", "corpus")), str(tmp_path / "tokens")],
+        [*launch, "examples/train_torch.py", str(tmp_path / "tokens"), str(tmp_path)],
+    ]
+    for script in scripts:
+        done = subprocess.run(
+            [sys.executable, *script],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert f"rank {rank} of 2 ends at step 15" in done.stdout

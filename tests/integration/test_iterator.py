@@ -366,11 +366,13 @@ def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
 
     watching = threading.Thread(target=watch)
     watching.start()
-    for number, _ in enumerate(loader):
-        if number % 100 == 50:
-            loader.seek(number + 1)
-    is_done.set()
-    watching.join()
+    try:
+        for number, _ in enumerate(loader):
+            if number % 100 == 50:
+                loader.seek(number + 1)
+    finally:
+        is_done.set()
+        watching.join()
     assert torn == []
 
 

@@ -368,7 +368,7 @@ class CountingFeed:
     def plan(self, sequences):
         return plan_batches(self._index, sequences, 2)
 
-    def batch(self, delivered: None) -> Any:
+    def batch(self, delivered: Any) -> Any:
         return delivered
 
 
@@ -379,7 +379,7 @@ def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
     loader = make_loader(token_files, batch_size=2)
     engine = CountingEngine()
     run = session_of(loader).run
-    iteration: Iteration[None] = Iteration(
+    iteration = Iteration(
         feed=CountingFeed(engine, run.source.index),
         planner=run.planner(run.beginning(0)),
         horizon_sequences=1 << 20,

@@ -66,6 +66,7 @@ LEG = st.tuples(
 
 @settings(max_examples=40)
 @example(legs=[(100, 5, 1, [0])], shuffle="page")
+@example(legs=[(8, 5, 3, [4]), (48, 2, 0, [3])], shuffle="page")
 @given(
     legs=st.lists(LEG, min_size=1, max_size=6), shuffle=st.sampled_from(["page", "row"])
 )

@@ -17,6 +17,7 @@ from numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
 from pagefeed.run.route import merge_ranges
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, Packed
+from tasks import ends, tasks
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +211,6 @@ def test_packed_blocks_of_a_row_group_are_shuffled_as_one(folder):
 # Threads.
 
 
-def threads() -> set[str]:
-    return set(os.listdir("/proc/self/task"))
-
-
 @pytest.mark.parametrize(
     "sequences", [pf.Windows(LENGTH), pf.Packed(LENGTH), pf.Documents()]
 )
@@ -222,12 +219,12 @@ def test_an_engine_ends_with_its_loader(folder, sequences):
     gc.collect()
     gc.disable()
     try:
-        before = threads()
+        before = tasks()
         loader = numbered_loader(folder, sequences=sequences)
         batch = next(iter(loader))
-        started = threads() - before
+        started = tasks() - before
         assert started
         del loader, batch
-        assert not started & threads()
+        assert ends(started)
     finally:
         gc.enable()

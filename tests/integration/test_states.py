@@ -1,6 +1,7 @@
 """States are checked like any input, and outlive settings that change nothing."""
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,10 @@ def test_what_is_no_dict_is_refused(loader, state):
         {"stages": [[3, 0, [1, 1]]]},
         {"stages": [[0, 0, [1]]]},
         {"stages": [[0, 0, [0, 0]]]},
+        {"stages": [[0, 0, [2, -1]]]},
+        {"stages": [[0, 0, [1, 1]], [9, 0, [-0.5, 1.5]]]},
+        {"stages": [[0, 0, [math.nan, 1]]]},
+        {"stages": [[0, 0, [math.inf, 1]]]},
         {"stages": [[0, -1, [1, 1]]]},
         {"datasets": [["a", "0", 0, 0, None]]},
     ],

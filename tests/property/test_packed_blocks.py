@@ -67,7 +67,8 @@ def plain_blocks(spans: Any, packed: pf.Packed) -> list[int]:
     return starts
 
 
-ROWS = st.lists(st.sampled_from([0, 0, 1, 2, 3, 5, 30, 70, 400]), max_size=5)
+# 64 and 128 make blocks of just the tokens that one must have.
+ROWS = st.lists(st.sampled_from([0, 0, 1, 2, 3, 5, 30, 64, 70, 128, 400]), max_size=5)
 FILES = st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=30)
 PACKED = st.builds(
     lambda length, separators, join: pf.Packed(length, join=join, **separators),

@@ -67,7 +67,7 @@ def check_spans(dataset, expected):
         (spans.first_rows(span) <= rows) & (rows < spans.first_rows(span + 1))
     ).all()
     values = np.arange(spans.num_values)
-    span = spans.spans_of_values(values)
+    span = spans.cut(values, values + 1, 0).span
     assert (spans.first_values(span) <= values).all()
     assert (values < spans.first_values(span + 1)).all()
     pages = spans.places(np.arange(len(spans)))[0]

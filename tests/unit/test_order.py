@@ -307,6 +307,8 @@ def test_long_lanes_read_alike_in_any_stretches(window, passes):
     assert np.array_equal(np.concatenate(parts), units)
     for begin in (num_units - 1, 17, num_units // 2):  # not where it was read before
         assert np.array_equal(order.at(range(begin, num_units, 7)), units[begin::7])
+    falling = range(num_units - 1, -1, -num_units // 40)
+    assert np.array_equal(order.at(falling), units[np.array(falling)])
     anywhere = np.random.default_rng(0).integers(0, num_units, 50)
     assert np.array_equal(order.at(anywhere), units[anywhere])
     assert np.array_equal(order.positions(units[anywhere]), anywhere)

@@ -33,6 +33,7 @@ mod prefetch;
 pub mod schema;
 pub mod storage;
 pub mod store;
+pub mod text;
 pub mod thrift;
 
 pub use error::{Error, Kind, Result};

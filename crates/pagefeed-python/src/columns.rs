@@ -9,10 +9,12 @@ use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::{Aligned, PageSource};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::aligned_column::AlignedColumn;
-use pagefeed_core::pages::dictionaries::DictionaryCache;
+use pagefeed_core::pages::dictionaries::{DictionaryCache, OpenedCache};
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
+use pagefeed_core::pages::text::Tokenization;
+use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::exceptions::PyValueError;
@@ -32,7 +34,13 @@ pub enum Values<'py> {
 impl Values<'_> {
     fn into_column(self, verify_checksums: bool) -> Column {
         match self {
-            Self::Index(index) => Column::Pages(index.get().indexed(verify_checksums)),
+            Self::Index(index) => {
+                let (index, column) = (index.get(), index.get().indexed(verify_checksums));
+                match &index.tokenization {
+                    None => Column::Pages(column),
+                    Some(tokenization) => Column::Texts(column, tokenization.clone()),
+                }
+            }
             Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
             Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
         }
@@ -41,7 +49,7 @@ impl Values<'_> {
 
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
-    tokens: Vec<Indexed>,
+    tokens: Vec<(Indexed, Option<Tokenization>)>,
     /// Of each dataset, the columns that come with its tokens.
     aligned: Vec<Vec<Indexed>>,
     rows: Vec<Column>,
@@ -81,7 +89,10 @@ impl Columns {
         Ok(Self {
             aligned: aligned.collect(),
             tokens: tokens
-                .map(|(index, &verify)| index.get().indexed(verify))
+                .map(|(index, &verify)| {
+                    let index = index.get();
+                    (index.indexed(verify), index.tokenization.clone())
+                })
                 .collect(),
             rows: rows
                 .map(|(values, &verify)| values.into_column(verify))
@@ -110,7 +121,7 @@ impl Columns {
     pub fn row_payload(&self) -> Result<usize> {
         let mut sum = 0usize;
         for column in self.rows.iter().take(self.names.len()) {
-            if let Column::Pages(pages) = column {
+            if let Column::Pages(pages) | Column::Texts(pages, _) = column {
                 let bytes = usize::try_from(mean_row_bytes(&pages.index)?).unwrap_or(usize::MAX);
                 sum = sum.saturating_add(bytes);
             }
@@ -139,13 +150,23 @@ impl Columns {
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
     pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
+        // Many pages share one of theirs, which is small as it is stored.
+        let opened = Arc::new(OpenedCache::new(memory / 16));
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
         let mut aligned = self.aligned.into_iter();
-        for column in self.tokens {
-            let column = TokenColumn::new(column, &dictionaries, Some(self.token_ids))?;
-            let with = aligned.next().unwrap_or_default().into_iter();
-            let with = with.map(|column| AlignedColumn::new(column, &dictionaries));
-            sources.push(Arc::new(column.with(with.collect::<Result<_>>()?)?));
+        for (column, tokenization) in self.tokens {
+            let token_ids = Some(self.token_ids);
+            let with = aligned.next().unwrap_or_default();
+            sources.push(match tokenization {
+                Some(how) => Arc::new(text_column(column, how, token_ids, &with)?),
+                None => {
+                    let column = TokenColumn::new(column, &dictionaries, token_ids)?;
+                    let with = with.into_iter();
+                    let with =
+                        with.map(|column| AlignedColumn::new(column, &dictionaries, &opened));
+                    Arc::new(column.with(with.collect::<Result<_>>()?)?)
+                }
+            });
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
@@ -153,6 +174,27 @@ impl Columns {
         // A row that a batch lacks is null.
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
         let fields = fields.iter().map(nullable).collect();
-        Ok((NumberedPages::new(sources, dictionaries), fields))
+        Ok((
+            NumberedPages::new(sources, dictionaries).keeping(opened),
+            fields,
+        ))
     }
+}
+
+/// A column of texts; whose tokens nothing in the files can be aligned with.
+fn text_column(
+    column: Indexed,
+    how: Tokenization,
+    token_ids: Option<TokenIds>,
+    aligned: &[Indexed],
+) -> Result<TextColumn> {
+    if let Some(other) = aligned.first() {
+        return Err(Error::unsupported(format!(
+            "column {:?} cannot have a number for every token of {:?}, which are made of \
+             texts as they are read",
+            other.index.column(),
+            column.index.column()
+        )));
+    }
+    TextColumn::new(column, how, token_ids)
 }

@@ -14,6 +14,8 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
+use pagefeed_core::pages::text::{Tokenization, token_field};
+use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
 use pyo3::buffer::PyBuffer;
@@ -34,6 +36,8 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
+    /// How its texts become tokens, if they are to.
+    pub(crate) tokenization: Option<Tokenization>,
     /// The storage of this process, by its number. Locked only under the GIL, which a
     /// forking thread holds, so a child never finds it locked.
     storage: Mutex<(u32, Arc<dyn Storage>)>,
@@ -43,8 +47,23 @@ impl Index {
     fn new(index: CoreIndex, storage: Arc<dyn Storage>) -> Self {
         Self {
             index: Arc::new(index),
+            tokenization: None,
             storage: Mutex::new((std::process::id(), storage)),
         }
+    }
+
+    /// The same index, whose texts become tokens.
+    pub(crate) fn with(&self, tokenization: Tokenization) -> Self {
+        Self {
+            index: Arc::clone(&self.index),
+            tokenization: Some(tokenization),
+            storage: Mutex::new((std::process::id(), self.storage())),
+        }
+    }
+
+    /// Works with what a thread keeps from one page to the next.
+    pub(crate) fn opened<T>(work: impl FnOnce(&mut PageOpener) -> Result<T>) -> Result<T> {
+        OPENER.with_borrow_mut(work)
     }
 
     /// What the engine reads it by.
@@ -91,7 +110,7 @@ fn lookup(
 }
 
 /// Reads some of a column; where that may take long, Ctrl-C is served.
-fn reading<T: Send>(
+pub(crate) fn reading<T: Send>(
     py: Python<'_>,
     column: Indexed,
     read: impl FnOnce(Indexed) -> Result<T> + Send,
@@ -357,11 +376,18 @@ impl Index {
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
         reading(py, self.indexed(verify_checksums), |column| {
-            let array = OPENER.with_borrow_mut(|opener| {
-                let data_type = self.index.field().data_type();
-                read_array(&column, opener, page, Fetched::NOTHING, data_type)
-            })?;
-            Ok(ArrowArray::new(array, self.index.field().as_ref().clone()))
+            let field = self.index.field();
+            let read = |opener: &mut PageOpener| -> Result<_> {
+                let nothing = Fetched::NOTHING;
+                let Some(how) = self.tokenization.clone() else {
+                    let array = read_array(&column, opener, page, nothing, field.data_type())?;
+                    return Ok((array, Arc::clone(field)));
+                };
+                let texts = TextColumn::new(column, how, None)?;
+                Ok((texts.read_lists(opener, page, nothing)?, token_field(field)))
+            };
+            let (array, field) = Self::opened(read)?;
+            Ok(ArrowArray::new(array, field.as_ref().clone()))
         })
     }
 }

@@ -17,6 +17,7 @@ mod packing;
 mod remote;
 mod run;
 mod storage;
+mod tokenizer;
 
 use pyo3::prelude::*;
 
@@ -33,6 +34,8 @@ mod _core {
     use crate::engine::Engine;
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::tokenizer::{Tokenizer, text_of};
 
     #[pymodule_export]
     use crate::packing::pack;

@@ -17,9 +17,11 @@ from pagefeed._base.arguments import (
 )
 from pagefeed._base.arrays import (
     Int64Array,
+    UInt32Array,
     UInt64Array,
     distinct,
     joined_ranges,
+    narrow_difference,
     sorted_with_places,
 )
 from pagefeed._base.extras import require
@@ -33,6 +35,9 @@ from pagefeed._base.stepwise import finished
 from pagefeed._base.stored import (
     ArrayFolder,
     ArrayWriter,
+    find_arrays,
+    keeps_arrays,
+    remove_arrays,
     stored_arrays,
     warn_of_folder,
 )
@@ -45,6 +50,7 @@ __all__ = [
     "Int64Array",
     "Progress",
     "Setting",
+    "UInt32Array",
     "UInt64Array",
     "Work",
     "check_callable",
@@ -57,6 +63,7 @@ __all__ = [
     "check_vocab_size",
     "check_whole",
     "distinct",
+    "find_arrays",
     "finished",
     "format_bytes",
     "html_of",
@@ -64,8 +71,11 @@ __all__ = [
     "in_order",
     "is_made",
     "joined_ranges",
+    "keeps_arrays",
     "lazy",
+    "narrow_difference",
     "parse_bytes",
+    "remove_arrays",
     "require",
     "show_progress",
     "sorted_with_places",

@@ -7,13 +7,16 @@ import numpy.typing as npt
 
 __all__ = [
     "Int64Array",
+    "UInt32Array",
     "UInt64Array",
     "distinct",
     "joined_ranges",
+    "narrow_difference",
     "sorted_with_places",
 ]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 UInt64Array: TypeAlias = npt.NDArray[np.uint64]
 
 
@@ -44,6 +47,17 @@ def joined_ranges(starts: Int64Array, stops: Int64Array) -> Int64Array:
     counts = stops - starts
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(counts.sum())
+
+
+def narrow_difference(ends: Int64Array, starts: Int64Array) -> UInt32Array:
+    """Return how far ends lie behind their starts, which is below 2**32: uint32.
+
+    Example:
+        >>> narrow_difference(np.array([7, 9]), np.array([5, 9])).tolist()
+        [2, 0]
+    """
+    difference: UInt32Array = np.subtract(ends, starts, dtype="u4", casting="unsafe")
+    return difference
 
 
 def sorted_with_places(numbers: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -22,7 +22,15 @@ from pagefeed._base.arrays import Int64Array
 from pagefeed._base.parallel import in_order
 from pagefeed.errors import CacheWarning, FileAccessError
 
-__all__ = ["ArrayFolder", "ArrayWriter", "stored_arrays", "warn_of_folder"]
+__all__ = [
+    "ArrayFolder",
+    "ArrayWriter",
+    "find_arrays",
+    "keeps_arrays",
+    "remove_arrays",
+    "stored_arrays",
+    "warn_of_folder",
+]
 
 _ABOUT = "about.json"
 _NUMBERS = "numbers"
@@ -227,6 +235,33 @@ def stored_arrays(
             raise _no_place(problem) from problem
         # The maps outlive the names of the files.
         return ArrayFolder(path, key)
+
+
+def find_arrays(folder: str, name: str, key: str) -> ArrayFolder | None:
+    """Map arrays that were written before; None if there are none that can be used."""
+    return _opened(Path(folder) / name, key)
+
+
+def keeps_arrays(folder: str) -> bool:
+    """Return whether arrays can be kept in a folder, which is made if it is not there.
+
+    If not, that is told, once in a process.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as problem:
+        warn_of_folder(folder, problem)
+        return False
+    return True
+
+
+def remove_arrays(folder: str) -> None:
+    """Remove a folder of stored arrays that nobody needs any more, if it is there.
+
+    Arrays that are mapped stay readable until they are let go.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def warn_of_folder(folder: str, problem: Exception) -> None:

@@ -15,7 +15,15 @@ from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.launch import check_share
+from pagefeed.launch import (
+    Feed,
+    Ranks,
+    check_agreement,
+    check_share,
+    gather_from,
+    members,
+)
+from pagefeed.metrics import Meter, over_ranks
 from pagefeed.mixture import Mixture
 from pagefeed.run import LoaderState, Planner, Run, Track
 from pagefeed.sequences import Documents
@@ -79,6 +87,7 @@ class Session:
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
+        self._meter = Meter()
 
     @property
     def track(self) -> Track:
@@ -124,6 +133,32 @@ class Session:
         for storage in storages.values():
             counts.update(storage.counts())
         return {f"storage/{name}": count for name, count in counts.items()}
+
+    def metrics(self, group: Any) -> dict[str, float]:
+        """Return the run's numbers, see :meth:`Loader.metrics`."""
+        state, source = self.state, self.run.source
+        found = self._meter.read(self.stats()) | {
+            "data/epoch": state.epoch,
+            "data/step": state.step,
+            "data/tokens_total": source.at(self._finished or state).num_tokens_before,
+        }
+        return found if group is None else over_ranks(gather_from(group)(found))
+
+    def check_ranks(self, group: Any, same: Any) -> None:
+        """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
+        settings, state = self.settings, self.state.to_dict()
+        plan = {
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "drop_last": settings.drop_last,
+            "fields": settings.fields.settings,
+        }
+        ranks = Ranks(settings.rank, settings.world_size)
+        check_agreement(
+            Feed(ranks, {**state, **plan}),
+            gather=gather_from(group),
+            same=None if same is None else members(same, group),
+        )
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
         """Iterate as one of several processes that share this rank's steps.

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
 from pagefeed._base import show_progress
+from pagefeed._core import version
 from pagefeed.errors import PagefeedError
 
-__all__ = ["main"]
+__all__ = ["VERBS", "main", "make_parser"]
 
 VERBS = {
+    "count": "count the tokens of texts ahead",
     "demo": "real text to shuffled, resumed batches",
     "inspect": "look at a dataset: how it is stored, and what it will cost",
     "head": "show rows: tokens as numbers or text, and any other columns",
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",
+    "smoke": "try a run before it begins: some steps and a tiny model",
+    "doctor": "find what limits a training: data, compute or their overlap",
+    "checklist": "check many nodes before a run, from one file of facts each",
+    "report": "write a report of a run as one page of HTML",
     "trace": "say where a batch came from, or write steps anew",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb.
-
-    Returns:
-        0 if all went well, 1 for an error in the data or the environment; argparse
-        exits with 2 for an error in the arguments.
-    """
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the arguments, of all verbs."""
     parser = argparse.ArgumentParser(
         prog="pagefeed", description="LLM training batches straight from Parquet."
     )
+    parser.add_argument("--version", action="version", version=f"pagefeed {version()}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, summary in VERBS.items():
         module = importlib.import_module(f"pagefeed.cli.{verb}")
@@ -44,6 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         module.configure(verb_parser)
         verb_parser.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb.
+
+    Returns:
+        0 if all went well, 1 for an error in the data or the environment, 130 after
+        Ctrl-C; argparse exits with 2 for an error in the arguments.
+    """
+    parser = make_parser()
     options = parser.parse_args(arguments)
     try:
         with show_progress(sys.stderr.isatty()):
@@ -54,3 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # The reader of the output, such as `head`, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

@@ -18,8 +18,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.damaged import tell_damage
 from pagefeed.cli.options import configure_run, make_sound_dataset
+from pagefeed.cli.telling import tell_damage
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture

@@ -16,8 +16,8 @@ import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.damaged import tell_damage
 from pagefeed.cli.options import configure_run, make_sequences, make_sound_dataset
+from pagefeed.cli.telling import tell_damage
 from pagefeed.mixture import Mixture
 from pagefeed.reports import Inspection, inspect
 
@@ -143,6 +143,7 @@ def _cost_lines(found: Inspection) -> list[str]:
         f"{cost.same_file_pairs:10.2f}x"
         for cost in found.costs
     ]
+    lines.append("(same file: pairs of a batch from one file, against a random order)")
     if found.rewritings:
         lines += ["", f"{'written anew as':40}{'bytes a token':>14}{'saves':>8}"]
         lines += [

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +19,26 @@ from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.reports import Damage, sound_part
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
     "configure_run",
+    "configure_tokenizer",
     "make_dataset",
     "make_loader",
     "make_sequences",
     "make_sound_dataset",
+    "make_tokenizer",
+    "named_function",
 ]
 
 
-def configure_run(parser: argparse.ArgumentParser) -> None:
+def configure_run(
+    parser: argparse.ArgumentParser, *, needs_column: bool = True
+) -> None:
     """Declare the arguments of a run."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, URLs")
-    parser.add_argument("--column", required=True, help="the token column")
+    parser.add_argument("--column", required=needs_column, help="the token column")
     parser.add_argument(
         "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
     )
@@ -60,7 +70,38 @@ def configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    configure_tokenizer(parser, "--tokenize")
     configure_mixture(parser)
+
+
+def configure_tokenizer(
+    parser: argparse.ArgumentParser, option: str, *, required: bool = False
+) -> None:
+    """Declare the arguments of a tokenizer, which make tokens of a column of texts."""
+    parser.add_argument(
+        option,
+        dest="tokenize",
+        required=required,
+        metavar="FILE",
+        help="for a column of texts: tokenizer.json, .model or tiktoken's ranks",
+    )
+    parser.add_argument(
+        "--pattern", help="of ranks: gpt2, cl100k_base, o200k_base or an expression"
+    )
+    parser.add_argument(
+        "--special-tokens",
+        choices=["as_token", "as_text"],
+        help="what special tokens in a text are (as the library does it)",
+    )
+
+
+def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
+    """Make the tokenizer that was asked for."""
+    return Tokenizer(
+        options.tokenize,
+        pattern=options.pattern,
+        special_tokens=options.special_tokens,
+    )
 
 
 def make_sequences(options: argparse.Namespace) -> SequenceSetting:
@@ -149,6 +190,27 @@ def make_sound_dataset(
     return replace(mixed, datasets=parts), found
 
 
+def named_function(name: str, option: str) -> Callable[..., Any]:
+    """Return a function that is named as MODULE:NAME, of the folder one is in too.
+
+    Raises:
+        InvalidArgumentError: If there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{option} {name} is not MODULE:NAME of a function: {error}"
+        ) from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(found):
+        raise InvalidArgumentError(f"{option} {name} is no function")
+    return found  # type: ignore[no-any-return]
+
+
 def _named(options: argparse.Namespace) -> ParquetDataset:
     return parquet(
         options.paths,
@@ -159,6 +221,8 @@ def _named(options: argparse.Namespace) -> ParquetDataset:
 
 
 def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:
+    if options.tokenize is not None:
+        dataset = dataset.tokenize(make_tokenizer(options))
     return dataset if options.where is None else dataset.where(options.where)
 
 
@@ -167,5 +231,7 @@ def _check_paths(options: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "give paths, or --mix with paths of its own: exactly one of them"
         )
-    if options.mix and options.where is not None:
-        raise InvalidArgumentError("--where is for paths, not for a --mix")
+    if options.mix and (options.where is not None or options.tokenize is not None):
+        raise InvalidArgumentError(
+            "--where and --tokenize are for paths, not for a --mix"
+        )

@@ -31,8 +31,8 @@ import numpy as np
 
 from pagefeed._base import Work, require
 from pagefeed.batches import Batch
-from pagefeed.cli.damaged import tell_damage
 from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
+from pagefeed.cli.telling import tell_damage
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
 from pagefeed.loader import Loader
 from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of, load_tokenizer

@@ -10,10 +10,12 @@ from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.parquet_dataset import ParquetDataset, parquet
+from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
-from pagefeed.dataset.spans import Spans, refuse_null_tokens
+from pagefeed.dataset.spans import SpanParts, Spans, refuse_null_tokens
+from pagefeed.dataset.text import TokenizedIndex
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
@@ -24,8 +26,10 @@ __all__ = [
     "Page",
     "PageIndex",
     "ParquetDataset",
+    "SpanParts",
     "Spans",
     "TokenIndex",
+    "TokenizedIndex",
     "check_abilities",
     "check_dataset",
     "derived_arrays",

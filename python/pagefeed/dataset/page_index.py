@@ -60,7 +60,8 @@ class PageIndex:
         """The index as the data plane takes it."""
         self.storage: Storage = recipe.storage
         """Where the files lie."""
-        self._recipe = recipe
+        self.recipe = recipe
+        """All it takes to build it again."""
 
     @classmethod
     def build(
@@ -153,7 +154,7 @@ class PageIndex:
     def _facts(self) -> Facts:
         return {
             "column": self.column,
-            "files": len(self._recipe.files),
+            "files": len(self.recipe.files),
             "pages": len(self),
             "rows": self.num_rows,
             "values": self.num_values,
@@ -162,17 +163,17 @@ class PageIndex:
 
     def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or builds its own index."""
-        return _rebuild, (self._recipe, self.fingerprint)
+        return _rebuild, (self.recipe, self.fingerprint)
 
     @property
     def column(self) -> str:
         """The column as it was asked for."""
-        return self._recipe.column
+        return self.recipe.column
 
     @property
     def cache_dir(self) -> str | None:
         """Folder of the index, and of what is derived from it; None if in memory."""
-        return self._recipe.cache_dir
+        return self.recipe.cache_dir
 
     @property
     def num_rows(self) -> int:
@@ -209,12 +210,12 @@ class PageIndex:
     @property
     def files(self) -> list[str]:
         """Paths of the files, in order."""
-        return list(self._recipe.files)
+        return list(self.recipe.files)
 
     @lazy
     def folder_columns(self) -> dict[str, FolderColumn]:
         """Columns that lie in the names of folders (``lang=en/``), by their names."""
-        return folder_columns(self._recipe.files)
+        return folder_columns(self.recipe.files)
 
     @property
     def page_rows(self) -> Int64Array:
@@ -272,7 +273,7 @@ class PageIndex:
 
     @lazy
     def _number_of_file(self) -> dict[str, int]:
-        return {file: number for number, file in enumerate(self._recipe.files)}
+        return {file: number for number, file in enumerate(self.recipe.files)}
 
     def check_files(self) -> None:
         """Refuse files that are not as they were indexed.
@@ -310,7 +311,7 @@ class PageIndex:
             self._check_page(page)
         )
         return Page(
-            file=self._recipe.files[file],
+            file=self.recipe.files[file],
             row_group=row_group,
             page=number,
             first_row=first_row,
@@ -332,7 +333,7 @@ class PageIndex:
             CorruptFileError: If the page is not what index and format promise.
         """
         return self.handle.read_page(
-            self._check_page(page), verify_checksums=self._recipe.verify_checksums
+            self._check_page(page), verify_checksums=self.recipe.verify_checksums
         )
 
     def row_offsets(self, page: int) -> Int64Array:

@@ -1,16 +1,13 @@
-"""What rows there are: Parquet files and the columns wanted of them."""
+"""A dataset of Parquet files: what rows there are, and parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pagefeed._base import (
     Facts,
-    check_column,
-    check_columns,
-    check_flag,
     check_whole,
     html_of,
     is_made,
@@ -19,38 +16,24 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.dataset import select
-from pagefeed.dataset.aligned import Aligned, check_aligned_index, parse_aligned
+from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.spans import PageSpans, Spans
+from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import (
-    LocalStorage,
-    Located,
-    PathLike,
-    Paths,
-    Storage,
-    StorageOptions,
-    located,
-    plain_path,
-)
+from pagefeed.storage import LocalStorage, Located, Storage
+from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["ParquetDataset", "parquet"]
-
-
-class _Listed(NamedTuple):
-    """Files before they are indexed, as their schema is read."""
-
-    storage: Storage
-    files: Sequence[str]
-    folder_columns: Mapping[str, FolderColumn]
+__all__ = ["ParquetDataset"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetDataset:
-    """Parquet files read as one dataset; made by :func:`parquet`."""
+    """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
 
     files: tuple[str, ...]
     """Absolute paths, in the order of the dataset."""
@@ -70,6 +53,8 @@ class ParquetDataset:
     """Where the files lie."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
+    tokenizer: Tokenizer | None = None
+    """What makes tokens of the column, if it holds texts."""
 
     @property
     def can_seek(self) -> bool:
@@ -83,21 +68,26 @@ class ParquetDataset:
 
     @lazy
     def index(self) -> PageIndex:
-        """The page index of the column, built or opened on first use."""
+        """The page index of the column, built or opened on first use.
+
+        Of texts that are tokenized, their tokens are counted then, if nobody has.
+        """
         if self.selection is not None:
             return cast("PageIndex", self.selection.index)  # Made below, of one.
         index = self._build_index(self.column)
         for name in self.metadata:  # Those that do not exist are told here.
-            if name not in index.folder_columns:
+            if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
         for each in self.aligned:
-            other = self._column_indexes[each.column] = self._build_index(each.column)
-            check_aligned_index(index, other)
+            self._column_indexes[each.column] = self._build_index(each.column)
+            check_aligned_index(index, self._column_indexes[each.column])
+        if self.tokenizer is not None:
+            return tokenized(index, self.tokenizer)
         return index
 
     @property
     def aligned_indexes(self) -> tuple[PageIndex, ...]:
-        """The page indexes of the columns with a number for every token."""
+        """The page indexes of :attr:`aligned`."""
         return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
@@ -159,8 +149,7 @@ class ParquetDataset:
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
 
-        Reads the pages that hold it, so it is for a look at the data: a loader, or
-        :class:`SequenceView`, is made to read many.
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
 
         Args:
             row: Number of the row in this dataset; negative ones count from the end.
@@ -200,14 +189,13 @@ class ParquetDataset:
     def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
-        These are what ``where``, ``tiers`` and ``metadata`` can name. Only the footer
-        of a file is read; other files may have other columns.
+        What ``where``, ``tiers`` and ``metadata`` can name; other files may differ.
 
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = _Listed(self.storage, self.files, self.folder_columns)
+        listed = Listed(self.storage, self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @property
@@ -236,6 +224,7 @@ class ParquetDataset:
             rows, tokens = self.index.num_rows, self.index.num_values
         return {
             "column": self.column,
+            "tokenizer": None if self.tokenizer is None else self.tokenizer.name,
             "metadata": list(self.metadata) or None,
             "aligned": [each.column for each in self.aligned] or None,
             "files": len(self.files),
@@ -243,6 +232,42 @@ class ParquetDataset:
             "rows": rows,
             "tokens": tokens,
         }
+
+    def tokenize(self, tokenizer: Tokenizer) -> ParquetDataset:
+        """Take the column, which holds texts, for the tokens that they come to.
+
+        The dataset is then like any other: all sequences, shuffles, mixtures and parts
+        of it work, and resume. The tokens of every row are counted when they are first
+        needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
+        folder keeps. From then on texts are encoded as their pages are loaded.
+
+        Args:
+            tokenizer: What encodes the texts.
+
+        Returns:
+            A dataset of the same rows.
+
+        Raises:
+            InvalidArgumentError: If it is no tokenizer, or the dataset has one.
+
+        Example:
+            >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
+            >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
+        """
+        if not isinstance(tokenizer, Tokenizer):
+            raise InvalidArgumentError(
+                f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "
+                "tokenizer.json, a model, or a function"
+            )
+        if self.tokenizer is not None or self.aligned:
+            raise InvalidArgumentError(
+                "tokenize takes texts: the dataset has aligned columns of tokens that "
+                f"are in the files, or is tokenized already: {self}"
+            )
+        texts = replace(self, selection=None, tokenizer=tokenizer)
+        if self.selection is None:
+            return texts
+        return replace(texts, selection=self.selection.over(texts.spans))
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.
@@ -342,8 +367,7 @@ class ParquetDataset:
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0 or exceed 1 together, or
-                there are more than 65,535 parts.
+            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
@@ -364,67 +388,3 @@ class ParquetDataset:
 
     def _parts(self, selections: dict[str, Selection]) -> dict[str, ParquetDataset]:
         return {name: self._of(selection) for name, selection in selections.items()}
-
-
-def parquet(
-    paths: Paths,
-    *,
-    column: str,
-    aligned: Iterable[str] | Mapping[str, float] = (),
-    metadata: Iterable[str] = (),
-    cache_dir: PathLike | None = None,
-    page_index: bool = True,
-    verify_checksums: bool = True,
-    storage_options: StorageOptions | None = None,
-) -> ParquetDataset:
-    """Name a dataset of Parquet files, as they lie.
-
-    Args:
-        paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
-            patterns; or a list of these, whose order is kept. URLs are such as well:
-            ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
-        column: The token column: a list of integers per row.
-        aligned: Further columns with a number for every token of the same row, such as
-            labels and loss weights. They take every cut of the tokens and arrive as
-            ``batch["labels"]`` [batch_size, length], of the type that the files have.
-            Where there is no token of a row, in padding and separators, they hold -100
-            if they are called ``labels``, else 0, or what is given:
-            ``aligned={"labels": -100, "loss_weight": 0.5}``.
-        metadata: Further columns of the same rows, which batches of
-            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
-            of these refuses a dataset with metadata.
-        cache_dir: Folder for the page index, which every process of the machine then
-            maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
-        page_index: Use the files' own offset indexes where they have them.
-        verify_checksums: Verify checksums of pages where the writer stored them.
-        storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
-            credentials, ``deadline`` in seconds. What is not given comes from the
-            usual variables of the environment.
-
-    Returns:
-        The dataset. No data is read before it is used.
-
-    Raises:
-        MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata or aligned are no lists of other columns.
-
-    Example:
-        >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
-    """
-    others = check_columns(metadata, "metadata")
-    if column in others or len(set(others)) < len(others):
-        raise InvalidArgumentError(
-            f"metadata={list(others)} must name further columns, beside {column!r}, "
-            "each once"
-        )
-    found = located(paths, storage_options)
-    return ParquetDataset(
-        files=found.files,
-        storage=found.storage,
-        column=check_column(column, "column"),
-        aligned=parse_aligned(aligned, (column, *others)),
-        metadata=others,
-        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
-        page_index=check_flag(page_index, "page_index"),
-        verify_checksums=check_flag(verify_checksums, "verify_checksums"),
-    )

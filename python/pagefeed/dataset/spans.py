@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed._base import (
+    Int64Array,
+    UInt32Array,
+    joined_ranges,
+    narrow_difference,
+)
 from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import UnsupportedError
 
-__all__ = ["PageSpans", "Spans", "refuse_null_tokens", "refuse_nulls"]
+__all__ = [
+    "PageSpans",
+    "SpanParts",
+    "Spans",
+    "cut_at",
+    "refuse_null_tokens",
+    "refuse_nulls",
+]
+
+
+class SpanParts(NamedTuple):
+    """Parts of ranges of tokens, each inside one page or span, in their order.
+
+    Tokens are counted with the separators of their rows.
+    """
+
+    range: Int64Array
+    """Which of the ranges asked for: int64 [parts]."""
+    span: Int64Array
+    """Number of the page or span: int64 [parts]."""
+    first_token: UInt32Array
+    """First token, counted from the start of the span: uint32 [parts]."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [parts]."""
+    offset: UInt32Array
+    """Place of the first token in its range: uint32 [parts]."""
 
 
 class Spans(Protocol):
@@ -70,10 +100,16 @@ class Spans(Protocol):
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the span of each of ``rows``."""
 
-    def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the span that holds each of ``values``."""
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of spans.
 
-    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+        Args:
+            starts: First token of each range, of all rows end to end.
+            stops: One past its last.
+            per_row: Separators of a row, with which tokens are counted.
+        """
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
@@ -158,14 +194,16 @@ class PageSpans:
         """Return the span of each of ``rows``."""
         return self.index.pages_of_rows(rows)
 
-    def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the span that holds each of ``values``."""
-        return self.index.pages_of_values(values)
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of spans."""
+        columns = self.index.handle.cut(starts, stops, per_row)
+        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
+        return SpanParts(*map(np.frombuffer, columns, dtypes))
 
-    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""
         pages = np.asarray(spans, dtype=np.int64)
-        return pages, np.zeros_like(pages)
+        return pages, np.zeros(pages.shape, dtype=np.uint32)
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
         """Return the span that holds each row of a page."""
@@ -182,6 +220,57 @@ class PageSpans:
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one."""
         return self.index.runs(kind)
+
+
+def cut_at(
+    values: Int64Array,
+    rows: Int64Array,
+    per_row: int,
+    starts: Int64Array,
+    stops: Int64Array,
+) -> SpanParts:
+    """Cut ranges of tokens, none of them empty, where spans end, see :meth:`Spans.cut`.
+
+    Args:
+        values: Values before each span, and of all: int64 [spans + 1].
+        rows: Rows before each, likewise.
+        per_row: Separators of a row.
+        starts: First token of each range.
+        stops: One past its last.
+
+    Example:
+        >>> spans = np.array([0, 4, 6])
+        >>> cut_at(spans, spans, 0, np.array([3]), np.array([6])).num_tokens.tolist()
+        [1, 2]
+    """
+
+    def first(spans: Int64Array) -> Int64Array:
+        return values[spans] + per_row * rows[spans]
+
+    def holding(tokens: Int64Array) -> Int64Array:
+        """Find the last span that begins at or before each token, by halving."""
+        low = np.zeros_like(tokens)
+        left = len(values) - 1
+        while left > 1:
+            half = left // 2
+            low += half * (first(low + half) <= tokens)
+            left -= half
+        return low
+
+    first_span, last_span = holding(starts), holding(stops - 1)
+    span = joined_ranges(first_span, last_span + 1)
+    of = np.repeat(np.arange(len(starts)), last_span + 1 - first_span)
+    begin = first(span)
+    from_, to = np.maximum(begin, starts[of]), np.minimum(first(span + 1), stops[of])
+    held = np.flatnonzero(to > from_)
+    of, span, begin, from_ = of[held], span[held], begin[held], from_[held]
+    return SpanParts(
+        range=of,
+        span=span,
+        first_token=narrow_difference(from_, begin),
+        num_tokens=narrow_difference(to[held], from_),
+        offset=narrow_difference(from_, starts[of]),
+    )
 
 
 def refuse_null_tokens(spans: Spans) -> None:

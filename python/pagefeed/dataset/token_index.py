@@ -119,9 +119,6 @@ class TokenIndex(Protocol):
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
 
-    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the page that holds each of ``values``, numbered through."""
-
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run that a shuffle moves as one.
 

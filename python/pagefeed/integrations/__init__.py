@@ -1,4 +1,8 @@
-"""Thin adapters, a module for each framework."""
+"""Thin adapters, a module for each framework, imported by its name.
+
+Each needs what it is named after and nothing else of them. What they have in common:
+how a loader is delivered, the names that batches go by, and what is refused.
+"""
 
 from pagefeed.integrations.attention import (
     check_isolation,
@@ -6,5 +10,14 @@ from pagefeed.integrations.attention import (
     sdpa_mask,
     varlen_arguments,
 )
+from pagefeed.integrations.checks import refuse_second_sharding
+from pagefeed.integrations.delivery import Leaf
 
-__all__ = ["check_isolation", "flex_mask", "sdpa_mask", "varlen_arguments"]
+__all__ = [
+    "Leaf",
+    "check_isolation",
+    "flex_mask",
+    "refuse_second_sharding",
+    "sdpa_mask",
+    "varlen_arguments",
+]

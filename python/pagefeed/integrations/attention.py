@@ -7,25 +7,24 @@ For batches of a loader with ``format="torch"``. See the fields of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
 
-try:
+if TYPE_CHECKING:  # Other adapters do without.
     import torch
-except ImportError as error:
-    raise MissingDependencyError(
-        "pagefeed.torch needs PyTorch: pip install 'pagefeed[torch]'"
-    ) from error
 
 __all__ = ["check_isolation", "flex_mask", "sdpa_mask", "varlen_arguments"]
 
-Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Attention: TypeAlias = (
+    "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
+)
 """From queries, keys and values [batch_size, heads, length, width] to outputs."""
 
-MaskMod = Callable[
-    [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor
-]
+MaskMod: TypeAlias = (
+    "Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
+)
 
 
 def varlen_arguments(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,6 +106,7 @@ def check_isolation(attend: Attention, batch: Mapping[str, Any]) -> None:
         ...     batch,
         ... )
     """
+    torch = require("torch", extra="torch", purpose="check_isolation")
     ids = batch["document_ids"]
     generator = torch.Generator().manual_seed(0)
     shape = (ids.shape[0], 2, ids.shape[1], 16)
@@ -129,10 +129,10 @@ def check_isolation(attend: Attention, batch: Mapping[str, Any]) -> None:
 def _compare(
     ids: torch.Tensor, differs: torch.Tensor, row: int, document: int, changed: int
 ) -> None:
-    expected = torch.zeros_like(ids, dtype=torch.bool)
+    expected = differs.new_zeros(ids.shape)
     expected[row] = ids[row] == document
     expected[row, :changed] = False
-    wrong = torch.nonzero(differs != expected)
+    wrong = (differs != expected).nonzero()
     if len(wrong):
         at_row, at = wrong[0].tolist()
         sees = "sees" if differs[at_row, at] else "does not see"

@@ -12,6 +12,7 @@ from pagefeed.reports.inspection import (
     ShuffleCost,
     inspect,
 )
+from pagefeed.reports.limits import Diagnosis, Evidence, diagnose, doctor
 from pagefeed.reports.mixture_forecast import (
     DatasetForecast,
     MixtureForecast,
@@ -19,6 +20,10 @@ from pagefeed.reports.mixture_forecast import (
     forecast_mixture,
     plot_mixture,
 )
+from pagefeed.reports.nodes import checklist, facts_of_node
+from pagefeed.reports.page import report
+from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.smoke_test import Check, Smoke, smoke
 from pagefeed.reports.soundness import (
     UNREADABLE,
     Damage,
@@ -31,9 +36,12 @@ from pagefeed.reports.verification import Leg, Verification, verify
 
 __all__ = [
     "UNREADABLE",
+    "Check",
     "ColumnFacts",
     "Damage",
     "DatasetForecast",
+    "Diagnosis",
+    "Evidence",
     "FileFacts",
     "Forecast",
     "Inspection",
@@ -43,18 +51,26 @@ __all__ = [
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
+    "Smoke",
     "StageForecast",
     "TextTokenizer",
     "TracedPart",
     "TracedRow",
     "Verification",
+    "checklist",
     "damage_of",
+    "diagnose",
+    "doctor",
+    "facts_of_node",
     "forecast",
     "forecast_mixture",
     "inspect",
     "load_tokenizer",
+    "plan_digest",
     "plot_mixture",
     "replay",
+    "report",
+    "smoke",
     "sound_batches",
     "sound_part",
     "trace",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
@@ -20,6 +21,7 @@ __all__ = [
     "MixtureForecast",
     "StageForecast",
     "forecast_mixture",
+    "mixture_shares",
     "plot_mixture",
 ]
 
@@ -132,6 +134,33 @@ def forecast_mixture(loader: Loader) -> MixtureForecast:
     )
 
 
+def mixture_shares(
+    loader: Loader,
+) -> tuple[npt.NDArray[np.float64], dict[str, npt.NDArray[np.float64]]]:
+    """Return the realised share of each dataset in the tokens over the run.
+
+    Returns:
+        Steps, float64 [points], each but the first and last twice: where shares change;
+        and shares in 0..1 at them by name, float64 [points].
+
+    Raises:
+        InvalidArgumentError: If it is not a mixture.
+    """
+    run, track = _mixture_of(loader)
+    course, end = track.course, _end(track)
+    # Over a few turns the lanes even out what single batches show.
+    count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
+    points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
+    counts = np.array([course.counts(point) for point in points.tolist()])
+    tokens = np.diff(counts, axis=0) * [
+        p.sequence_tokens for p in course.schedule.parts
+    ]
+    shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
+    steps = np.repeat(points / run.step_sequences, 2)[1:-1]
+    by_name = zip(course.schedule.names, np.repeat(shares, 2, axis=1), strict=True)
+    return steps, dict(by_name)
+
+
 def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
     """Draw the realised share of each dataset in the tokens over the run.
 
@@ -146,21 +175,13 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
     run, track = _mixture_of(loader)
     course, end = track.course, _end(track)
     figures: Any = require("matplotlib.figure", extra="plot", purpose="a plot")
-    # Over a few turns the lanes even out what single batches show.
-    count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
-    points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
-    counts = np.array([course.counts(point) for point in points.tolist()])
-    tokens = np.diff(counts, axis=0) * [
-        p.sequence_tokens for p in course.schedule.parts
-    ]
-    shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
-    steps = points / run.step_sequences
+    steps, shares = mixture_shares(loader)
     figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.stackplot(
-        np.repeat(steps, 2)[1:-1],
-        np.repeat(shares, 2, axis=1),
-        labels=course.schedule.names,
+        steps,
+        [*shares.values()],
+        labels=[*shares],
     )
     for span in course.schedule.changes[1:]:
         if span.start < end:

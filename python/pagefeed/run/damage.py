@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, UInt32Array
 from pagefeed.dataset import Dataset, TokenIndex
 from pagefeed.errors import PagefeedError
 from pagefeed.run.route import Ranges, merge_ranges
@@ -82,7 +82,7 @@ class _Spread:
         page, _ = self._places(sequence)
         return int(self._index.first_rows(page[-1:] + 1)[0]) - 1
 
-    def _places(self, sequence: int) -> tuple[Int64Array, Int64Array]:
+    def _places(self, sequence: int) -> tuple[Int64Array, UInt32Array]:
         segments = self._sequences.segments(np.array([sequence]))
         if not are_bundles(segments.page).any():
             return segments.page, segments.row

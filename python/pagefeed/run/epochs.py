@@ -184,6 +184,13 @@ class EpochTrack:
         num_lanes = self.begin.num_lanes
         return 2 * orders.window(num_lanes) * num_lanes // world_size
 
+    @property
+    def num_tokens_before(self) -> int:
+        """Tokens of the epochs and sequences that lie before its begin, by the mean."""
+        index, begin = self.source.index, self.begin
+        sequences = begin.epoch * self.source.num_sequences + begin.position
+        return sequences * index.num_delivered_tokens // max(1, index.num_sequences)
+
     def stats(self) -> dict[str, float]:
         """Return nothing: there are no parts to tell apart."""
         return {}

@@ -143,6 +143,12 @@ class MixtureTrack:
             horizons.append(2 * window / max(RARE, shares[name]))
         return min(int(max(horizons)) // self.world_size, 2 * MAX_HORIZON)
 
+    @property
+    def num_tokens_before(self) -> int:
+        """Tokens delivered before its begin, by the mean of each dataset."""
+        counts = self.stats().items()
+        return int(sum(count for name, count in counts if name.endswith("/tokens")))
+
     def stats(self) -> dict[str, float]:
         """Return sequences before the begin, and tokens by the mean of a sequence."""
         course, position = self.course, self.begin.position

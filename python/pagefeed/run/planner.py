@@ -25,10 +25,9 @@ __all__ = [
 NO_SEQUENCE = -1
 """Stands for a row of padding."""
 
-PIECE_SEQUENCES = 1 << 14
-"""Sequences of a piece of a plan: with several of most pages, as pages are looked up
-rather than sequences, which would cost twice as much; few enough for a millisecond or
-two, once in as many sequences."""
+PIECE_SEQUENCES = 1 << 10
+"""Sequences of a piece of a plan: enough for the overhead of NumPy's calls to be small,
+and few enough for a tenth or two of a millisecond."""
 
 
 class BatchPlan(NamedTuple):
@@ -137,13 +136,13 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
     return BatchPlan(
         batch_offsets=np.searchsorted(place, borders).astype(np.uint32),
         page=_unsigned(segments.page),
-        row=segments.row.astype(np.uint32),
-        first_token=segments.first_token.astype(np.uint32),
-        num_tokens=segments.num_tokens.astype(np.uint32),
+        row=segments.row,
+        first_token=segments.first_token,
+        num_tokens=segments.num_tokens,
         destination_row=np.remainder(
             place, batch_size, dtype=np.uint32, casting="unsafe"
         ),
-        destination_offset=segments.offset.astype(np.uint32),
+        destination_offset=segments.offset,
         bundles=_bundles(index, segments),
     )
 
@@ -155,11 +154,8 @@ def _bundles(
     if index.layout.packing is None or not len(segments.page):
         return None
     bundles = index.bundles(distinct(segments.page))
-    wide = {"key", "part_page"}
-    return tuple(
-        _unsigned(part) if name in wide else part.astype(np.uint32)
-        for name, part in bundles._asdict().items()
-    )
+    key, num_sequences, part_offsets, page, row, rows = bundles
+    return _unsigned(key), num_sequences, part_offsets, _unsigned(page), row, rows
 
 
 def _unsigned(numbers: Int64Array) -> UInt64Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagefeed.dataset import Spans, TokenIndex
+from pagefeed.dataset import Spans, TokenIndex, TokenizedIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import DocumentIndex, SequenceIndex
 
@@ -29,6 +29,8 @@ class Origin:
     """Number of tokens."""
     offset: int
     """Place of the first token in the sequence."""
+    text_range: tuple[int, int] | None = None
+    """Of a column of text: bytes of the row they come from, begin and end."""
     dataset: str | None = None
     """Name of the dataset in a mixture."""
 
@@ -51,6 +53,10 @@ def origins_of_sequence(
         if first_own >= end_own and not isinstance(sequences, DocumentIndex):
             continue
         where = index.locate(int(page))
+        text_range = None
+        if isinstance(index, TokenizedIndex):
+            tokens = range(first_own - has_bos, end_own - has_bos)
+            text_range = index.text_range(int(page), int(row), tokens)
         source = Origin(
             file=where.file,
             row_group=where.row_group,
@@ -59,6 +65,7 @@ def origins_of_sequence(
             first_token=first_own - has_bos,
             num_tokens=end_own - first_own,
             offset=int(offset) + first_own - int(first),
+            text_range=text_range,
         )
         sources.append(source)
     return sources

@@ -100,12 +100,12 @@ class Route:
     @lazy
     def _borrowed(self) -> int:
         """Sequences that the last step takes from the one before."""
-        return 0 if self.end is None else self._lent(int(self._places(self.end)))
-
-    def _lent(self, end: int) -> int:
-        steps, rest = divmod(max(0, end - self.start), self.step_sequences)
-        is_short = 0 < rest < self.world_size and steps > 0 and self.batch_size > 1
-        return self.world_size if is_short and not self.drop_last else 0
+        if self.end is None or self.drop_last or self.batch_size == 1:
+            return 0
+        num_sequences = int(self._places(self.end)) - self.start
+        steps, rest = divmod(max(0, num_sequences), self.step_sequences)
+        is_short = 0 < rest < self.world_size and steps > 0
+        return self.world_size if is_short else 0
 
     def positions(self, first: int, count: int) -> Int64Array:
         """Return the positions of this process's steps ``first .. first + count``.
@@ -149,23 +149,30 @@ class Route:
 
     def number_of(self, index: int) -> int:
         """Return the number of the ``index``-th step from the start."""
-        place = self.start + index * self.step_sequences
+        last, number = self._last_number
+        found = self._number_at(self.start + index * self.step_sequences)
+        return max(found, number + index - last) if index >= last else found
+
+    def _number_at(self, place: int) -> int:
         position = int(self._positions(np.array([place]))[0])
-        number = (position - self.start) // self.step_sequences
-        last, begin = self._last_unskipped
-        if position >= begin:
-            beyond = index - (self.num_steps or 0) + 1
-            number = max(number, last + max(0, beyond))
-        return self.first_step + number
+        return self.first_step + (position - self.start) // self.step_sequences
 
     @lazy
-    def _last_unskipped(self) -> tuple[int, int]:
-        """Index and position of a last step that borrows, if nothing were skipped."""
-        lent = 0 if self.end is None else self._lent(self.end)
-        if not lent or self.end is None:
-            return 0, NEVER
-        index = (self.end - self.start) // self.step_sequences
-        return index, self.start + index * self.step_sequences - lent
+    def _last_number(self) -> tuple[int, int]:
+        """Index and number of the last step.
+
+        What it borrows does not count: it has the number of what is its own. It keeps
+        that where the step before is skipped, and then looks like a step that happens
+        to have so few sequences: more than one for each rank, less than two.
+        """
+        steps = self.num_steps
+        if not steps or self.end is None:
+            return NEVER, 0
+        place = self.start + (steps - 1) * self.step_sequences
+        rest = int(self._places(self.end)) - place
+        if not self.drop_last and self.world_size < rest < 2 * self.world_size:
+            place += self.world_size
+        return steps - 1, self._number_at(place)
 
     def number_here(self, num_taken: int) -> int:
         """Return the number of the next step of a process that took so many."""
@@ -177,14 +184,14 @@ class Route:
         The end's number leads to ``num_steps``.
         """
         position = self.start + (number - self.first_step) * self.step_sequences
-        last, begin = self._last_unskipped
-        beyond = number - self.first_step - last
-        if beyond == 0:
-            position = min(position, begin)
-        elif beyond > 0 and begin < NEVER and self.end is not None:
-            position = self.end + (beyond - 1) * self.step_sequences
         distance = int(self._places(position)) - self.start
-        return -(-distance // self.step_sequences)
+        index = -(-distance // self.step_sequences)
+        last, last_number = self._last_number
+        if index < last:
+            return index
+        if number <= last_number:
+            return last
+        return last + 1 if number <= self.number_of(last + 1) else max(last + 2, index)
 
     def checked_index(self, number: int, *, past_end: bool = False) -> int:
         """Return :meth:`index_of` a step that exists, or is the end if that may be.

@@ -57,6 +57,10 @@ class Track(Protocol):
     def horizon(self, memory: int) -> int:
         """Return how many sequences of a rank to plan ahead, to use each page well."""
 
+    @property
+    def num_tokens_before(self) -> int:
+        """Tokens delivered before its begin, of all epochs and ranks, by the mean."""
+
     def stats(self) -> dict[str, float]:
         """Return counters of what was delivered before its begin."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, UInt32Array
 
 __all__ = ["Bundles", "are_bundles", "bundle_keys", "page_numbers"]
 
@@ -42,17 +42,24 @@ def page_numbers(pages: Int64Array) -> Int64Array:
 
 
 class Bundles(NamedTuple):
-    """Rows of several pages each, which are loaded and packed as one; int64 each."""
+    """Rows of several pages each, loaded and packed as one; for the data plane."""
 
     key: Int64Array
-    """What stands for it in ``Segments.page``: [bundles]."""
-    num_sequences: Int64Array
-    """Sequences its rows pack into: [bundles]."""
-    part_offsets: Int64Array
-    """Its first part, and the number of parts: [bundles + 1]."""
+    """What stands for it in ``Segments.page``: int64 [bundles]."""
+    num_sequences: UInt32Array
+    """Sequences its rows pack into: uint32 [bundles]."""
+    part_offsets: UInt32Array
+    """Its first part, and the number of parts: uint32 [bundles + 1]."""
     part_page: Int64Array
-    """Page of each part: [parts]."""
-    part_row: Int64Array
-    """First row of that page: [parts]."""
-    part_rows: Int64Array
-    """Number of rows: [parts]."""
+    """Page of each part: int64 [parts]."""
+    part_row: UInt32Array
+    """First row of that page: uint32 [parts]."""
+    part_rows: UInt32Array
+    """Number of rows: uint32 [parts]."""
+
+    @classmethod
+    def none(cls) -> Bundles:
+        """Return no bundles, for sequences that need none."""
+        numbers, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32)
+        offsets = np.zeros(1, dtype=np.uint32)
+        return cls(numbers, counts, offsets, numbers, counts, counts)

@@ -159,19 +159,19 @@ class DocumentIndex:
     def segments(self, sequences: Int64Array) -> Segments:
         """Return a segment for each document; how long it is only its page tells."""
         page, row = self.places(sequences)
-        nothing = np.zeros_like(page)
+        nothing = np.zeros(len(page), dtype=np.uint32)
         return Segments(
             sequence=np.arange(len(sequences)),
             page=page,
-            row=row,
+            row=row.astype(np.uint32),
             first_token=nothing,
             num_tokens=nothing,
             offset=nothing,
         )
 
-    def bundles(self, keys: Int64Array) -> Bundles:
+    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
         """Return nothing: documents are read page by page."""
-        return Bundles(*(np.zeros_like(keys[:0]) for _ in Bundles._fields))
+        return Bundles.none()
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of each page."""

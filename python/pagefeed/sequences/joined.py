@@ -86,7 +86,8 @@ class JoinedIndex:
             return self.parts[0].bundles(keys)
         columns = Bundles(*(np.concatenate(c) for c in zip(*found, strict=True)))
         num_parts = np.concatenate([np.diff(each.part_offsets) for each in found])
-        part_offsets = np.concatenate([[0], np.cumsum(num_parts)])
+        part_offsets = np.zeros(len(num_parts) + 1, dtype=np.uint32)
+        np.cumsum(num_parts, out=part_offsets[1:])
         return columns._replace(part_offsets=part_offsets)
 
     def segments(self, sequences: Int64Array) -> Segments:
@@ -108,7 +109,8 @@ class JoinedIndex:
         columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
         joined = Segments(*columns)
         in_order = np.argsort(joined.sequence, kind="stable")
-        return Segments(*(column[in_order] for column in joined))
+        columns = [column[in_order] for column in joined]
+        return Segments(*columns)
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of each page or bundle, in its column's own type."""

@@ -12,7 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, check_choice
+from pagefeed._base import (
+    Int64Array,
+    check_choice,
+    joined_ranges,
+    narrow_difference,
+)
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
@@ -213,13 +218,13 @@ class PackedIndex:
     def segments(self, sequences: Int64Array) -> Segments:
         """Return one segment for each of ``sequences``: all of one of a bundle."""
         block = self._blocks.block_of(sequences)
-        zeros = np.zeros(len(sequences), dtype=np.int64)
+        zeros = np.zeros(len(sequences), dtype=np.uint32)
         return Segments(
             sequence=np.arange(len(sequences)),
             page=bundle_keys(block),
-            row=sequences - self._first_sequence[block],
+            row=narrow_difference(sequences, self._first_sequence[block]),
             first_token=zeros,
-            num_tokens=np.full(len(sequences), self.length),
+            num_tokens=np.full(len(sequences), self.length, dtype=np.uint32),
             offset=zeros,
         )
 
@@ -227,17 +232,18 @@ class PackedIndex:
         """Return the blocks of these keys as bundles of pages."""
         block = page_numbers(keys)
         first, end = self.first_span[block], self.first_span[block + 1]
-        part_offsets = np.concatenate([[0], np.cumsum(end - first)])
-        shift = np.repeat(first - part_offsets[:-1], end - first)
-        span = np.arange(part_offsets[-1]) + shift
+        part_offsets = np.zeros(len(keys) + 1, dtype=np.uint32)
+        np.cumsum(end - first, out=part_offsets[1:])
+        span = joined_ranges(first, end)
         page, row = self.spans.places(span)
+        before, rows = self._first_sequence, self.spans.first_rows
         return Bundles(
             key=keys,
-            num_sequences=self._first_sequence[block + 1] - self._first_sequence[block],
+            num_sequences=narrow_difference(before[block + 1], before[block]),
             part_offsets=part_offsets,
             part_page=page,
             part_row=row,
-            part_rows=self.spans.first_rows(span + 1) - self.spans.first_rows(span),
+            part_rows=narrow_difference(rows(span + 1), rows(span)),
         )
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:

@@ -12,7 +12,13 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from pagefeed._base import Int64Array, check_choice, check_token, check_whole
+from pagefeed._base import (
+    Int64Array,
+    UInt32Array,
+    check_choice,
+    check_token,
+    check_whole,
+)
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks
@@ -56,23 +62,23 @@ class SequenceLayout:
 
 
 class Segments(NamedTuple):
-    """Token ranges of some sequences, in their order; int64 [segments] each.
+    """Token ranges of some sequences, in their order, as the data plane takes them.
 
     Tokens are counted with the separators of their rows.
     """
 
     sequence: Int64Array
-    """Which of the sequences asked for: an index into that array."""
+    """Which of the sequences asked for, an index into that array: int64 [segments]."""
     page: Int64Array
-    """Page of the dataset's index, or a bundle."""
-    row: Int64Array
-    """Row of the page; of a packed bundle, the sequence within it."""
-    first_token: Int64Array
-    """First token, counted from the start of that row; later rows follow on."""
-    num_tokens: Int64Array
-    """Number of tokens."""
-    offset: Int64Array
-    """Place of the first token in the sequence."""
+    """Page of the dataset's index, or a bundle: int64 [segments]."""
+    row: UInt32Array
+    """Row of the page; of a packed bundle, the sequence in it: uint32 [segments]."""
+    first_token: UInt32Array
+    """First token, from the start of that row; later rows follow on: uint32."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [segments]."""
+    offset: UInt32Array
+    """Place of the first token in the sequence: uint32 [segments]."""
 
 
 class DocumentParts(NamedTuple):

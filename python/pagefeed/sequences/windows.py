@@ -12,7 +12,6 @@ from pagefeed._base import (
     Int64Array,
     check_choice,
     check_whole,
-    joined_ranges,
 )
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
@@ -29,7 +28,6 @@ from pagefeed.sequences.sequence_index import (
     identity_of,
     short_repr,
 )
-from pagefeed.sequences.window_starts import WindowStarts
 
 __all__ = ["WindowIndex", "Windows"]
 
@@ -124,9 +122,11 @@ class WindowIndex:
         self.num_padding_tokens = int(np.maximum(covered - line_tokens, 0).sum())
         self.line_first_sequence = np.concatenate([[0], np.cumsum(sequences)])
         """Windows before each line, and of all: int64 [lines + 1]."""
-        self.starts = WindowStarts(
-            self.lines, stride, self.line_first, self.line_first_sequence
-        )
+        self._shift = self.line_first - self.line_first_sequence * stride
+        """Window u of a line begins at token ``shift + u * stride``: int64 [lines + 1].
+
+        The last stands for no line.
+        """
 
     @property
     def num_sequences(self) -> int:
@@ -163,7 +163,11 @@ class WindowIndex:
         # The end of the last span belongs to the last line.
         line = np.searchsorted(self._line_first_span, spans, side="right") - 1
         line = np.minimum(line, len(self._line_first_span) - 2)
-        return self.starts.first_window(self.lines.first(spans), line)
+        tokens = self.lines.first(spans)
+        sequence = -((self._shift[line] - tokens) // self.stride)  # Rounded up.
+        # If none begins there or behind in the line, it is the first of the next.
+        limited: Int64Array = np.minimum(sequence, self.line_first_sequence[line + 1])
+        return limited
 
     def _span_of(self, sequences: Int64Array) -> Int64Array:
         """Return the span in which each window starts."""
@@ -171,8 +175,12 @@ class WindowIndex:
 
     def token_ranges(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return where each window begins and ends among all tokens: int64 each."""
-        line = self.starts.line_of(sequences)
-        start = self.starts.shift[line] + sequences * self.stride
+        line: Int64Array | int = 0
+        if len(self.line_first) > 2:
+            first = self.line_first_sequence
+            line = np.searchsorted(first, sequences, side="right") - 1
+        start = sequences * self.stride
+        start += self._shift[line]
         return start, np.minimum(start + self.length, self.line_first[line + 1])
 
     def sequences_of_row(self, row: int) -> Int64Array:
@@ -190,8 +198,7 @@ class WindowIndex:
 
     def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
         """Return no bundles: windows need none."""
-        none = np.empty(0, dtype=np.int64)
-        return Bundles(none, none, np.zeros(1, dtype=np.int64), none, none, none)
+        return Bundles.none()
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of each page."""
@@ -215,89 +222,13 @@ class WindowIndex:
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return the token ranges: one for each span that a window touches."""
-        if not len(sequences):
-            return Segments(*(np.empty(0, dtype=np.int64) for _ in Segments._fields))
-        which, spans = self.starts.spans(sequences)
-        page, row = self.spans.places(spans.span)
-        line_end = self.line_first[spans.line + 1]
-        first_token = sequences * self.stride
-        first_token += (self.starts.shift[spans.line] - spans.begin)[which]
-        num_tokens = (line_end - spans.begin)[which]
-        num_tokens -= first_token
-        np.minimum(num_tokens, self.length, out=num_tokens)
-        segments = Segments(
-            sequence=np.arange(len(sequences)),
-            page=page[which],
-            row=row[which],
-            first_token=first_token,
-            num_tokens=num_tokens,
-            offset=np.zeros(len(sequences), dtype=np.int64),
-        )
-        inside = (spans.end - spans.begin)[which]
-        inside -= first_token
-        crossing = np.flatnonzero(num_tokens > inside)
-        if not len(crossing):
-            return segments
-        which = which[crossing]
-        start = spans.begin[which] + first_token[crossing]
-        stop = start + num_tokens[crossing]
-        num_tokens[crossing] = inside[crossing]
-        further = self._further_segments(crossing, spans.span[which], start, stop)
-        return _merged(segments, further)
-
-    def _further_segments(
-        self,
-        sequence: Int64Array,
-        first_span: Int64Array,
-        start: Int64Array,
-        stop: Int64Array,
-    ) -> Segments:
-        """Return the segments of windows behind their first.
-
-        Args:
-            sequence: The windows, each an index into those asked for.
-            first_span: The span in which each begins.
-            start: Where each begins among all tokens.
-            stop: Where each ends, beyond that span.
-        """
-        last_span = first_span + 1  # Of nearly all.
-        far = np.flatnonzero(stop > self.lines.first(last_span + 1))
-        last_span[far] = self.lines.spans_of(stop[far] - 1)
-        span = joined_ranges(first_span + 1, last_span + 1)
-        which = np.repeat(np.arange(len(sequence)), last_span - first_span)
-        page, row = self.spans.places(span)
-        begin = self.lines.first(span)
-        end = np.minimum(self.lines.first(span + 1), stop[which])
-        segments = Segments(
-            sequence=sequence[which],
+        parts = self.spans.cut(*self.token_ranges(sequences), self.layout.per_row)
+        page, row = self.spans.places(parts.span)
+        return Segments(
+            sequence=parts.range,
             page=page,
             row=row,
-            first_token=np.zeros(len(span), dtype=np.int64),
-            num_tokens=end - begin,
-            offset=begin - start[which],
+            first_token=parts.first_token,
+            num_tokens=parts.num_tokens,
+            offset=parts.offset,
         )
-        return _without_empty(segments)
-
-
-def _merged(first: Segments, further: Segments) -> Segments:
-    """Put segments behind the first ones of their sequences, which are all there."""
-    counts = np.bincount(further.sequence, minlength=len(first.sequence))
-    at = np.cumsum(counts) - counts + first.sequence
-    is_further = np.ones(len(first.sequence) + len(further.sequence), dtype=bool)
-    is_further[at] = False
-    further_at = np.flatnonzero(is_further)
-    merged = []
-    for column, further_column in zip(first, further, strict=True):
-        joined = np.empty(len(is_further), dtype=np.int64)
-        joined[at] = column
-        joined[further_at] = further_column
-        merged.append(joined)
-    return Segments(*merged)
-
-
-def _without_empty(segments: Segments) -> Segments:
-    """Leave out the spans without tokens that lie between spans with tokens."""
-    filled = segments.num_tokens > 0
-    if filled.all():
-        return segments
-    return Segments(*(part[filled] for part in segments))

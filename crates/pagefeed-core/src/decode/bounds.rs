@@ -14,9 +14,12 @@
 //! | DELTA_BINARY_PACKED | the blocks are there | count times width |
 //! | DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY | the blocks of lengths are there | the sums of all lengths |
 //!
-//! The size is held against [`MAX_DECODED_PAGE_BYTES`], and what comes from nothing but
-//! nulls against [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that
-//! the system may refuse it: see [`crate::buffers`].
+//! The size is held against [`MAX_DECODED_PAGE_BYTES`], or what the thread was told to
+//! [`limit_pages`] to, and what comes from nothing but nulls against
+//! [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that the system may
+//! refuse it: see [`crate::buffers`].
+
+use std::cell::Cell;
 
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
@@ -121,14 +124,29 @@ pub(crate) fn array_size(
     check(places.saturating_add(padding).saturating_add(decoded_size))
 }
 
+thread_local! {
+    /// Most bytes that a page decoded by this thread may take.
+    static MOST_BYTES: Cell<u64> = const { Cell::new(MAX_DECODED_PAGE_BYTES as u64) };
+}
+
+/// Makes this thread refuse pages that decode to more bytes, from now on.
+pub fn limit_pages(bytes: usize) {
+    MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
+}
+
 /// Refuses a size above the limit.
 pub(crate) fn check(size: u64) -> Result<u64> {
-    if size > MAX_DECODED_PAGE_BYTES as u64 {
-        return Err(Error::limit(format!(
-            "a page decodes to {size} bytes, the limit is {MAX_DECODED_PAGE_BYTES}"
-        )));
+    let most = MOST_BYTES.get();
+    if size <= most {
+        return Ok(size);
     }
-    Ok(size)
+    let advice = match most < MAX_DECODED_PAGE_BYTES as u64 {
+        true => ": give more memory, or write the file anew with smaller pages",
+        false => "",
+    };
+    Err(Error::limit(format!(
+        "a page decodes to {size} bytes, the limit is {most}{advice}"
+    )))
 }
 
 /// Lengths of the strings of a dictionary, stored one by one behind them.

@@ -14,7 +14,8 @@ pub(crate) mod tokens;
 
 pub use arrays::conform::conform;
 pub use arrays::{Paths, decode_array, decode_array_by};
-pub use tokens::aligned::{NumberRows, NumberType, decode_number_dictionary};
+pub use bounds::limit_pages;
+pub use tokens::aligned::{NumberRows, NumberType, OpenedRun, decode_number_dictionary};
 pub use tokens::integers::decode_dictionary;
 pub(crate) use tokens::numbers::with_values;
 pub use tokens::numbers::{TokenPage, Tokens};

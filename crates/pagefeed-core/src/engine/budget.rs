@@ -10,6 +10,9 @@ const READY_BYTES: usize = 24 << 20;
 /// What workers keep between loads is at most this part of the budget.
 const SCRATCH_PART: usize = 16;
 
+/// A page of so many bytes may always be loaded, however small the budget.
+const ALWAYS_LOADED: usize = 64 << 20;
+
 /// Counts what the engine holds.
 ///
 /// Some batches' worth is set aside for batches, from being assembled to being dropped
@@ -65,6 +68,12 @@ impl Budget {
     /// Bytes of its scratch that a worker may keep from one load to the next.
     pub fn scratch_share(config: &EngineConfig) -> usize {
         config.budget / SCRATCH_PART / config.num_threads.max(1)
+    }
+
+    /// Most bytes that a page may decode to: one that is needed is loaded even where
+    /// there is no room for it, but not if it alone is more than the budget.
+    pub fn largest_page(config: &EngineConfig) -> usize {
+        config.budget.max(ALWAYS_LOADED)
     }
 
     /// Batches that may be assembled or waiting: two of those set aside are for the

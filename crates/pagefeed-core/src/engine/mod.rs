@@ -14,6 +14,7 @@ mod config;
 mod gathering;
 mod job;
 mod page;
+mod page_hasher;
 mod pages;
 mod plan;
 mod scatter;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::bundle::Bundle;
-use super::plan::PageHasher;
+use super::page_hasher::PageHasher;
 use super::{Page, PageEntry, PageSource};
 use crate::prefetch::fetch;
 

@@ -1,12 +1,12 @@
 //! What is to be built: a plan as submitted, checked and prepared for the scheduler.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::EngineConfig;
 use super::bundle::{Bundle, PageRows};
+use super::page_hasher::PageHasher;
 use crate::error::{Error, Result};
 
 /// Segments of consecutive batches. Arrays of one length, sorted by batch.
@@ -235,7 +235,8 @@ impl PreparedPlan {
     }
 
     fn number_pages(&mut self, num_batches: usize) {
-        let mut numbers: HashMap<u64, u32, PageHasher> = HashMap::default();
+        let mut numbers: HashMap<u64, u32, PageHasher> =
+            HashMap::with_capacity_and_hasher(self.plan.page.len(), PageHasher::default());
         // Per page, the last batch that uses it and the number of that use.
         let mut latest: Vec<(usize, u32)> = Vec::new();
         self.use_offsets.push(0);
@@ -389,27 +390,4 @@ fn order_by_destination(plan: &Plan, batch: usize, row_places: u64) -> Result<Ve
 fn permute<T: Copy>(values: &mut [T], order: &[usize], start: usize) {
     let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();
     values[start..start + order.len()].copy_from_slice(&sorted);
-}
-
-/// Hashes page numbers: nobody chooses them to collide, and a plan has thousands.
-#[derive(Default)]
-pub(super) struct MultiplyHasher(u64);
-
-pub(super) type PageHasher = BuildHasherDefault<MultiplyHasher>;
-
-impl Hasher for MultiplyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(self.0 ^ u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let product = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
-    }
 }

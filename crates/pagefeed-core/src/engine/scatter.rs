@@ -79,7 +79,9 @@ fn gather_as<T: BatchToken>(
             fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
         }
         let ahead = match held(number + 2) {
-            Some((next, page)) => Ahead::new(page, next.row, next.first_token),
+            Some((next, page)) => {
+                Ahead::new(page, next.row, next.first_token, next.end - next.start)
+            }
             None => Ahead::NONE,
         };
         let Some(page) = page_of(segment) else {

@@ -11,6 +11,7 @@ use super::page::{Named, Scratch};
 use super::schedule::State;
 use super::{EngineConfig, Page, PageSource};
 use crate::decode::TokenPage;
+use crate::decode::limit_pages;
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
@@ -137,6 +138,7 @@ pub(super) fn run(shared: &Shared, role: Role) {
 
 fn work(shared: &Shared, role: Role) {
     let source = &*shared.source;
+    limit_pages(Budget::largest_page(&shared.config));
     let mut scratch = Scratch::default();
     let mut state = shared.lock();
     loop {

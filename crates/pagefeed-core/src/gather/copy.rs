@@ -21,41 +21,46 @@ pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
 
 /// Tokens that are copied next, to be fetched into the cache meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead(*const u8);
+pub struct Ahead {
+    start: *const u8,
+    /// Lines of the cache to fetch: the processor sees by itself what follows many.
+    num_lines: usize,
+}
 
 impl Ahead {
     /// Nothing to fetch.
-    pub const NONE: Self = Self(std::ptr::null());
+    pub const NONE: Self = Self {
+        start: std::ptr::null(),
+        num_lines: 0,
+    };
 
-    /// Those of `page` from token `first_token` of row `row` on.
-    pub fn new(page: &TokenPage, row: u32, first_token: u32) -> Self {
+    /// Those `num_tokens` of `page` from token `first_token` of row `row` on.
+    pub fn new(page: &TokenPage, row: u32, first_token: u32, num_tokens: usize) -> Self {
         let Some(&offset) = page.row_offsets.get(row as usize) else {
             return Self::NONE;
         };
         let start = offset as usize + first_token as usize;
-        Self(with_values!(&page.tokens, all => {
-            all.as_ptr().wrapping_add(start).cast()
-        }))
+        with_values!(&page.tokens, all => Self::of(all, start, num_tokens))
     }
 
     #[inline(always)]
-    fn or<T>(self, tokens: &[T]) -> Self {
-        match self.0.is_null() {
-            true => Self(tokens.as_ptr().cast()),
-            false => self,
+    fn of<T>(tokens: &[T], start: usize, num_tokens: usize) -> Self {
+        // They begin anywhere in a line.
+        let num_lines = (num_tokens * size_of::<T>()).div_ceil(LINE_BYTES) + 1;
+        Self {
+            start: tokens.as_ptr().wrapping_add(start).cast(),
+            num_lines: num_lines.min(FIRST_LINES),
         }
     }
 
     /// Fetches the first tokens. The processor sees by itself that the rest follows.
     pub fn fetch(self) {
-        if !self.0.is_null() {
-            (0..FIRST_LINES).for_each(|line| self.fetch_line(line));
-        }
+        (0..self.num_lines).for_each(|line| self.fetch_line(line));
     }
 
     #[inline(always)]
     fn fetch_line(self, line: usize) {
-        fetch(self.0.wrapping_add(line * LINE_BYTES));
+        fetch(self.start.wrapping_add(line * LINE_BYTES));
     }
 }
 
@@ -82,7 +87,6 @@ fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
             all = all | excess(from);
         }
     };
-    let ahead = ahead.or(source);
     let per_line = LINE_BYTES / size_of::<S>();
     let (mut targets, mut sources) = (
         target.chunks_exact_mut(per_line),
@@ -115,8 +119,10 @@ fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     cast: impl Fn(S) -> T,
     excess: impl Fn(S) -> E,
 ) -> bool {
-    if size_of_val(source) < FIRST_LINES * LINE_BYTES {
+    let mut ahead = ahead;
+    if ahead.num_lines < FIRST_LINES || size_of_val(source) < FIRST_LINES * LINE_BYTES {
         ahead.fetch();
+        ahead = Ahead::of(source, 0, source.len()); // Nothing is left to be fetched.
     }
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {

@@ -43,7 +43,7 @@ fn any_part_of_a_page_is_widened_to_any_part_of_a_batch() {
         for length in 0..110 {
             for at in 0..9 {
                 // Wherever that is.
-                let ahead = Ahead::new(&page, start, at as u32 * 1000);
+                let ahead = Ahead::new(&page, start, at as u32 * 1000, 700);
                 target.fill(-1);
                 let part = &mut target[at..at + length];
                 copy_segment(&page, 0, start, part, ahead).unwrap();

@@ -44,7 +44,7 @@ fn out_of_range(what: &str, number: u64, count: u64) -> Error {
 }
 
 /// The index contradicts itself: its file was damaged after it was written.
-fn damaged() -> Error {
+pub fn damaged() -> Error {
     Error::corrupt("the page index is damaged; build it again")
 }
 
@@ -164,7 +164,7 @@ impl Table {
     }
 
     /// Places of a span in the arrays that have one number more per span.
-    fn fences(&self, span: usize) -> Result<Range<usize>> {
+    pub fn fences(&self, span: usize) -> Result<Range<usize>> {
         let (Some(start), Some(end)) = (
             self.first_page.get(span),
             self.first_page.get(span.wrapping_add(1)),

@@ -7,6 +7,7 @@
 
 mod build;
 mod chunk;
+mod line;
 mod locate;
 mod lookup;
 mod offset_index;
@@ -33,7 +34,10 @@ use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
 use crate::store::FileId;
+use line::Line;
 use table::Table;
+
+pub use line::Pieces;
 
 /// How to build an index.
 #[derive(Clone, Debug)]
@@ -221,6 +225,12 @@ impl Index {
     /// a page without values is never the answer.
     pub fn pages_of_values(&self, values: &[i64], pages: &mut [i64]) -> Result<()> {
         lookup::each(values, pages, |value| self.pages().page_of_value(value))
+    }
+
+    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
+    /// ends of pages.
+    pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<Pieces> {
+        Line::new(self.pages(), per_row).cut(starts, stops)
     }
 
     /// Where `page` lies.

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::{NumberRows, NumberType, Tokens, decode_number_dictionary};
+use crate::decode::{NumberRows, NumberType, OpenedRun, Tokens, decode_number_dictionary};
 use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
-use crate::pages::dictionaries::{DictionaryCache, Kept};
+use crate::pages::dictionaries::{DictionaryCache, Kept, Key, OpenedCache};
 use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::storage::{FileRanges, Storage};
@@ -17,6 +17,8 @@ pub struct AlignedColumn {
     column: Indexed,
     number: NumberType,
     dictionaries: Arc<DictionaryCache>,
+    /// Pages that several pages of tokens share.
+    opened: Arc<OpenedCache>,
 }
 
 /// Rows of a page of the column.
@@ -28,8 +30,13 @@ struct Part {
 }
 
 impl AlignedColumn {
-    /// The pages of an index; decoded dictionaries are kept in `dictionaries`.
-    pub fn new(column: Indexed, dictionaries: &Arc<DictionaryCache>) -> Result<Self> {
+    /// The pages of an index; decoded dictionaries are kept in `dictionaries`, and pages
+    /// of which other rows may be wanted soon in `opened`.
+    pub fn new(
+        column: Indexed,
+        dictionaries: &Arc<DictionaryCache>,
+        opened: &Arc<OpenedCache>,
+    ) -> Result<Self> {
         let index = &column.index;
         let number = NumberType::of(index.field().data_type());
         let depth = |file| {
@@ -51,6 +58,7 @@ impl AlignedColumn {
         Ok(Self {
             number,
             dictionaries: Arc::clone(dictionaries),
+            opened: Arc::clone(opened),
             column,
         })
     }
@@ -137,14 +145,27 @@ impl AlignedColumn {
         let (index, record) = (&self.column.index, &part.record);
         opener.verify_checksums = self.column.verify_checksums;
         let dictionary = self.dictionary(opener, record, storage)?;
-        let mut runs = index.read_runs(storage, part.page, false)?;
-        let run = runs
-            .pop()
-            .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
         let leaf = &index.schema(record.file).leaves[0];
+        let mut open = || {
+            let mut runs = index.read_runs(storage, part.page, false)?;
+            let run = runs
+                .pop()
+                .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
+            let run = OpenedRun::open(opener, &run, leaf)?;
+            reader::check_num_values(record, run.num_values())?;
+            Ok(Arc::new(run))
+        };
+        let is_whole = part.rows.len() as u64 == record.num_rows;
+        let run = match is_whole {
+            true => open()?,
+            false => self.opened.get_or_load(self.opened_key(part), open)?,
+        };
         let entries = dictionary.as_ref().map(|kept| &*kept.dictionary);
-        let num_values = numbers.append(opener, &run, entries, leaf, part.rows.clone())?;
-        reader::check_num_values(record, num_values)
+        numbers.append(&run, entries, leaf, part.rows.clone())
+    }
+
+    fn opened_key(&self, part: &Part) -> Key {
+        self.column.key(&part.record, part.record.offset)
     }
 
     fn dictionary(

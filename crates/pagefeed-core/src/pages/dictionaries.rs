@@ -1,24 +1,34 @@
-//! Decoded dictionaries, kept inside a byte budget.
+//! Decoded dictionaries and the like, kept inside a byte budget.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::decode::Tokens;
+use crate::decode::{OpenedRun, Tokens};
 use crate::error::Result;
-use crate::pages::token_ids::TokenIds;
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
 
-/// Least recently used dictionaries are dropped first.
-pub struct DictionaryCache {
-    capacity: usize,
-    entries: Mutex<Entries>,
+/// What is kept.
+pub trait Held: Clone {
+    /// Memory it takes.
+    fn num_bytes(&self) -> usize;
 }
 
-#[derive(Default)]
-struct Entries {
-    by_key: HashMap<Key, Entry>,
+/// Keeps what was made; the least recently used goes first.
+pub struct Cache<V> {
+    capacity: usize,
+    entries: Mutex<Entries<V>>,
+}
+
+/// Decoded dictionaries.
+pub type DictionaryCache = Cache<Kept>;
+
+/// Pages of columns that come with tokens, opened.
+pub type OpenedCache = Cache<Arc<OpenedRun>>;
+
+struct Entries<V> {
+    by_key: HashMap<Key, Entry<V>>,
     bytes: usize,
     clock: u64,
 }
@@ -32,29 +42,41 @@ pub struct Kept {
     pub holds_ids_only: bool,
 }
 
-struct Entry {
-    kept: Kept,
+impl Held for Kept {
+    fn num_bytes(&self) -> usize {
+        self.dictionary.num_bytes()
+    }
+}
+
+impl Held for Arc<OpenedRun> {
+    fn num_bytes(&self) -> usize {
+        OpenedRun::num_bytes(self)
+    }
+}
+
+struct Entry<V> {
+    kept: V,
     last_use: u64,
 }
 
-impl Entries {
-    fn get(&mut self, key: &Key) -> Option<Kept> {
+impl<V: Held> Entries<V> {
+    fn get(&mut self, key: &Key) -> Option<V> {
         self.clock += 1;
         let entry = self.by_key.get_mut(key)?;
         entry.last_use = self.clock;
         Some(entry.kept.clone())
     }
 
-    fn insert(&mut self, key: Key, kept: Kept) {
-        let bytes = kept.dictionary.num_bytes();
+    fn insert(&mut self, key: Key, kept: V) {
+        let bytes = kept.num_bytes();
         let entry = Entry {
             kept,
             last_use: self.clock,
         };
         self.bytes += bytes;
         if let Some(twin) = self.by_key.insert(key, entry) {
-            // Two threads decoded the same dictionary at the same time.
-            self.bytes -= twin.kept.dictionary.num_bytes();
+            // Two threads made the same at the same time.
+            self.bytes -= twin.kept.num_bytes();
         }
     }
 
@@ -67,17 +89,21 @@ impl Entries {
             let threshold = *threshold;
             self.by_key.retain(|_, entry| entry.last_use > threshold);
             let held = self.by_key.values();
-            self.bytes = held.map(|entry| entry.kept.dictionary.num_bytes()).sum();
+            self.bytes = held.map(|entry| entry.kept.num_bytes()).sum();
         }
     }
 }
 
-impl DictionaryCache {
+impl<V: Held> Cache<V> {
     /// An empty cache of at most `capacity` bytes (always at least one entry).
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            entries: Mutex::default(),
+            entries: Mutex::new(Entries {
+                by_key: HashMap::new(),
+                bytes: 0,
+                clock: 0,
+            }),
         }
     }
 
@@ -86,35 +112,25 @@ impl DictionaryCache {
         self.lock().bytes
     }
 
-    /// Whether the dictionary for `key` is there.
+    /// Whether there is something for `key`.
     pub fn has(&self, key: &Key) -> bool {
         self.lock().by_key.contains_key(key)
     }
 
-    /// The dictionary for `key`, decoded by `load` if it is not there, and held against
-    /// `token_ids` once.
-    pub fn get_or_load(
-        &self,
-        key: Key,
-        token_ids: Option<TokenIds>,
-        load: impl FnOnce() -> Result<Tokens>,
-    ) -> Result<Kept> {
+    /// What there is for `key`, made by `load` if it is not there.
+    pub fn get_or_load(&self, key: Key, load: impl FnOnce() -> Result<V>) -> Result<V> {
         if let Some(kept) = self.lock().get(&key) {
             return Ok(kept);
         }
-        // Loaded without the lock: other threads go on with other dictionaries.
-        let dictionary = Arc::new(load()?);
-        let kept = Kept {
-            holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
-            dictionary,
-        };
+        // Made without the lock: other threads go on with others.
+        let kept = load()?;
         let mut entries = self.lock();
         entries.insert(key, kept.clone());
         entries.shrink(self.capacity);
         Ok(kept)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Entries<V>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,24 +142,29 @@ mod tests {
     #[test]
     fn the_least_recently_used_go_first_and_the_budget_holds() {
         let cache = DictionaryCache::new(100);
-        let load = || Ok(Tokens::U16(vec![7; 10]));
+        let load = || {
+            Ok(Kept {
+                dictionary: Arc::new(Tokens::U16(vec![7; 10])),
+                holds_ids_only: true,
+            })
+        };
         for offset in 0..5 {
-            cache.get_or_load((0, 0, offset), None, load).unwrap();
+            cache.get_or_load((0, 0, offset), load).unwrap();
         }
         cache
-            .get_or_load((0, 0, 0), None, || panic!("still held"))
+            .get_or_load((0, 0, 0), || panic!("still held"))
             .unwrap();
-        cache.get_or_load((0, 0, 5), None, load).unwrap();
+        cache.get_or_load((0, 0, 5), load).unwrap();
         assert!(cache.lock().bytes <= 100);
         cache
-            .get_or_load((0, 0, 0), None, || panic!("used recently"))
+            .get_or_load((0, 0, 0), || panic!("used recently"))
             .unwrap();
         let mut loaded = false;
         let again = || {
             loaded = true;
             load()
         };
-        cache.get_or_load((0, 0, 1), None, again).unwrap();
+        cache.get_or_load((0, 0, 1), again).unwrap();
         assert!(loaded, "the oldest was dropped");
     }
 }

@@ -40,10 +40,14 @@ impl Indexed {
         };
         let load = || {
             let file = &self.index.files()[record.file as usize];
-            decode(&storage.read(file, range.clone())?)
+            let dictionary = Arc::new(decode(&storage.read(file, range.clone())?)?);
+            Ok(Kept {
+                holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
+                dictionary,
+            })
         };
         let key = self.key(record, range.start);
-        dictionaries.get_or_load(key, token_ids, load).map(Some)
+        dictionaries.get_or_load(key, load).map(Some)
     }
 
     /// Fetches ranges of several pages, unless they may as well be read when they are
@@ -71,7 +75,7 @@ impl Indexed {
     }
 
     /// The same by its number.
-    pub(super) fn locate_page(&self, error: Error, page: u64) -> Error {
+    pub fn locate_page(&self, error: Error, page: u64) -> Error {
         match self.index.page(page) {
             Ok(record) => self.locate(error, &record),
             Err(_) => error,

@@ -2,10 +2,11 @@
 //! what the index promises.
 //!
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
-//! [`row_column`] any others, as Arrow arrays. [`aligned_column`] is read with the tokens
-//! of the same rows. [`numbering`] numbers several through.
+//! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
+//! they come to. [`aligned_column`] is read with the tokens of the same rows.
+//! [`numbering`] numbers several through.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
-//! an Arrow array. [`dictionaries`] keeps decoded dictionaries between loads,
+//! an Arrow array. [`dictionaries`] keeps dictionaries and shared pages between loads,
 //! [`token_ids`] refuses numbers that are no tokens.
 
 pub mod aligned_column;
@@ -14,5 +15,7 @@ pub mod indexed;
 pub mod numbering;
 pub mod reader;
 pub mod row_column;
+pub mod text;
+pub mod text_column;
 pub mod token_column;
 pub mod token_ids;

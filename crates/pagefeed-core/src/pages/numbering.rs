@@ -6,7 +6,7 @@ use crate::decode::TokenPage;
 use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
-use crate::pages::dictionaries::DictionaryCache;
+use crate::pages::dictionaries::{DictionaryCache, OpenedCache};
 use crate::storage::Fetched;
 
 /// Pages of several sources, numbered through in their order.
@@ -16,6 +16,7 @@ pub struct NumberedPages {
     num_in_flight: usize,
     /// What the sources keep together.
     dictionaries: Arc<DictionaryCache>,
+    opened: Option<Arc<OpenedCache>>,
 }
 
 struct Part {
@@ -41,7 +42,14 @@ impl NumberedPages {
             num_pages,
             num_in_flight,
             dictionaries,
+            opened: None,
         }
+    }
+
+    /// The same of sources that keep opened pages together.
+    pub fn keeping(mut self, opened: Arc<OpenedCache>) -> Self {
+        self.opened = Some(opened);
+        self
     }
 
     /// The part that a page is of, and its number there.
@@ -118,7 +126,8 @@ impl PageSource for NumberedPages {
     }
 
     fn held_bytes(&self) -> usize {
-        self.dictionaries.num_bytes()
+        let opened = self.opened.as_ref().map_or(0, |opened| opened.num_bytes());
+        self.dictionaries.num_bytes() + opened
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {

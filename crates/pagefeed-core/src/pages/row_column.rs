@@ -14,6 +14,8 @@ use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
+use crate::pages::text::{Tokenization, token_field};
+use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
 use crate::storage::Fetched;
@@ -28,6 +30,8 @@ const MAX_EXPANSION: u64 = 16;
 pub enum Column {
     /// From the pages of an index.
     Pages(Indexed),
+    /// From the pages of an index of texts, as lists of tokens.
+    Texts(Indexed, Tokenization),
     /// It has few values, each in many rows: rows of this array.
     Values(ArrayRef),
 }
@@ -36,6 +40,7 @@ impl Column {
     fn field(&self, name: &str) -> FieldRef {
         match self {
             Self::Pages(pages) => Arc::clone(pages.index.field()),
+            Self::Texts(pages, _) => token_field(pages.index.field()),
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }
     }
@@ -49,6 +54,9 @@ impl Column {
                 expansion: AtomicU64::new(EXPANSION),
                 token_ids,
             }),
+            Self::Texts(column, tokenization) => {
+                Arc::new(TextColumn::new(column, tokenization, token_ids)?.as_lists(data_type))
+            }
             Self::Values(array) => Arc::new(Values(conform(&array, data_type)?)),
         })
     }
@@ -92,7 +100,9 @@ fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Re
                     all.data_type()
                 ));
                 match column {
-                    Column::Pages(pages) => error.in_file(&pages.index.files()[0].path),
+                    Column::Pages(pages) | Column::Texts(pages, _) => {
+                        error.in_file(&pages.index.files()[0].path)
+                    }
                     Column::Values(_) => error,
                 }
             })?,

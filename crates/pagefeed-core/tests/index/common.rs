@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow_array::builder::{Int32Builder, Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields, Schema};
-use pagefeed_core::Result;
 use pagefeed_core::header::PageHeader;
 use pagefeed_core::index::{BuildOptions, Index, PageRecord};
 use pagefeed_core::store::Store;
+use pagefeed_core::{Kind, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
@@ -201,6 +201,42 @@ pub fn check_lookups(index: &Index) {
         lengths,
         pages.iter().map(|page| page.num_values).collect::<Vec<_>>()
     );
+    check_lines(index);
+}
+
+/// Ranges of the line of all tokens, cut at the ends of `pages`.
+fn check_lines(index: &Index) {
+    let pages = records(index);
+    for per_row in 0..3 {
+        let sizes = pages
+            .iter()
+            .map(|page| page.num_values + per_row * page.num_rows);
+        let line: Vec<(i64, u32)> = (0i64..)
+            .zip(sizes)
+            .flat_map(|(page, size)| (0..size as u32).map(move |token| (page, token)))
+            .collect();
+        for length in [1, 7, line.len().max(1)] {
+            let starts: Vec<i64> = (0..line.len() as i64).step_by(length).collect();
+            let end = |start: &i64| (start + length as i64).min(line.len() as i64);
+            let stops: Vec<i64> = starts.iter().map(end).collect();
+            let pieces = index.cut(&starts, &stops, per_row).unwrap();
+            let mut found = Vec::new();
+            for piece in 0..pieces.range.len() {
+                let start = starts[pieces.range[piece] as usize];
+                assert_eq!(start + i64::from(pieces.offset[piece]), found.len() as i64);
+                let first = pieces.first_token[piece];
+                let tokens = first..first + pieces.num_tokens[piece];
+                found.extend(tokens.map(|token| (pieces.page[piece], token)));
+            }
+            assert_eq!(found, line);
+        }
+        let end = line.len() as i64;
+        for (start, stop) in [(0, 0), (-1, 1), (1, 0), (0, end + 1), (end, end + 1)] {
+            let error = index.cut(&[start], &[stop], per_row).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid);
+        }
+    }
+    assert!(index.cut(&[0], &[], 0).is_err());
 }
 
 /// Page headers in a run of stored pages, which they must fill.

@@ -1,8 +1,9 @@
 """Real text to shuffled, resumed batches, on this machine, in about a minute.
 
-Takes the text of Python's standard library, writes it as Parquet, tokenizes it with a
-byte-level BPE trained on the spot, feeds shuffled batches straight from the tokenized
-Parquet, stops in the middle, resumes, and checks that nothing was lost or repeated.
+Takes the text of Python's standard library, writes it as Parquet, trains a byte-level
+BPE on the spot, counts tokens once, feeds shuffled batches straight from the text,
+tokenized as it is read, stops in the middle, resumes, and checks that nothing was lost
+or repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small real corpus: the standard library's sources and documentation, tokenized."""
+"""A small real corpus: the standard library's sources and documentation, as text."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ PURPOSE = "the demo"
 
 
 def make_corpus(folder: Path) -> list[Path]:
-    """Write text and tokens as Parquet and return the token files.
+    """Write texts as Parquet and return the files.
 
-    ``text-*.parquet`` hold a document per row, ``tokens-*.parquet`` its tokens
-    (``input_ids``: list<int32>), both with pyarrow's defaults. Files of an earlier run
-    are used again.
+    ``text-*.parquet`` hold a document per row (``text``), with pyarrow's defaults;
+    beside them lies ``tokenizer.json``. Files of an earlier run are used again.
     """
-    tokens = [folder / f"tokens-{number}.parquet" for number in range(NUM_FILES)]
-    if all(path.exists() for path in tokens):
-        return tokens
+    files = [folder / f"text-{number}.parquet" for number in range(NUM_FILES)]
+    if all(path.exists() for path in files):
+        return files
     folder.mkdir(parents=True, exist_ok=True)
     documents = list(standard_library())
     texts = [text for _, text in documents]
     print(f"  {len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters")
     tokenizer = _train(texts)
     tokenizer.save(str(folder / "tokenizer.json"))
-    for number, path in enumerate(tokens):
-        part = documents[number::NUM_FILES]
-        _write(part, tokenizer, folder / f"text-{number}.parquet", path)
-    return tokens
+    for number, path in enumerate(files):
+        _write(documents[number::NUM_FILES], path)
+    return files
 
 
 def standard_library() -> Iterator[tuple[str, str]]:
@@ -83,21 +81,12 @@ def _train(texts: list[str]) -> Any:  # noqa: ANN401 - tokenizers.Tokenizer
     return tokenizer
 
 
-def _write(
-    documents: list[tuple[str, str]],
-    tokenizer: Any,  # noqa: ANN401
-    text_path: Path,
-    token_path: Path,
-) -> None:
+def _write(documents: list[tuple[str, str]], path: Path) -> None:
     pyarrow = require("pyarrow", extra="demo", purpose=PURPOSE)
     parquet = require("pyarrow.parquet", extra="demo", purpose=PURPOSE)
     names = [name for name, _ in documents]
     texts = [text for _, text in documents]
-    parquet.write_table(pyarrow.table({"id": names, "text": texts}), text_path)
-    end = tokenizer.token_to_id("<|eos|>")
-    ids = [[*encoded.ids, end] for encoded in tokenizer.encode_batch_fast(texts)]
-    tokens = pyarrow.array(ids, pyarrow.list_(pyarrow.int32()))
     # Written aside and renamed: a run that was stopped leaves no half file.
-    partial = token_path.with_suffix(".partial")
-    parquet.write_table(pyarrow.table({"id": names, "input_ids": tokens}), partial)
-    partial.rename(token_path)
+    partial = path.with_suffix(".partial")
+    parquet.write_table(pyarrow.table({"id": names, "text": texts}), partial)
+    partial.rename(path)

@@ -17,6 +17,7 @@ from pagefeed.cli.demo.corpus import make_corpus
 from pagefeed.dataset import parquet
 from pagefeed.loader import Loader
 from pagefeed.sequences import Windows
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["run_demo"]
 
@@ -25,28 +26,32 @@ def run_demo(
     *, folder: Path, length: int, batch_size: int, memory: str, seed: int
 ) -> int:
     """Run the demonstration and return 0 if the resumed run continued exactly."""
-    print("1. The standard library as Parquet, tokenized")
+    print("1. The standard library's texts as Parquet, their tokens counted once")
     files = make_corpus(folder)
-    dataset = parquet(files, column="input_ids")
+    tokenizer = Tokenizer(folder / "tokenizer.json")
+    texts = parquet(files, column="text", cache_dir=folder / "index")
+    dataset = texts.tokenize(tokenizer)
+    started = time.perf_counter()
     index = dataset.index
     print(
         f"  {len(files)} files, {index.num_rows:,} documents, "
-        f"{index.num_values:,} tokens in {len(index):,} pages"
+        f"{index.num_values:,} tokens in {len(index):,} pages, "
+        f"{time.perf_counter() - started:.1f} s with {tokenizer.engine}"
     )
 
     def new_loader() -> Loader:
         return Loader(
             dataset,
-            sequences=Windows(length),
+            sequences=Windows(length, eos=tokenizer.eos),
             batch_size=batch_size,
             seed=seed,
             memory=memory,
         )
 
-    print(f"\n2. One epoch of shuffled batches [{batch_size}, {length}]")
+    print(f"\n2. One epoch of shuffled batches [{batch_size}, {length}], from text")
     loader = new_loader()
     whole = _feed(loader)
-    _show_origin(new_loader(), folder / "tokenizer.json")
+    _show_origin(new_loader(), tokenizer)
 
     stop = len(whole) // 2
     print(f"\n3. The same run, stopped after step {stop:,} and resumed in a new loader")
@@ -84,15 +89,13 @@ def _with_progress(batches: Iterable[Batch], total: int) -> Iterator[Batch]:
     yield from tqdm.tqdm(batches, total=total, unit=" steps", disable=None)
 
 
-def _show_origin(loader: Loader, tokenizer_path: Path) -> None:
+def _show_origin(loader: Loader, tokenizer: Tokenizer) -> None:
     """Show where the first sequence comes from, and its text."""
-    tokenizers = require("tokenizers", extra="demo", purpose="the demo")
-    tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_path))
     sequence = next(iter(loader))["input_ids"][0]
     print("  the first sequence of the first batch comes from")
     for source in loader.locate(step=0, row=0)[:4]:
         tokens = sequence[source.offset : source.offset + min(16, source.num_tokens)]
-        text = tokenizer.decode(tokens.tolist())
+        text = tokenizer.decode(tokens)
         print(
             f"    {Path(source.file).name}, row group {source.row_group}, page "
             f"{source.page}, row {source.row}, tokens {source.first_token}.."

@@ -9,11 +9,21 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, is_made, lazy
+from pagefeed._base import (
+    ArrayWriter,
+    Int64Array,
+    UInt32Array,
+    Work,
+    in_order,
+    is_made,
+    lazy,
+    narrow_difference,
+)
 from pagefeed.dataset.derived import derived_arrays
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.scanning import list_size, summary_of
+from pagefeed.dataset.spans import SpanParts, Spans, cut_at
 from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import EmptySelectionError
 
@@ -62,6 +72,15 @@ class Selection:
         """What tells it from all other selections of the same index."""
         before, key = self._division.origin, self._division.criterion.key
         return f"{len(before)} {before}{len(key)} {key}{self._number}"
+
+    def over(self, spans: Spans) -> Selection:
+        """Return the same choice among the rows of another index of the same files."""
+        before = self.before
+        rows = spans if before is None else before.over(spans)
+        division = self._division
+        return Selection(
+            Division(rows, division.origin, division.criterion), self._number
+        )
 
     @property
     def known_rows(self) -> int | None:
@@ -159,15 +178,15 @@ class Selection:
         """Return the span of each of ``rows``."""
         return np.searchsorted(self._rows_before, rows, side="right") - 1
 
-    def spans_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the span that holds each of ``values``."""
-        return np.searchsorted(self.values_before, values, side="right") - 1
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of spans."""
+        return cut_at(self.values_before, self._rows_before, per_row, starts, stops)
 
-    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""
         rows = self._row[np.asarray(spans, dtype=np.int64)]
         pages = self.index.pages_of_rows(rows)
-        return pages, rows - self.index.first_rows(pages)
+        return pages, narrow_difference(rows, self.index.first_rows(pages))
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
         """Return the span that holds each row of a page; -1 if none does."""

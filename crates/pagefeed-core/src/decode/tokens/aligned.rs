@@ -16,6 +16,7 @@ use crate::codec::Codec;
 use crate::decode::encodings::indices::{Part, for_each_part};
 use crate::decode::{PageRun, bounds};
 use crate::error::{Error, Result};
+use crate::header::PageHeader;
 use crate::levels::{Definitions, num_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
@@ -80,6 +81,84 @@ impl NumberType {
     }
 }
 
+/// A run of pages, decompressed: where its rows begin, and the values as they are
+/// encoded, of which any rows are decoded at their own cost.
+#[derive(Debug)]
+pub struct OpenedRun {
+    /// First value of each row, and the end of the last.
+    offsets: Vec<u32>,
+    pieces: Vec<Piece>,
+}
+
+/// The values of one page of a run.
+#[derive(Debug)]
+struct Piece {
+    header: PageHeader,
+    values: Vec<u8>,
+    /// Which they are of those of the run.
+    place: Range<usize>,
+}
+
+impl Piece {
+    fn page(&self) -> DataPage<'_> {
+        DataPage {
+            header: &self.header,
+            repetition: &[],
+            definition: &[],
+            values: &self.values,
+            is_takeable: false,
+        }
+    }
+}
+
+impl OpenedRun {
+    /// Decompresses the pages of a run and reads their levels.
+    pub fn open(opener: &mut PageOpener, run: &PageRun, leaf: &Leaf) -> Result<Self> {
+        let mut reader = RowReader::new(leaf, run, Vec::new())?;
+        let (mut pages, mut pieces) = (DataPages::new(&run.data), Vec::new());
+        while let Some((header, stored)) = pages.next()? {
+            if reader.is_done() {
+                break;
+            }
+            let is_tail = pages.is_in_tail(run);
+            if is_tail && reader.num_begun() < run.num_rows {
+                return Err(wrong_rows(reader.num_begun(), run.num_rows));
+            }
+            let page = opener.data_page(&header, stored, run.codec, leaf)?;
+            let present = Definitions::new(&page, leaf)?.advance(num_levels(&page)?)?;
+            bounds::decoded_size(&page, leaf, present.present, None)?;
+            let before = reader.num_values;
+            let after = before + reader.read(&page)?;
+            if reader.is_done() && !is_tail {
+                return Err(wrong_rows("more", run.num_rows));
+            }
+            let mut values = Vec::new();
+            reserve(&mut values, page.values.len())?;
+            values.extend_from_slice(page.values);
+            pieces.push(Piece {
+                values,
+                place: before..after,
+                header,
+            });
+        }
+        reader.finish()?;
+        let offsets = reader.offsets;
+        Ok(Self { offsets, pieces })
+    }
+
+    /// Values of all its rows.
+    pub fn num_values(&self) -> u64 {
+        let ends = self.offsets.first().zip(self.offsets.last());
+        ends.map_or(0, |(&first, &last)| u64::from(last - first))
+    }
+
+    /// Memory it takes.
+    pub fn num_bytes(&self) -> usize {
+        let values = self.pieces.iter().map(|piece| piece.values.capacity());
+        values.sum::<usize>() + self.offsets.capacity() * size_of::<u32>()
+    }
+}
+
 /// Numbers of rows of one or several runs, on their way.
 #[derive(Debug)]
 pub struct NumberRows {
@@ -98,63 +177,34 @@ impl NumberRows {
         }
     }
 
-    /// Appends `rows` of those of a run; returns how many values all of its rows have.
-    /// `dictionary` is what its pages refer to, by [`decode_number_dictionary`].
+    /// Appends `rows` of those of a run. `dictionary` is what its pages refer to, by
+    /// [`decode_number_dictionary`].
     pub fn append(
         &mut self,
-        opener: &mut PageOpener,
-        run: &PageRun,
+        run: &OpenedRun,
         dictionary: Option<&Tokens>,
         leaf: &Leaf,
         rows: Range<usize>,
-    ) -> Result<u64> {
-        let mut reader = RowReader::new(leaf, run, Vec::new())?;
-        let mut pages = DataPages::new(&run.data);
-        while let Some((header, stored)) = pages.next()? {
-            if reader.is_done() {
-                break;
-            }
-            let is_tail = pages.is_in_tail(run);
-            if is_tail && reader.num_begun() < run.num_rows {
-                return Err(wrong_rows(reader.num_begun(), run.num_rows));
-            }
-            let page = opener.data_page(&header, stored, run.codec, leaf)?;
-            let present = Definitions::new(&page, leaf)?.advance(num_levels(&page)?)?;
-            bounds::decoded_size(&page, leaf, present.present, None)?;
-            let before = reader.num_values;
-            let after = before + reader.read(&page)?;
-            if reader.is_done() && !is_tail {
-                return Err(wrong_rows("more", run.num_rows));
-            }
-            // What is wanted of this page: from where the first row begins to where the
-            // one behind the last does, as far as they have begun.
-            let place = |row| {
-                reader
-                    .offsets
-                    .get(row)
-                    .map_or(after, |&at: &u32| at as usize)
-            };
-            let from = place(rows.start).clamp(before, after);
-            let to = place(rows.end).clamp(from, after);
-            self.append_values(&page, leaf, from - before..to - before, dictionary)?;
-        }
-        reader.finish()?;
-        self.append_offsets(&reader.offsets, rows)
-    }
-
-    fn append_offsets(&mut self, offsets: &[u32], rows: Range<usize>) -> Result<u64> {
-        let wanted = offsets
+    ) -> Result<()> {
+        let wanted = run
+            .offsets
             .get(rows.start..=rows.end)
-            .ok_or_else(|| wrong_rows(offsets.len().saturating_sub(1), rows.end as u64))?;
+            .ok_or_else(|| wrong_rows(run.offsets.len().saturating_sub(1), rows.end as u64))?;
+        let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
+            return Ok(());
+        };
+        for piece in &run.pieces {
+            let begin = (first as usize).clamp(piece.place.start, piece.place.end);
+            let end = (last as usize).clamp(begin, piece.place.end);
+            let values = begin - piece.place.start..end - piece.place.start;
+            self.append_values(&piece.page(), leaf, values, dictionary)?;
+        }
         let before = self.offsets.last().copied().unwrap_or(0);
-        let first = wanted.first().copied().unwrap_or(0);
-        let ends = wanted.iter().skip(1).map(|&end| end - first);
-        for end in ends {
-            let end = before.checked_add(end).ok_or_else(too_many)?;
+        for end in wanted.iter().skip(1) {
+            let end = before.checked_add(end - first).ok_or_else(too_many)?;
             self.offsets.push(end);
         }
-        let ends = offsets.first().zip(offsets.last());
-        Ok(ends.map_or(0, |(&first, &last)| u64::from(last - first)))
+        Ok(())
     }
 
     /// Appends some of the values of a page.

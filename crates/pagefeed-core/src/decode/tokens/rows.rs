@@ -3,6 +3,7 @@
 use super::integers::reserve;
 use super::wrong_rows;
 use crate::decode::PageRun;
+use crate::decode::bounds::check as check_size;
 use crate::error::{Error, Result};
 use crate::levels::{Definitions, for_each_record, num_levels};
 use crate::page::DataPage;
@@ -34,6 +35,8 @@ impl<'a> RowReader<'a> {
             .ok()
             .filter(|&rows| rows < u32::MAX as usize)
             .ok_or_else(|| Error::limit("a run of pages is asked for more than 2^32 rows"))?;
+        // Every row will take an offset, of however few bytes of levels.
+        check_size((num_rows as u64 + 1) * size_of::<u32>() as u64)?;
         offsets.clear();
         Ok(Self {
             leaf,

@@ -73,3 +73,23 @@ fn clearing_while_pages_are_fetched_leaves_a_working_engine() {
     }
     assert_eq!(engine.stats().unwrap().held_bytes, 0);
 }
+
+#[test]
+fn a_slow_source_times_out_without_losing_anything() {
+    let source = Arc::new(Formula::default());
+    source.is_held.store(true, Ordering::Relaxed);
+    let engine = Engine::new(source.clone(), config(1, 1 << 20, TokenType::I64)).unwrap();
+    engine.submit(first_tokens(&[8])).unwrap();
+    assert!(
+        engine
+            .next_batch(Duration::from_millis(5))
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(engine.num_pending(), 1);
+    source.is_held.store(false, Ordering::Relaxed);
+    assert_eq!(
+        values(&next(&engine).unwrap(), TokenType::I64)[0],
+        i64::from(token(8, 0))
+    );
+}

@@ -1,4 +1,4 @@
-"""Which rank this process is, and its share of the work."""
+"""The rank from the launcher, and a share of the processors."""
 
 from __future__ import annotations
 

@@ -1,0 +1,118 @@
+"""A corpus in the order of its sources, as crawls lie, in pages of a few documents."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+import pagefeed as pf
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "benchmarks" / ".data" / "evaluation"
+VOCABULARY = 4096
+PAGE_DOCUMENTS = 32
+GROUP_DOCUMENTS = 1024
+VALIDATION = 0.05
+MOST_CHARACTERS = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Tokens to train on and to be judged by."""
+
+    train: pf.ParquetDataset
+    """In the order of its sources."""
+    validation: pf.ParquetDataset
+    """Documents from all over it, never trained on."""
+    end: int
+    """Token behind every document."""
+    vocab_size: int
+    """Tokens are below it."""
+
+
+def shared_corpus() -> Path:
+    """The folder of the shared corpus: columns ``source`` and ``text``.
+
+    Raises:
+        SystemExit: If it is not there.
+    """
+    shared = os.environ.get("PAGEFEED_SHARED") or ROOT.parent / "shared"
+    folder = Path(shared) / "data" / "corpus"
+    if not folder.is_dir():
+        raise SystemExit(f"{folder} is absent: PAGEFEED_SHARED names its folder")
+    return folder
+
+
+def make_corpus(folder: Path, most_documents: int | None) -> Corpus:
+    """Tokenize texts once, with a small vocabulary that a small model can learn."""
+    key = hashlib.blake2b(
+        json.dumps([str(folder), most_documents, VOCABULARY]).encode(), digest_size=6
+    )
+    path = CACHE / f"{key.hexdigest()}.parquet"
+    tokenizer_path = path.with_suffix(".json")
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        texts = _texts(folder, most_documents)
+        tokenizer = _trained(texts)
+        tokenizer.save(str(tokenizer_path))
+        _write(texts, tokenizer, path)
+    tokenizer = Tokenizer.from_file(str(tokenizer_path))
+    end = tokenizer.token_to_id("<|end|>")
+    assert end is not None
+    parts = pf.parquet(path, column="input_ids").split(
+        train=1 - VALIDATION, validation=VALIDATION, seed=1
+    )
+    return Corpus(
+        train=parts["train"],
+        validation=parts["validation"],
+        end=end,
+        vocab_size=tokenizer.get_vocab_size(),
+    )
+
+
+def _texts(folder: Path, most: int | None) -> list[str]:
+    """Texts of all sources in their order; some evenly if there are too many."""
+    table = pq.read_table(sorted(folder.glob("*.parquet")), columns=["text"])
+    if most is not None and most < len(table):
+        table = table.take(np.linspace(0, len(table) - 1, most).astype(np.int64))
+    return [text[:MOST_CHARACTERS] for text in table["text"].to_pylist()]
+
+
+def _trained(texts: list[str]) -> Tokenizer:
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<|end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts[::8], trainer)
+    return tokenizer
+
+
+def _write(texts: list[str], tokenizer: Tokenizer, path: Path) -> None:
+    rows = [encoded.ids for encoded in tokenizer.encode_batch_fast(texts)]
+    table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
+    partial = path.with_suffix(".partial")
+    pq.write_table(
+        table,
+        partial,
+        row_group_size=GROUP_DOCUMENTS,
+        # A page is checked for its size after each batch: it has as many documents.
+        write_batch_size=PAGE_DOCUMENTS,
+        data_page_size=1,
+        use_dictionary=False,
+        compression="zstd",
+        write_page_index=True,
+    )
+    partial.rename(path)

@@ -1,0 +1,287 @@
+//! Pages of text as pages of tokens.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, ListArray, UInt32Array};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field, FieldRef};
+
+use crate::decode::{TokenPage, Tokens};
+use crate::engine::PageEntry;
+use crate::error::{Error, Kind, Result};
+use crate::index::PageRecord;
+use crate::pages::numbering::saturated;
+use crate::text::Encode;
+
+/// The number of tokens of every row of a column, as it was counted.
+pub trait RowCounts: Send + Sync {
+    /// Those of some rows, numbered through the column; `None` beyond its end.
+    fn of(&self, rows: Range<u64>) -> Option<&[u32]>;
+}
+
+/// How texts become tokens.
+#[derive(Clone)]
+pub struct Tokenization {
+    /// What encodes the texts.
+    pub encoder: Arc<dyn Encode>,
+    /// One more than the largest id.
+    pub vocab_size: u32,
+    /// What encoding must come to.
+    pub counts: Arc<dyn RowCounts>,
+}
+
+impl Tokenization {
+    /// Tokens of some rows; 0 beyond the end, where nothing is ever loaded.
+    fn num_tokens(&self, rows: Range<u64>) -> u64 {
+        let counts = self.counts.of(rows).unwrap_or_default();
+        counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    fn bytes_per_token(&self) -> u64 {
+        if self.is_narrow() { 2 } else { 4 }
+    }
+
+    /// What the scheduler must know of a page with these rows.
+    pub fn entry(&self, rows: Range<u64>, record: &PageRecord) -> PageEntry {
+        // A token is four bytes of most texts, and beside them there is what the
+        // tokenizer makes of a document.
+        const BYTES_OF_TEXT: u64 = 6;
+        const BYTES_PER_ROW: u64 = 4;
+        let (num_rows, num_tokens) = (rows.end - rows.start, self.num_tokens(rows));
+        let decoded = num_tokens * self.bytes_per_token() + (num_rows + 1) * BYTES_PER_ROW;
+        let dictionary = record.dictionary.as_ref();
+        let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
+        let stored = saturated(record.compressed_size.saturating_add(dictionary));
+        PageEntry {
+            loading_size: stored.saturating_add(saturated(num_tokens * BYTES_OF_TEXT)),
+            ..PageEntry::new(stored, saturated(decoded))
+        }
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.vocab_size <= 1 << 16
+    }
+
+    /// Encodes a page of texts that begins with row `first_row` of the column, into the
+    /// memory of an earlier page.
+    pub fn encode(
+        &self,
+        texts: &ArrayRef,
+        first_row: u64,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        let rows = first_row..first_row + texts.len() as u64;
+        let counts = self.counts.of(rows).ok_or_else(|| {
+            Error::invalid("the counts of tokens are of fewer rows than the column has")
+        })?;
+        let mut page = recycle.unwrap_or_default();
+        let num_tokens: usize = counts.iter().map(|&count| count as usize).sum();
+        page.row_offsets.clear();
+        page.row_offsets.reserve_exact(texts.len() + 1);
+        page.row_offsets.push(0);
+        let mut ids = Writer::new(&mut page.tokens, self.is_narrow(), num_tokens);
+        let mut of_row = Vec::new();
+        for_each_text(texts, |row, text| {
+            of_row.clear();
+            self.encoder.encode_into(text, &mut of_row)?;
+            self.check(row, &of_row, counts[row])?;
+            ids.extend(&of_row);
+            let end = u32::try_from(ids.len()).map_err(|_| too_many())?;
+            page.row_offsets.push(end);
+            Ok(())
+        })?;
+        Ok(page)
+    }
+
+    /// Refuses ids that are not as many as was counted, or beyond the vocabulary.
+    fn check(&self, row: usize, ids: &[u32], count: u32) -> Result<()> {
+        if ids.len() as u64 != u64::from(count) {
+            return Err(Error::new(
+                Kind::Stale,
+                format!(
+                    "row {row} of the page has {} tokens, and had {count} when they were \
+                     counted: the tokenizer gives other ids now; count again, in a cache \
+                     folder without the old counts",
+                    ids.len()
+                ),
+            ));
+        }
+        match ids.iter().find(|&&id| id >= self.vocab_size) {
+            None => Ok(()),
+            Some(id) => Err(Error::new(
+                Kind::TokenRange,
+                format!(
+                    "the tokenizer gives id {id} for row {row} of the page, and says that it \
+                     has {} ids: give the right vocab_size",
+                    self.vocab_size
+                ),
+            )),
+        }
+    }
+}
+
+/// Number of tokens of each row of a page of texts.
+pub fn count_tokens(texts: &ArrayRef, encoder: &dyn Encode) -> Result<Vec<u32>> {
+    let mut counts = Vec::with_capacity(texts.len());
+    let mut ids = Vec::new();
+    for_each_text(texts, |_, text| {
+        ids.clear();
+        encoder.encode_into(text, &mut ids)?;
+        counts.push(u32::try_from(ids.len()).map_err(|_| too_many())?);
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+/// The text of a row of a page of texts.
+pub fn text_of(texts: &ArrayRef, row: usize) -> Result<String> {
+    let mut found = String::new();
+    for_each_text(texts, |number, text| {
+        if number == row {
+            found.push_str(text);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The column of tokens that a column of texts becomes.
+pub fn token_field(texts: &Field) -> FieldRef {
+    let token = Field::new_list_field(DataType::UInt32, false);
+    Arc::new(Field::new(
+        texts.name(),
+        DataType::List(Arc::new(token)),
+        true,
+    ))
+}
+
+/// A page of tokens as Arrow lists.
+pub fn as_lists(page: TokenPage) -> Result<ArrayRef> {
+    let values: Vec<u32> = match page.tokens {
+        Tokens::U16(ids) => ids.into_iter().map(u32::from).collect(),
+        Tokens::U32(ids) => ids,
+        Tokens::I32(_) | Tokens::I64(_) => return Err(Error::invalid("not a page of texts")),
+    };
+    let too_many = |_| Error::limit("a page has 2**31 tokens or more");
+    let offsets: Result<Vec<i32>> = page
+        .row_offsets
+        .iter()
+        .map(|&offset| i32::try_from(offset).map_err(too_many))
+        .collect();
+    let token = Field::new_list_field(DataType::UInt32, false);
+    let lists = ListArray::try_new(
+        Arc::new(token),
+        OffsetBuffer::new(offsets?.into()),
+        Arc::new(UInt32Array::from(values)),
+        None,
+    );
+    Ok(Arc::new(
+        lists.map_err(|error| Error::invalid(error.to_string()))?,
+    ))
+}
+
+/// Whether a column of this type holds texts.
+pub fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
+
+/// Visits the rows in order; a null is an empty text.
+fn for_each_text(texts: &ArrayRef, visit: impl FnMut(usize, &str) -> Result<()>) -> Result<()> {
+    match texts.data_type() {
+        DataType::Utf8 => strings(texts.as_string::<i32>().iter(), visit),
+        DataType::LargeUtf8 => strings(texts.as_string::<i64>().iter(), visit),
+        DataType::Utf8View => strings(texts.as_string_view().iter(), visit),
+        DataType::Binary => bytes(texts.as_binary::<i32>().iter(), visit),
+        DataType::LargeBinary => bytes(texts.as_binary::<i64>().iter(), visit),
+        DataType::BinaryView => bytes(texts.as_binary_view().iter(), visit),
+        DataType::Dictionary(_, values) if is_text(values) => {
+            let dictionary = texts.as_any_dictionary();
+            let plain = arrow_select::take::take(dictionary.values(), dictionary.keys(), None)
+                .map_err(|error| Error::corrupt(error.to_string()))?;
+            for_each_text(&plain, visit)
+        }
+        other => Err(Error::unsupported(format!(
+            "texts are strings or UTF-8 bytes, the column is {other}"
+        ))),
+    }
+}
+
+fn strings<'a>(
+    texts: impl Iterator<Item = Option<&'a str>>,
+    mut visit: impl FnMut(usize, &str) -> Result<()>,
+) -> Result<()> {
+    for (row, text) in texts.enumerate() {
+        visit(row, text.unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn bytes<'a>(
+    texts: impl Iterator<Item = Option<&'a [u8]>>,
+    mut visit: impl FnMut(usize, &str) -> Result<()>,
+) -> Result<()> {
+    for (row, bytes) in texts.enumerate() {
+        let text = simdutf8::compat::from_utf8(bytes.unwrap_or_default()).map_err(|error| {
+            Error::corrupt(format!(
+                "row {row} of the page is not UTF-8 ({error}): write the column as strings, \
+                 or select other rows"
+            ))
+        })?;
+        visit(row, text)?;
+    }
+    Ok(())
+}
+
+fn too_many() -> Error {
+    Error::limit("a page has 2**32 tokens or more")
+}
+
+/// Ids at the width they are kept in.
+enum Writer<'a> {
+    Narrow(&'a mut Vec<u16>),
+    Wide(&'a mut Vec<u32>),
+}
+
+impl<'a> Writer<'a> {
+    fn new(tokens: &'a mut Tokens, is_narrow: bool, num_tokens: usize) -> Self {
+        match (&*tokens, is_narrow) {
+            (Tokens::U16(_), true) | (Tokens::U32(_), false) => {}
+            (_, true) => *tokens = Tokens::U16(Vec::new()),
+            (_, false) => *tokens = Tokens::U32(Vec::new()),
+        }
+        // Of the two the one made above.
+        match tokens {
+            Tokens::U16(ids) => Self::Narrow(cleared(ids, num_tokens)),
+            Tokens::U32(ids) => Self::Wide(cleared(ids, num_tokens)),
+            Tokens::I32(_) | Tokens::I64(_) => unreachable!("made narrow or wide above"),
+        }
+    }
+
+    fn extend(&mut self, ids: &[u32]) {
+        match self {
+            // Below the size of the vocabulary, which was checked, all fit.
+            Self::Narrow(all) => all.extend(ids.iter().map(|&id| id as u16)),
+            Self::Wide(all) => all.extend_from_slice(ids),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Narrow(all) => all.len(),
+            Self::Wide(all) => all.len(),
+        }
+    }
+}
+
+fn cleared<T>(ids: &mut Vec<T>, capacity: usize) -> &mut Vec<T> {
+    ids.clear();
+    ids.reserve_exact(capacity);
+    ids
+}

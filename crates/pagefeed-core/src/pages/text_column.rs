@@ -1,0 +1,148 @@
+//! Pages of a column of texts, as the tokens that they come to.
+
+use std::ops::Range;
+
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+
+use crate::decode::{TokenPage, conform};
+use crate::engine::{Page, PageEntry, PageSource};
+use crate::error::{Error, Result};
+use crate::index::PageRecord;
+use crate::page::PageOpener;
+use crate::pages::indexed::Indexed;
+use crate::pages::reader::read_array;
+use crate::pages::text::{Tokenization, as_lists, is_text};
+use crate::pages::token_ids::TokenIds;
+use crate::storage::Fetched;
+
+/// Pages of a column of texts: loading one includes encoding it.
+pub struct TextColumn {
+    column: Indexed,
+    tokenization: Tokenization,
+    /// Numbers that are tokens, if others are to be refused.
+    token_ids: Option<TokenIds>,
+    /// Comes as Arrow lists of this type, if it is not tokens that are wanted.
+    lists: Option<DataType>,
+}
+
+impl TextColumn {
+    /// The pages of an index, as pages of tokens.
+    pub fn new(
+        column: Indexed,
+        tokenization: Tokenization,
+        token_ids: Option<TokenIds>,
+    ) -> Result<Self> {
+        let index = &column.index;
+        let data_type = index.field().data_type();
+        // Without files there is nothing that could be no text.
+        if !is_text(data_type) && !index.files().is_empty() {
+            return Err(Error::unsupported(format!(
+                "a column to tokenize holds texts, one a row, but {:?} is {data_type}",
+                index.column()
+            ))
+            .in_column(index.column()));
+        }
+        Ok(Self {
+            column,
+            tokenization,
+            token_ids,
+            lists: None,
+        })
+    }
+
+    /// The same as Arrow lists.
+    pub fn as_lists(self, data_type: &DataType) -> Self {
+        let lists = Some(data_type.clone());
+        Self { lists, ..self }
+    }
+
+    /// Reads and encodes a page.
+    pub fn read(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        let index = &self.column.index;
+        let record = index.page(page)?;
+        let data_type = index.field().data_type();
+        let texts = read_array(&self.column, opener, page, fetched, data_type)?;
+        let first_row = self.rows(page, &record).start;
+        let encoded = self.tokenization.encode(&texts, first_row, recycle);
+        let checked = encoded.and_then(|page| {
+            if let Some(token_ids) = self.token_ids {
+                token_ids.check(&page, record.first_row_in_group)?;
+            }
+            Ok(page)
+        });
+        checked.map_err(|error| self.column.locate(error, &record))
+    }
+
+    /// The same as Arrow lists.
+    pub fn read_lists(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+    ) -> Result<ArrayRef> {
+        as_lists(self.read(opener, page, fetched, None)?)
+    }
+
+    /// The rows of a page, numbered through the column.
+    fn rows(&self, page: u64, record: &PageRecord) -> Range<u64> {
+        let mut first = [0];
+        let found = self
+            .column
+            .index
+            .first_rows(&[page.cast_signed()], &mut first);
+        let first = found.map_or(0, |()| first[0].cast_unsigned());
+        first..first + record.num_rows
+    }
+}
+
+impl PageSource for TextColumn {
+    fn num_pages(&self) -> u64 {
+        self.column.index.num_pages()
+    }
+
+    fn entry(&self, page: u64) -> PageEntry {
+        let record = self.column.index.page(page);
+        record.map_or_else(
+            |_| PageEntry::default(),
+            |record| self.tokenization.entry(self.rows(page, &record), &record),
+        )
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.column.storage.num_in_flight()
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let ranges = |page| self.column.index.run_ranges(page, true);
+        self.column.fetch(pages, ranges)
+    }
+
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
+        let Some(data_type) = &self.lists else {
+            return self.read(opener, page, fetched, recycle).map(Page::Tokens);
+        };
+        let lists = self.read_lists(opener, page, fetched)?;
+        conform(&lists, data_type).map(Page::Rows)
+    }
+
+    fn will_need(&self, page: u64) {
+        self.column.will_need(page);
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        self.column.locate_page(error, page)
+    }
+}

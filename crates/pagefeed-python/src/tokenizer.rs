@@ -1,0 +1,274 @@
+//! Tokenizers in Python, and those that are Python.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use pagefeed_core::error::{Error, Result};
+use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::reader::read_array;
+use pagefeed_core::pages::text::{self, RowCounts, Tokenization, count_tokens};
+use pagefeed_core::storage::Fetched;
+use pagefeed_core::text::Encode;
+use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use crate::index::{Index, reading};
+use crate::run::detached;
+
+/// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct Tokenizer {
+    kind: Kind,
+}
+
+enum Kind {
+    Library(Arc<Library>),
+    Function(Arc<Function>),
+}
+
+impl Tokenizer {
+    /// What engines encode with.
+    pub fn encoder(&self) -> Arc<dyn Encode> {
+        match &self.kind {
+            Kind::Library(library) => Arc::clone(library) as Arc<dyn Encode>,
+            Kind::Function(function) => Arc::clone(function) as Arc<dyn Encode>,
+        }
+    }
+
+    fn library(&self) -> PyResult<&Library> {
+        match &self.kind {
+            Kind::Library(library) => Ok(library),
+            Kind::Function(_) => Err(PyTypeError::new_err("a function has no vocabulary")),
+        }
+    }
+}
+
+/// A Python function of a text that returns its ids as bytes: uint32 in native order.
+struct Function(Py<PyAny>);
+
+impl Encode for Function {
+    fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        // While the interpreter shuts down there is nobody to ask, nor to answer.
+        let found = Python::try_attach(|py| {
+            let called = self.0.bind(py).call1((text,));
+            let bytes = called.and_then(|found| Ok(found.cast_into::<PyBytes>()?));
+            bytes.map(|bytes| {
+                let (whole, _) = bytes.as_bytes().as_chunks::<4>();
+                ids.extend(whole.iter().map(|id| u32::from_ne_bytes(*id)));
+            })
+        });
+        match found {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(Error::invalid(format!("the tokenizer failed: {error}"))),
+            None => Err(Error::invalid("Python is shutting down")),
+        }
+    }
+}
+
+/// Numbers as bytes of Python.
+pub fn bytes_of<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
+    let bytes = PyBytes::new_with(py, size_of_val(numbers), |bytes| {
+        for (place, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
+            *place = number.to_ne_bytes();
+        }
+        Ok(())
+    });
+    // It fails for lack of memory only.
+    bytes.unwrap_or_else(|_| PyBytes::new(py, &[]))
+}
+
+#[pymethods]
+impl Tokenizer {
+    /// Loads the text of a `tokenizer.json`.
+    #[staticmethod]
+    #[pyo3(signature = (json, *, as_text, may_be_fast))]
+    fn from_json(py: Python<'_>, json: &str, as_text: bool, may_be_fast: bool) -> PyResult<Self> {
+        let library = detached(py, || Library::new(json, as_text, may_be_fast))?;
+        Ok(Self {
+            kind: Kind::Library(Arc::new(library)),
+        })
+    }
+
+    /// Wraps a function of a text that returns its ids as bytes.
+    #[staticmethod]
+    fn from_function(function: Py<PyAny>) -> Self {
+        Self {
+            kind: Kind::Function(Arc::new(Function(function))),
+        }
+    }
+
+    /// The ids of a text: uint32 in native order.
+    fn encode<'py>(&self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let encoder = self.encoder();
+        let ids = detached(py, || {
+            let mut ids = Vec::new();
+            encoder.encode_into(text, &mut ids)?;
+            Ok(ids)
+        })?;
+        Ok(bytes_of(py, &ids))
+    }
+
+    /// The ids of several texts one after the other, and the number of each, likewise.
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyList>,
+        num_threads: usize,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let strings: Vec<Bound<'py, PyString>> = texts.extract()?;
+        let texts: Vec<&str> = strings
+            .iter()
+            .map(|s| s.to_str())
+            .collect::<PyResult<_>>()?;
+        let encoder = self.encoder();
+        let all = detached(py, || encode_batch(encoder.as_ref(), &texts, num_threads))?;
+        Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts)))
+    }
+
+    /// Where in a text each token comes from: bytes, begin and end.
+    fn places(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(usize, usize)>> {
+        let library = self.library()?;
+        detached(py, || library.places(text))
+    }
+
+    /// The text of ids, special tokens included.
+    fn decode(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<String> {
+        let library = self.library()?;
+        detached(py, || library.decode(&ids))
+    }
+
+    /// One more than the largest id.
+    #[getter]
+    fn vocab_size(&self) -> PyResult<u32> {
+        Ok(self.library()?.vocab_size())
+    }
+
+    /// The id of a token, as it is written in the vocabulary.
+    fn token_to_id(&self, token: &str) -> PyResult<Option<u32>> {
+        Ok(self.library()?.token_to_id(token))
+    }
+
+    /// The added tokens by their ids, and whether they are special.
+    fn added_tokens(&self) -> PyResult<Vec<(u32, String, bool)>> {
+        Ok(self.library()?.added_tokens())
+    }
+
+    /// All that decides on ids, in one form.
+    fn canonical(&self, py: Python<'_>) -> PyResult<String> {
+        let library = self.library()?;
+        detached(py, || library.canonical())
+    }
+
+    /// An index of texts as one of tokens: engines encode as they load. `counts` (uint32)
+    /// are the tokens of every row.
+    fn tokenized(
+        &self,
+        texts: &Index,
+        vocab_size: u32,
+        counts: Bound<'_, PyAny>,
+    ) -> PyResult<Index> {
+        Ok(texts.with(Tokenization {
+            encoder: self.encoder(),
+            vocab_size,
+            counts: Arc::new(HeldCounts::new(counts)?),
+        }))
+    }
+
+    /// Number of tokens of each row of a page of texts: uint32 in native order.
+    #[pyo3(signature = (texts, page, *, verify_checksums))]
+    fn count<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Index,
+        page: u64,
+        verify_checksums: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (column, encoder) = (texts.indexed(verify_checksums), self.encoder());
+        let texts = reading(py, column.clone(), |column| read_texts(&column, page))?;
+        // On this thread, which has seen words like these.
+        let counts = detached(py, || {
+            count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
+        })?;
+        Ok(bytes_of(py, &counts))
+    }
+
+    /// The engine that encodes, and why it does.
+    fn engine(&self) -> (&'static str, String) {
+        match &self.kind {
+            Kind::Library(library) => match library.engine() {
+                (Engine::Fast, reason) => ("fastokens", reason),
+                (Engine::Exact, reason) => ("tokenizers", reason),
+            },
+            Kind::Function(_) => ("python", "it is a Python function".into()),
+        }
+    }
+}
+
+/// A page of texts as it lies in the file.
+fn read_texts(column: &Indexed, page: u64) -> Result<ArrayRef> {
+    let data_type = column.index.field().data_type();
+    Index::opened(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
+}
+
+/// The text of a row of a page of texts.
+#[pyfunction]
+#[pyo3(signature = (texts, page, row, *, verify_checksums))]
+pub fn text_of(
+    py: Python<'_>,
+    texts: &Index,
+    page: u64,
+    row: usize,
+    verify_checksums: bool,
+) -> PyResult<String> {
+    reading(py, texts.indexed(verify_checksums), |column| {
+        let texts = read_texts(&column, page)?;
+        text::text_of(&texts, row).map_err(|error| column.locate_page(error, page))
+    })
+}
+
+/// Counts of tokens in memory that Python keeps: an array, often one mapped from disk.
+pub struct HeldCounts {
+    start: *const u32,
+    length: usize,
+    /// Keeps the memory where it is.
+    _array: Py<PyAny>,
+}
+
+// SAFETY: the memory is only read, and stays as it is for as long as the array lives.
+unsafe impl Send for HeldCounts {}
+// SAFETY: likewise.
+unsafe impl Sync for HeldCounts {}
+
+impl HeldCounts {
+    /// Takes a contiguous uint32 array that nobody writes to.
+    pub fn new(array: Bound<'_, PyAny>) -> PyResult<Self> {
+        let view = PyBuffer::<u32>::get(&array)?;
+        if !view.is_c_contiguous() {
+            return Err(PyValueError::new_err("counts must be contiguous"));
+        }
+        let (start, length) = (view.buf_ptr().cast_const().cast(), view.item_count());
+        Ok(Self {
+            start,
+            length,
+            _array: array.unbind(),
+        })
+    }
+}
+
+impl RowCounts for HeldCounts {
+    fn of(&self, rows: Range<u64>) -> Option<&[u32]> {
+        let first = usize::try_from(rows.start).ok()?;
+        let end = usize::try_from(rows.end).ok()?;
+        if self.length == 0 {
+            return (first..end).is_empty().then_some(&[]);
+        }
+        // SAFETY: so many aligned numbers lie there (the buffer was one of uint32), kept
+        // by the array.
+        let all = unsafe { std::slice::from_raw_parts(self.start, self.length) };
+        all.get(first..end)
+    }
+}

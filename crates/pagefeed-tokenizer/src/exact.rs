@@ -1,0 +1,124 @@
+//! The reference: the `tokenizers` library.
+
+use std::str::FromStr;
+
+use pagefeed_core::error::{Error, Result};
+use serde_json::Value;
+use tokenizers::Tokenizer as Library;
+
+/// Parts of a tokenizer that have no say in the ids of a text: no special tokens are
+/// added, and nothing is cut off or padded.
+const WITHOUT_EFFECT: [&str; 4] = ["truncation", "padding", "post_processor", "decoder"];
+
+/// A tokenizer of the library.
+pub struct Exact {
+    library: Library,
+}
+
+impl Exact {
+    /// Loads the text of a `tokenizer.json`; special tokens written in a text are plain
+    /// text if `as_text`.
+    pub fn new(json: &str, as_text: bool) -> Result<Self> {
+        let mut library = Library::from_str(json).map_err(|error| {
+            Error::invalid(format!("not a tokenizer.json that can be read: {error}"))
+        })?;
+        // A document is never shortened, nor made longer.
+        library
+            .with_truncation(None)
+            .map_err(|error| failed(&error.to_string()))?
+            .with_padding(None);
+        library.set_encode_special_tokens(as_text);
+        Ok(Self { library })
+    }
+
+    /// Appends the ids of `text`.
+    pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        let encoding = self
+            .library
+            .encode_fast(text, false)
+            .map_err(|error| failed(&error.to_string()))?;
+        ids.extend_from_slice(encoding.get_ids());
+        Ok(())
+    }
+
+    /// Where in `text` each token comes from: bytes, begin and end.
+    pub fn places(&self, text: &str) -> Result<Vec<(usize, usize)>> {
+        let encoding = self
+            .library
+            .encode(text, false)
+            .map_err(|error| failed(&error.to_string()))?;
+        Ok(encoding.get_offsets().to_vec())
+    }
+
+    /// The text of ids, special tokens included.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.library
+            .decode(ids, false)
+            .map_err(|error| failed(&error.to_string()))
+    }
+
+    /// One more than the largest id.
+    pub fn vocab_size(&self) -> u32 {
+        let vocab = self.library.get_vocab(true);
+        vocab.values().max().map_or(0, |id| id.saturating_add(1))
+    }
+
+    /// The id of a token, as it is written in the vocabulary.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.library.token_to_id(token)
+    }
+
+    /// The added tokens by their ids, and whether they are special.
+    pub fn added_tokens(&self) -> Vec<(u32, String, bool)> {
+        let tokens = self.library.get_added_tokens_decoder();
+        let mut all: Vec<_> = tokens
+            .into_iter()
+            .map(|(id, token)| (id, token.content, token.special))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// All that decides on ids, in one form whichever release of the library wrote it:
+    /// what is null, false or empty is left out, since later releases add such entries.
+    pub fn canonical(&self) -> Result<String> {
+        let text = self
+            .library
+            .to_string(false)
+            .map_err(|error| failed(&error.to_string()))?;
+        let mut value: Value = serde_json::from_str(&text).map_err(|e| failed(&e.to_string()))?;
+        if let Some(parts) = value.as_object_mut() {
+            for name in WITHOUT_EFFECT {
+                parts.remove(name);
+            }
+            parts.remove("version");
+        }
+        settle(&mut value, 0);
+        Ok(value.to_string())
+    }
+}
+
+/// Removes what says nothing; lists and the vocabulary, which lie deeper, stay as they are.
+fn settle(value: &mut Value, depth: usize) {
+    const DEEPEST: usize = 8;
+    match value {
+        Value::Object(entries) if depth < DEEPEST => {
+            entries.retain(|name, entry| {
+                if name != "vocab" && name != "merges" {
+                    settle(entry, depth + 1);
+                }
+                !matches!(entry, Value::Null | Value::Bool(false))
+            });
+        }
+        Value::Array(entries) if depth < DEEPEST => {
+            for entry in entries {
+                settle(entry, depth + 1);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn failed(why: &str) -> Error {
+    Error::invalid(format!("the tokenizer cannot do this text: {why}"))
+}

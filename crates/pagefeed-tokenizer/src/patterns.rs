@@ -1,0 +1,82 @@
+//! Patterns that mean the same to every engine of regular expressions.
+
+use serde_json::Value;
+
+/// What Oniguruma takes for white space; others add U+180E, or leave out U+0085.
+const WHITE_SPACE: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
+
+/// A `tokenizer.json` whose patterns spell white space out; `None` if none names it.
+pub fn spelled_out(json: &Value) -> Option<Value> {
+    let mut json = json.clone();
+    respell(json.get_mut("pre_tokenizer")?).then_some(json)
+}
+
+/// Respells the patterns in a part of the file; whether there were any.
+fn respell(part: &mut Value) -> bool {
+    let mut is_changed = false;
+    if let Some(pattern) = part["pattern"]["Regex"].as_str()
+        && let Some(found) = without_classes(pattern)
+    {
+        is_changed = found != pattern;
+        part["pattern"]["Regex"] = Value::String(found);
+    }
+    let parts = part.get_mut("pretokenizers").and_then(Value::as_array_mut);
+    for inner in parts.into_iter().flatten() {
+        is_changed |= respell(inner);
+    }
+    is_changed
+}
+
+/// The pattern without `\s` and `\S`; `None` where they cannot be told in other words.
+fn without_classes(pattern: &str) -> Option<String> {
+    let (mut found, mut depth) = (String::new(), 0usize);
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match (letters.next()?, depth) {
+                ('s', 0) => found.push_str(&format!("[{WHITE_SPACE}]")),
+                ('s', _) => found.push_str(WHITE_SPACE),
+                ('S', 0) => found.push_str(&format!("[^{WHITE_SPACE}]")),
+                ('S', _) => return None,
+                (other, _) => found.extend([letter, other]),
+            },
+            '[' => {
+                depth += 1;
+                found.push(letter);
+            }
+            ']' => {
+                depth = depth.saturating_sub(1);
+                found.push(letter);
+            }
+            _ => found.push(letter),
+        }
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_is_spelled_out() {
+        let s = WHITE_SPACE;
+        let found = without_classes(r"\s+(?!\S)| ?[^\s\p{L}\]]+|\\s").unwrap_or_default();
+        assert_eq!(found, format!(r"[{s}]+(?![^{s}])| ?[^{s}\p{{L}}\]]+|\\s"));
+        assert_eq!(without_classes(r"[\S]"), None);
+        assert_eq!(without_classes("\\"), None);
+    }
+
+    #[test]
+    fn patterns_in_sequences_are_found() {
+        let split = serde_json::json!({"type": "Split", "pattern": {"Regex": r"\s"}});
+        let plain = serde_json::json!({"type": "Split", "pattern": {"String": r"\s"}});
+        let parts = serde_json::json!({"pretokenizers": [plain.clone(), split]});
+        let found = spelled_out(&serde_json::json!({"pre_tokenizer": parts}));
+        let found = found.unwrap_or_default();
+        let parts = &found["pre_tokenizer"]["pretokenizers"];
+        assert_eq!(parts[0], plain);
+        assert_eq!(parts[1]["pattern"]["Regex"], format!("[{WHITE_SPACE}]"));
+        assert!(spelled_out(&serde_json::json!({"pre_tokenizer": plain})).is_none());
+    }
+}

@@ -1,0 +1,172 @@
+"""Pages of the documentation that are made of the package: a reference of every name.
+
+MkDocs calls `on_files`; the pages are made in memory, from signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import pagefeed
+from pagefeed.cli import VERBS, make_parser
+
+LINE = 80
+SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Example")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for the public names and one for the command line."""
+    pages = {
+        "reference.md": _names_page(),
+        "errors.md": _errors_page(),
+        "command-line.md": _verbs_page(),
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put them at the end of the navigation."""
+    reference = next(
+        part["Reference"] for part in config.nav or () if "Reference" in part
+    )
+    reference += [
+        {"Classes and functions": "reference.md"},
+        {"Errors": "errors.md"},
+        {"Command line": "command-line.md"},
+    ]
+    return config
+
+
+def _names_page() -> str:
+    lines = ["# Classes and functions", ""]
+    for name in sorted(pagefeed.__all__, key=str.lower):
+        thing = getattr(pagefeed, name)
+        if callable(thing):
+            lines += _entry(f"pagefeed.{name}", thing)
+    return "\n".join(lines)
+
+
+def _errors_page() -> str:
+    lines = ["# Errors", "", *_doc_lines(pagefeed.errors), ""]
+    for name in pagefeed.errors.__all__:
+        lines += _entry(f"pagefeed.errors.{name}", getattr(pagefeed.errors, name))
+    return "\n".join(lines)
+
+
+def _verbs_page() -> str:
+    lines = ["# Command line", "", "Every report has `--json`.", ""]
+    parser = make_parser()
+    [verbs] = [action for action in parser._actions if getattr(action, "choices", None)]
+    for verb in VERBS:
+        text = verbs.choices[verb].format_help()  # type: ignore[index]
+        lines += [f"## pagefeed {verb}", "", "```text", text.rstrip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _entry(name: str, thing: Any) -> list[str]:
+    """A name with its signature and docstring, and those of its members."""
+    lines = [f"## {name.rpartition('.')[2]}", "", *_signature(name, thing)]
+    lines += [*_doc_lines(thing), ""]
+    if isinstance(thing, type):
+        lines += [*_attributes(thing), ""]
+        for member, value in _members(thing):
+            lines += [f"### {thing.__name__}.{member}", ""]
+            if isinstance(value, FunctionType | classmethod | staticmethod):
+                lines += _signature(member, getattr(thing, member))
+            lines += [*_doc_lines(value), ""]
+    return lines
+
+
+def _members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Methods and properties, those of the package's own bases too, each once."""
+    seen = set()
+    for base in kind.__mro__:
+        if not base.__module__.startswith("pagefeed"):
+            continue
+        for name, value in vars(base).items():
+            kinds = FunctionType | classmethod | staticmethod | property
+            is_ours = isinstance(value, kinds) and value.__doc__ and name not in seen
+            if is_ours and not name.startswith("_"):
+                seen.add(name)
+                yield name, value
+
+
+@cache
+def _classes() -> dict[str, ast.ClassDef]:
+    """All classes of the package as they are written: public names are unique."""
+    return {
+        node.name: node
+        for path in Path(pagefeed.__file__).parent.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _attributes(kind: type) -> Iterator[str]:
+    """What is written below each field of a dataclass, as items of a list."""
+    if not is_dataclass(kind):
+        return
+    body = _classes()[kind.__name__].body
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            said = " ".join(str(ast.literal_eval(text.value)).split())
+            said = said.replace("``", "`")
+            kind_of = ast.unparse(field.annotation)
+            yield f"- `{ast.unparse(field.target)}: {kind_of}`: {said}"
+
+
+def _signature(name: str, thing: Any) -> list[str]:
+    """The call, a parameter a line if it is long."""
+    if isinstance(thing, type) and issubclass(thing, Exception):
+        return []
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return []
+    text = re.sub(r"pagefeed\.(?:\w+\.)*", "", str(signature)).replace("'", "")
+    if len(name + text) > LINE:
+        parts = []
+        for each in signature.parameters.values():
+            if each.kind is each.KEYWORD_ONLY and "*" not in parts:
+                parts.append("*")
+            parts.append(str(each).replace("'", ""))
+        text = "(\n    " + ",\n    ".join(parts) + ",\n)" + text[text.rindex(")") + 1 :]
+    return ["```python", f"{name}{text}".removesuffix(" -> None"), "```", ""]
+
+
+def _doc_lines(thing: Any) -> list[str]:
+    """A docstring as Markdown: its sections as lists, its examples as code."""
+    doc = inspect.getdoc(thing) or ""
+    doc = re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", doc).replace("``", "`")
+    lines, in_example, in_section = [], False, False
+    for line in doc.splitlines():
+        title = line.strip().removesuffix(":")
+        if title in SECTIONS and line.endswith(":") and not line.startswith(" "):
+            lines += ["```"] * in_example + ["", f"**{title}**", ""]
+            in_example, in_section = title == "Example", title != "Example"
+            lines += ["```pycon"] * in_example
+        elif in_example:
+            lines.append(re.sub(r"  # doctest:.*", "", line[4:]))
+        elif in_section and line.startswith("    ") and not line.startswith("     "):
+            name, colon, rest = line.strip().partition(": ")
+            named = colon and re.fullmatch(r"[\w*., ]+", name)
+            lines.append(f"- `{name}`: {rest}" if named else f"- {line.strip()}")
+        elif in_section:
+            lines.append(f"  {line.strip()}")
+        else:
+            lines.append(line)
+    return lines + ["```"] * in_example

@@ -1,0 +1,87 @@
+"""Check many nodes before a run: from one file of facts each, without communication.
+
+On every node: `pagefeed checklist PATHS ... --world-size 16 --ranks 0:8 --facts
+shared/node-0.json` writes what it knows. Then on any: `pagefeed checklist --compare
+shared/node-*.json`. Compared are dataset, plan, versions, clocks, cache folders, open
+file limits, disk space, memory and rank layout; and each sequence comes exactly once.
+
+Exits with 0, or with 1 if something is wrong.
+
+For example:
+  pagefeed checklist corpus/ --column input_ids --length 2048 --world-size 16
+      --ranks 8:16 --facts shared/node-1.json
+  pagefeed checklist --compare shared/node-0.json shared/node-1.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pagefeed.cli.options import configure_run, make_loader
+from pagefeed.cli.telling import tell_checks
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports import checklist as compare
+from pagefeed.reports import facts_of_node
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser, needs_column=False)
+    parser.add_argument("--ranks", metavar="FIRST:END", help="those of this node")
+    parser.add_argument("--facts", metavar="FILE", help="where to write its facts")
+    parser.add_argument("--compare", nargs="+", metavar="FILE", help="facts of nodes")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write facts, or compare them; 1 if something is wrong."""
+    if bool(options.facts) == bool(options.compare):
+        raise InvalidArgumentError(
+            "give --facts FILE with the run's arguments, or --compare FILE ...: "
+            "exactly one of them"
+        )
+    if options.facts:
+        return _write(options)
+    checks = compare([_read(file) for file in options.compare])
+    ok = all(check.ok is not False for check in checks)
+    if options.json:
+        report = {"checks": [asdict(check) for check in checks], "ok": ok}
+        print(json.dumps(report, indent=2))
+    else:
+        tell_checks(checks)
+    return 0 if ok else 1
+
+
+def _write(options: argparse.Namespace) -> int:
+    if options.column is None:
+        raise InvalidArgumentError("--column is missing: the token column")
+    facts = facts_of_node(make_loader(options), _ranks(options.ranks))
+    Path(options.facts).write_text(json.dumps(facts, indent=1))
+    if not options.json:
+        print(f"facts of ranks {facts['ranks']} written to {options.facts}")
+    else:
+        print(json.dumps(facts, indent=2))
+    return 0
+
+
+def _ranks(words: str | None) -> range | None:
+    if words is None:
+        return None
+    first, colon, end = words.partition(":")
+    if not colon or not first.isdecimal() or not end.isdecimal():
+        raise InvalidArgumentError(f"--ranks {words} is not FIRST:END, such as 8:16")
+    return range(int(first), int(end))
+
+
+def _read(file: str) -> dict[str, Any]:
+    path = Path(file)
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text())
+        return facts | {"written": path.stat().st_mtime}
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"{file} holds no facts of a node: {error}"
+        ) from None

@@ -1,0 +1,63 @@
+"""Count the tokens of texts ahead: then loaders begin at once.
+
+With a cache folder the counts lie there, for all processes. Run on several machines
+that share files and folder, each takes what the others have not done yet.
+
+For example:
+  pagefeed count web/ --column text --tokenizer tokenizer.json --cache-dir /shared/cache
+  pagefeed count web/ --column text --tokenizer cl100k_base.tiktoken --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from pagefeed.cli.options import configure_tokenizer, make_tokenizer
+from pagefeed.cli.pairs import configure_storage, storage_options
+from pagefeed.dataset import parquet
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
+    parser.add_argument("--column", required=True, help="the column of texts")
+    configure_tokenizer(parser, "--tokenizer", required=True)
+    parser.add_argument("--cache-dir", help="folder to keep index and counts in")
+    configure_storage(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Count and report."""
+    tokenizer = make_tokenizer(options)
+    texts = parquet(
+        options.paths,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
+    started = time.perf_counter()
+    index = texts.tokenize(tokenizer).index
+    report: dict[str, Any] = {
+        "column": index.column,
+        "tokenizer": tokenizer.name,
+        "engine": tokenizer.engine,
+        "why": tokenizer.engine_reason,
+        "files": len(index.files),
+        "rows": index.num_rows,
+        "tokens": index.num_values,
+        "mean_row_tokens": round(index.num_values / max(index.num_rows, 1), 1),
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "cache_dir": index.cache_dir,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if options.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    for name, value in report.items():
+        shown = f"{value:,}" if isinstance(value, int) else value
+        print(f"{name.replace('_', ' '):24}{shown}")
+    return 0

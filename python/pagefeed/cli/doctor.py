@@ -1,0 +1,65 @@
+"""Find what limits a training, data, compute or their overlap, and what to change.
+
+Measures the loader alone, then a step alone on a fixed batch, then both together.
+--train MODULE:NAME is a function that does what a step does with a batch;
+--step-seconds stands for one on an accelerator, which takes so long and leaves the
+processors free. Without either only the loader is looked at. In a script of your own:
+`with pagefeed.diagnose(loader) as diagnosis: ...`.
+
+Exits with 0, or with 1 if something cannot be read: that is told, and passed over.
+
+For example:
+  pagefeed doctor corpus/ --column input_ids --length 2048 --step-seconds 0.25
+  pagefeed doctor corpus/ --column input_ids --length 2048 --train my_training:step
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+from pagefeed.batches import Batch
+from pagefeed.cli.options import (
+    configure_run,
+    make_loader,
+    make_sound_dataset,
+    named_function,
+)
+from pagefeed.cli.telling import tell_damage
+from pagefeed.reports import doctor as find_limit
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser)
+    step = parser.add_mutually_exclusive_group()
+    step.add_argument("--train", metavar="MODULE:NAME", help="does a step")
+    step.add_argument("--step-seconds", type=float, help="what a step takes")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="for each measurement (3)"
+    )
+    parser.add_argument("--threads", type=int, help="of the loader")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and report."""
+    data, damage = make_sound_dataset(options)
+    loader = make_loader(options, data, num_threads=options.threads)
+    found = find_limit(loader, _train(options), seconds=options.seconds)
+    damage += found.damage
+    if options.json:
+        shown = asdict(found) | {"damage": [asdict(one) for one in damage]}
+        print(json.dumps(shown, indent=2))
+    else:
+        print(found)
+    tell_damage(damage)
+    return 1 if damage else 0
+
+
+def _train(options: argparse.Namespace) -> Callable[[Batch], object] | None:
+    if options.step_seconds is not None:
+        return lambda _: time.sleep(options.step_seconds)
+    return named_function(options.train, "--train") if options.train else None

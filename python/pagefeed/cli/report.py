@@ -1,0 +1,57 @@
+"""Write a report of a run as one page of HTML, which needs no network.
+
+The dataset and its documents, the mixture over training, the packing, the order as a
+picture, and with --metrics throughput and waiting of a run: lines of JSON that it
+wrote, the numbers of loader.metrics() with the step.
+
+Exits with 0, or with 1 if something cannot be read: the page says what.
+
+For example:
+  pagefeed report corpus/ --column input_ids --length 2048 --output report.html
+  pagefeed report --mix web=web/:0.7 code=code/:0.3 --column input_ids --length 2048
+      --max-steps 10000 --metrics metrics.jsonl --output report.html
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+
+from pagefeed.cli.options import configure_run, make_loader, make_sound_dataset
+from pagefeed.cli.telling import tell_damage
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports import report as make_page
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser)
+    parser.add_argument("--output", required=True, metavar="FILE", help="the page")
+    parser.add_argument("--metrics", metavar="FILE", help="lines of JSON of a run")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page; 1 if something cannot be read."""
+    data, damage = make_sound_dataset(options)
+    metrics = None if options.metrics is None else _lines(options.metrics)
+    with warnings.catch_warnings(action="ignore"):
+        page = make_page(make_loader(options, data), metrics=metrics, damage=damage)
+    path = Path(options.output)
+    path.write_text(page, encoding="utf-8")
+    if options.json:
+        report = {"file": str(path), "damage": [asdict(one) for one in damage]}
+        print(json.dumps(report, indent=2))
+    else:
+        print(f"{path} written, {len(page):,} characters")
+    tell_damage(damage)
+    return 1 if damage else 0
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return Path(file).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InvalidArgumentError(f"--metrics {file}: {error}") from error

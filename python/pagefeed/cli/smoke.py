@@ -1,0 +1,82 @@
+"""Try a run before it begins: some steps of the real plan and a tiny model.
+
+Looks at the rate, token ids, labels, the first loss against ln(vocabulary), whether it
+falls, NaN, the ranks' plans and token counts, a stop and resume, and memory; with
+--tokenizer, whether the tokens are of it. --plan compares the plan with what another
+machine printed. Needs torch for the loss.
+
+Exits with 0, or with 1 if something is wrong or cannot be read.
+
+For example:
+  pagefeed smoke corpus/ --column input_ids --length 2048 --vocab-size 32000
+  pagefeed smoke corpus/ --column input_ids --length 2048 --world-size 8 --steps 50
+      --tokenizer tokenizer.json --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from pagefeed.batches import Fields
+from pagefeed.cli.options import (
+    configure_run,
+    make_loader,
+    make_sound_dataset,
+    named_function,
+)
+from pagefeed.cli.telling import tell_checks, tell_damage
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports import load_tokenizer
+from pagefeed.reports import smoke as try_run
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    configure_run(parser)
+    parser.add_argument("--steps", type=int, default=20, help="steps to take (20)")
+    parser.add_argument("--vocab-size", type=int, help="rows of the embedding")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
+    parser.add_argument("--plan", help="what another machine's smoke test printed")
+    parser.add_argument("--rank", type=int, default=0, help="whose batches (0)")
+    parser.add_argument(
+        "--model", metavar="MODULE:NAME", help="makes a torch module of vocab_size"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Try and report; 1 if something is wrong."""
+    data, damage = make_sound_dataset(options)
+    fields = Fields(names=("input_ids", "labels"), shifted=True)
+    loader = make_loader(options, data, rank=options.rank, fields=fields)
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    vocab_size: int | None = options.vocab_size
+    if vocab_size is None and tokenizer is not None:
+        vocab_size = tokenizer.vocab_size
+    model = _model(options.model, vocab_size) if options.model else None
+    found = try_run(
+        loader,
+        steps=options.steps,
+        vocab_size=vocab_size,
+        tokenizer=tokenizer,
+        model=model,
+        plan=options.plan,
+    )
+    damage += found.damage
+    ok = found.ok and not damage
+    if options.json:
+        report = asdict(found) | {"damage": [asdict(one) for one in damage], "ok": ok}
+        print(json.dumps(report, indent=2))
+    else:
+        tell_checks(found.checks)
+        print(f"plan {found.plan}: {'ready' if ok else 'NOT READY'}")
+    tell_damage(damage)
+    return 0 if ok else 1
+
+
+def _model(name: str, vocab_size: int | None) -> Any:  # noqa: ANN401 - a module
+    if vocab_size is None:
+        raise InvalidArgumentError(f"--model {name} needs --vocab-size")
+    return named_function(name, "--model")(vocab_size)

@@ -1,0 +1,10 @@
+"""Columns of text as columns of tokens: counted once, encoded as they are read.
+
+:func:`tokenized` makes an index of texts one of tokens, which is all that sequences,
+orders and loaders ask for; :func:`token_counts` is the one pass that it takes.
+"""
+
+from pagefeed.dataset.text.counts import TokenCounts, token_counts
+from pagefeed.dataset.text.tokenized_index import TokenizedIndex, tokenized
+
+__all__ = ["TokenCounts", "TokenizedIndex", "token_counts", "tokenized"]

@@ -1,0 +1,239 @@
+"""How many tokens every row of a column of texts has: counted once, and kept."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import (
+    ArrayFolder,
+    ArrayWriter,
+    Int64Array,
+    Work,
+    find_arrays,
+    in_order,
+    keeps_arrays,
+    remove_arrays,
+    stored_arrays,
+)
+from pagefeed.dataset.derived import derived_arrays, derived_key
+from pagefeed.dataset.page_index import PageIndex
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["TokenCounts", "token_counts"]
+
+VERSION = 1
+KIND = "tokens"
+"""Begin of the names of what is kept."""
+PART_ROWS = 1 << 14
+"""Rows counted as one, unless a page has more: what a killed process loses."""
+_logger = logging.getLogger("pagefeed")
+
+Counts = npt.NDArray[np.uint32]
+
+
+class TokenCounts(NamedTuple):
+    """Tokens of the rows of an index, and of its pages."""
+
+    of_row: Counts
+    """uint32 [rows]."""
+    first_token: Int64Array
+    """Tokens before each page, and of all: int64 [pages + 1]."""
+
+
+class _Part(NamedTuple):
+    """Consecutive pages."""
+
+    number: int
+    first_page: int
+    end_page: int
+    num_rows: int
+
+
+def token_counts(index: PageIndex, tokenizer: Tokenizer) -> TokenCounts:
+    """Count the tokens of every row, or map what was counted before.
+
+    All texts are encoded, by a thread per CPU. With a cache folder the counts are kept
+    beside the index: parts of them as they are done, so that a process that is killed,
+    or others at work on the same files, leave what they have; in the end as one array
+    of four bytes a row. Processes begin with different parts and wait for nobody.
+
+    Args:
+        index: The texts.
+        tokenizer: What encodes them.
+
+    Raises:
+        UnsupportedError: If the column is not one of texts.
+        CorruptFileError: If bytes are no UTF-8.
+        StaleFileError: If a file changed.
+    """
+    parts = [f"{VERSION}", index.fingerprint, index.column, tokenizer.fingerprint]
+    key = derived_key(index, *parts)
+    counting = _Counting(index, tokenizer, key)
+    try:
+        counting.make_parts()
+        stored = derived_arrays(index, KIND, key, counting.write)
+    except _CountedElsewhereError as other:
+        stored = other.found
+    counting.clean()
+    of_row = stored["of_row"].view(np.uint32)[: index.num_rows]
+    return TokenCounts(of_row, stored["first_token"])
+
+
+class _CountedElsewhereError(Exception):
+    """Another process was first with all of it."""
+
+    def __init__(self, found: ArrayFolder) -> None:
+        super().__init__()
+        self.found = found
+
+
+class _Counting:
+    """One pass over the texts of an index."""
+
+    def __init__(self, index: PageIndex, tokenizer: Tokenizer, key: str) -> None:
+        self._index = index
+        self._tokenizer = tokenizer
+        self._key = key
+        self._parts = [*_parts(index)]
+        self._folder: str | None = None
+        """Where parts are kept; None if they are not."""
+
+    def make_parts(self) -> None:
+        """Count all parts that nobody has kept, and keep them, if there is a place.
+
+        Raises:
+            _CountedElsewhereError: With all of it, as soon as somebody has that.
+        """
+        index = self._index
+        if index.cache_dir is None:
+            return
+        self._check_whole()
+        folder = f"{index.cache_dir}/{KIND}-{self._key}.parts"
+        if not keeps_arrays(folder):
+            return
+        index.check_files()
+        self._folder = folder
+        with self._work() as work:
+            # Beside others at the same work, it is best to begin elsewhere.
+            anywhere = random.SystemRandom().sample(self._parts, len(self._parts))
+            for part in in_order(self._keep, anywhere):
+                work.advance(part.num_rows)
+
+    def write(self, writer: ArrayWriter) -> None:
+        """Write all parts down as one."""
+        begin, total = time.monotonic(), 0
+        left = np.zeros(0, dtype=np.uint32)
+        writer.append("of_row", [])
+        writer.append("first_token", [0])
+        for part, counts in self._counted():
+            before = np.append(0, np.cumsum(counts, dtype=np.int64))
+            pages = np.arange(part.first_page, part.end_page + 1)
+            rows = self._index.first_rows(pages)
+            writer.append("first_token", total + before[rows[1:] - rows[0]])
+            total += int(before[-1])
+            left = np.append(left, counts)
+            even = len(left) // 2 * 2
+            writer.append("of_row", left[:even].view(np.int64))
+            left = left[even:]
+        writer.append("of_row", _padded(left))
+        tokenizer = self._tokenizer
+        writer.about |= {
+            "tokenizer": tokenizer.name,
+            "tokenizer_fingerprint": tokenizer.fingerprint,
+            "vocab_size": tokenizer.vocab_size,
+        }
+        _logger.info(
+            "%d tokens in %d rows, counted with %s (%s), written in %.1f s",
+            total,
+            self._index.num_rows,
+            tokenizer.engine,
+            tokenizer.engine_reason,
+            time.monotonic() - begin,
+        )
+
+    def clean(self) -> None:
+        """Remove the parts: the whole is there."""
+        if self._folder is not None:
+            remove_arrays(self._folder)
+
+    def _work(self) -> Work:
+        total = self._index.num_rows
+        _logger.info("the tokens of %d rows are counted, once", total)
+        return Work("tokens of rows", total=total, unit="rows")
+
+    def _counted(self) -> Iterator[tuple[_Part, Counts]]:
+        """Yield the counts of all parts, in order."""
+        if self._folder is None:
+            with self._work() as work:
+                counted = in_order(self._count, self._parts)
+                for part, counts in zip(self._parts, counted, strict=True):
+                    work.advance(part.num_rows)
+                    yield part, counts
+            return
+        for part in self._parts:
+            kept = find_arrays(self._folder, *self._name(part))
+            if kept is None:  # Removed by who was first, or damaged.
+                self._check_whole()
+                yield part, self._count(part)
+            else:
+                yield part, kept["of_row"].view(np.uint32)[: part.num_rows]
+
+    def _name(self, part: _Part) -> tuple[str, str]:
+        """The name of a part, and what it holds."""
+        return f"part-{part.number}", f"{self._key} {tuple(part)}"
+
+    def _keep(self, part: _Part) -> _Part:
+        """Count a part, unless it lies there."""
+        name, key = self._name(part)
+
+        def write(writer: ArrayWriter) -> None:
+            self._check_whole()
+            writer.append("of_row", _padded(self._count(part)))
+
+        stored_arrays(self._folder, name, key, write)
+        return part
+
+    def _check_whole(self) -> None:
+        """Raise with all of it if it is there."""
+        folder = self._index.cache_dir
+        if folder is not None:
+            found = find_arrays(folder, f"{KIND}-{self._key}", self._key)
+            if found is not None:
+                self._index.check_files()
+                raise _CountedElsewhereError(found)
+
+    def _count(self, part: _Part) -> Counts:
+        pages = range(part.first_page, part.end_page)
+        return np.concatenate([*map(self._count_page, pages)])
+
+    def _count_page(self, page: int) -> Counts:
+        counts = self._tokenizer.handle.count(
+            self._index.handle,
+            page,
+            verify_checksums=self._index.recipe.verify_checksums,
+        )
+        return np.frombuffer(counts, dtype=np.uint32)
+
+
+def _padded(counts: Counts) -> Int64Array:
+    """Two counts to a number, as arrays are stored."""
+    padding = np.zeros(len(counts) % 2, dtype=np.uint32)
+    return np.append(counts, padding).view(np.int64)
+
+
+def _parts(index: PageIndex) -> Iterator[_Part]:
+    """Cut the pages into runs of some rows."""
+    first = index.first_rows(np.arange(len(index) + 1))
+    page = number = 0
+    while page < len(index):
+        end = int(np.searchsorted(first, first[page] + PART_ROWS, side="left"))
+        end = min(max(end, page + 1), len(index))
+        yield _Part(number, page, end, int(first[end] - first[page]))
+        page, number = end, number + 1

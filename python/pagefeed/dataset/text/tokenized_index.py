@@ -1,0 +1,129 @@
+"""An index of texts as one of tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed._base import Facts, Int64Array, lazy
+from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.text.counts import TokenCounts, token_counts
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["TokenizedIndex", "tokenized"]
+
+
+def tokenized(texts: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
+    """Return an index of texts as one of their tokens, counted if nobody has.
+
+    Raises:
+        UnsupportedError: If the column is not one of texts.
+    """
+    return TokenizedIndex(texts, tokenizer, token_counts(texts, tokenizer))
+
+
+class TokenizedIndex(PageIndex):
+    """The pages of a column of texts as pages of tokens: a row's tokens are its text's.
+
+    Loading a page includes encoding it, and refuses what is not as it was counted.
+
+    Args:
+        texts: Where the texts lie.
+        tokenizer: What encodes them.
+        counts: What that comes to.
+    """
+
+    def __init__(
+        self, texts: PageIndex, tokenizer: Tokenizer, counts: TokenCounts
+    ) -> None:
+        self._of_row, self._first_token = counts
+        core = tokenizer.handle.tokenized(
+            texts.handle, tokenizer.vocab_size, self._of_row
+        )
+        super().__init__(core, texts.recipe)
+        self.texts = texts
+        """Where the texts lie."""
+        self.tokenizer = tokenizer
+        """What encodes them."""
+
+    def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
+        """Pickle as the recipe: the other process maps or makes its own counts."""
+        return tokenized, (self.texts, self.tokenizer)
+
+    def _facts(self) -> Facts:
+        return {**super()._facts(), "tokenizer": self.tokenizer.name}
+
+    @lazy
+    def fingerprint(self) -> str:
+        """What identifies the contents: those of the texts, and the tokenizer."""
+        text = f"tokens {self.texts.fingerprint} {self.tokenizer.fingerprint}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def num_values(self) -> int:
+        """Number of tokens."""
+        return int(self._first_token[-1])
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a token in memory."""
+        return 2 if self.tokenizer.vocab_size <= 1 << 16 else 4
+
+    @lazy
+    def mean_row_bytes(self) -> int:
+        """Bytes of a row in memory, about."""
+        return self.num_values * self.value_bytes // max(self.num_rows, 1)
+
+    @lazy
+    def file_first_value(self) -> Int64Array:
+        """First token of each file, and the number of tokens: int64 [files + 1]."""
+        return self._first_token[self.file_first_page]
+
+    @property
+    def null_pages(self) -> Int64Array:
+        """Pages in which a list holds a null: none, no tokenizer gives one."""
+        return np.zeros(0, dtype=np.int64)
+
+    def first_values(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the tokens before each of ``pages``; ``len(index)`` gives them all."""
+        return self._first_token[np.asarray(pages, dtype=np.int64)]
+
+    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the page that holds each of ``values``, numbered through."""
+        return np.searchsorted(self._first_token, values, side="right") - 1
+
+    def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
+        """Return what of a text some of its tokens come from.
+
+        Args:
+            page: Number of the page.
+            row: Row in the page.
+            tokens: Numbers of tokens of the row.
+
+        Returns:
+            Bytes of the text, begin and end; None if the tokenizer does not tell.
+        """
+        text = _core.text_of(
+            self.handle, page, row, verify_checksums=self.recipe.verify_checksums
+        )
+        places = self.tokenizer.places(text)
+        if places is None or not tokens:
+            return None
+        some = places[tokens.start : tokens.stop]
+        return int(some[:, 0].min()), int(some[:, 1].max())
+
+    def row_offsets(self, page: int) -> Int64Array:
+        """Return where the rows of a page begin in its tokens: int64 [rows + 1].
+
+        Nothing is read: they were counted.
+        """
+        number = self._check_page(page)
+        first, end = self.first_rows([number, number + 1]).tolist()
+        offsets = np.zeros(end - first + 1, dtype=np.int64)
+        np.cumsum(self._of_row[first:end], out=offsets[1:])
+        return offsets

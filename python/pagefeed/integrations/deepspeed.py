@@ -1,0 +1,129 @@
+"""DeepSpeed: batches for an engine, and their position in its checkpoints.
+
+Leave ``training_data`` out of ``deepspeed.initialize``: its own loader would shard a
+dataset once more, and saves no position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import (
+    check_fields,
+    check_ranks_of,
+    check_rows,
+    check_torch,
+)
+from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.dialects import in_rows
+from pagefeed.launch import from_deepspeed
+from pagefeed.loader import Loader
+
+require("deepspeed", extra="deepspeed", purpose="pagefeed.integrations.deepspeed")
+
+__all__ = ["EngineData", "attach"]
+
+WHO = "DeepSpeed"
+
+
+class EngineData:
+    """The batches of an engine; made by :func:`attach`.
+
+    Args:
+        engine: What ``deepspeed.initialize`` returned.
+        batches: What it trains on.
+    """
+
+    def __init__(self, engine: Any, batches: Delivery) -> None:  # noqa: ANN401
+        self._engine = engine
+        self._batches = batches
+        self._leaf = Leaf(batches.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go on with the batches: of an epoch, or without end."""
+        return iter(self._batches)
+
+    def __len__(self) -> int:
+        """Return the steps of an epoch."""
+        return len(self._batches)
+
+    def save_checkpoint(
+        self,
+        folder: str,
+        tag: str | None = None,
+        client_state: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 - DeepSpeed's
+    ) -> Any:  # noqa: ANN401 - likewise
+        """Save the engine's checkpoint with the position in its client state.
+
+        Args:
+            folder: Where DeepSpeed keeps checkpoints.
+            tag: Name of this one.
+            client_state: What else goes into it.
+            options: Passed on to ``engine.save_checkpoint``.
+        """
+        state = {**(client_state or {}), **self._leaf.state_dict()}
+        return self._engine.save_checkpoint(folder, tag, client_state=state, **options)
+
+    def load_checkpoint(
+        self,
+        folder: str,
+        tag: str | None = None,
+        **options: Any,  # noqa: ANN401 - DeepSpeed's
+    ) -> tuple[Any, dict[str, Any]]:
+        """Load the engine's checkpoint, and go on at its position.
+
+        Returns:
+            What ``engine.load_checkpoint`` does: path and client state.
+
+        Raises:
+            StateMismatchError: If it holds no position, or one of another run.
+        """
+        path, client_state = self._engine.load_checkpoint(folder, tag, **options)
+        if path is not None:
+            self._leaf.load_state_dict({"pagefeed": client_state.get("pagefeed")})
+        return path, client_state
+
+
+def attach(
+    engine: Any,  # noqa: ANN401 - DeepSpeed has no types
+    loader: Loader,
+    *,
+    endless: bool = False,
+    ulysses_adapter: bool = False,
+) -> EngineData:
+    """Return the batches of a loader for an engine, and what saves their position.
+
+    Args:
+        engine: What ``deepspeed.initialize`` returned.
+        loader: With ``format="torch"``, the rank of
+            ``pagefeed.launch.from_deepspeed()``, and as batch size the engine's
+            ``train_micro_batch_size_per_gpu``.
+        endless: Go on with the next epoch, as ``PipelineEngine.train_batch`` needs.
+        ulysses_adapter: The batches go into ``UlyssesSPDataLoaderAdapter``; the loader
+            then needs the rank of ``from_deepspeed(ulysses_adapter=True)``.
+
+    Raises:
+        InvalidArgumentError: If engine and loader do not fit.
+    """
+    check_torch(loader, WHO)
+    check_rows(
+        loader,
+        engine.train_micro_batch_size_per_gpu(),
+        "train_micro_batch_size_per_gpu",
+    )
+    expected = from_deepspeed(ulysses_adapter=ulysses_adapter)
+    check_ranks_of(loader, expected, WHO)
+    if engine.training_dataloader is not None:
+        raise InvalidArgumentError(
+            "the engine has a dataloader of its own: leave training_data out of "
+            "deepspeed.initialize"
+        )
+    if ulysses_adapter:
+        check_fields(loader, ["labels", "position_ids"], "the adapter for Ulysses")
+    loader.check_ranks()
+    convert = in_rows if ulysses_adapter else None
+    return EngineData(engine, Delivery(loader, convert=convert, endless=endless))

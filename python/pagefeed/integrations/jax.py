@@ -1,0 +1,124 @@
+"""JAX: global arrays of each process's batches, and Grain's datasets.
+
+Which rows a process feeds is a property of the sharding: make the loader with
+``pagefeed.launch.from_jax(sharding, rows=...)``. The wrong rows run without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import require
+from pagefeed.batches import Batch
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import check_ranks_of
+from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.launch import from_jax
+from pagefeed.loader import Loader
+
+jax = require("jax", extra="jax", purpose="pagefeed.integrations.jax")
+
+__all__ = ["gather", "global_batches", "grain_dataset"]
+
+
+def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - plain objects
+    """Gather plain objects over JAX's processes: ``loader.check_ranks(gather)``."""
+    if jax.process_count() == 1:
+        return [facts]
+    import pickle
+
+    utils = require("jax.experimental.multihost_utils", extra="jax", purpose="gather")
+    mine = np.frombuffer(pickle.dumps(facts), np.uint8)
+    sizes = utils.process_allgather(np.array([len(mine)])).ravel()
+    padded = np.zeros(int(sizes.max()), np.uint8)
+    padded[: len(mine)] = mine
+    rows = np.asarray(utils.process_allgather(padded)).reshape(len(sizes), -1)
+    return [
+        pickle.loads(row[:size].tobytes())  # noqa: S301 - likewise
+        for row, size in zip(rows, sizes.tolist(), strict=True)
+    ]
+
+
+def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> Delivery:  # noqa: ANN401
+    """Return batches of global arrays, sharded over the processes.
+
+    Args:
+        loader: With ``format="numpy"``, the rank of ``from_jax(sharding, rows=...)``,
+            and batch size x world size the rows of the global batch.
+        sharding: Of [rows, length]; other fields take as many of its axes as they have.
+        endless: Go on with the next epoch.
+
+    Raises:
+        InvalidArgumentError: If the loader has another rank, or gives tensors.
+
+    Example:
+        >>> mesh = Mesh(jax.devices(), ("data",))  # doctest: +SKIP
+        >>> sharding = NamedSharding(mesh, PartitionSpec("data"))  # doctest: +SKIP
+        >>> for batch in global_batches(loader, sharding):  # doctest: +SKIP
+        ...     batch["input_ids"]  # jax.Array [rows, length]
+    """
+    if loader.format != "numpy":
+        raise InvalidArgumentError("JAX takes NumPy arrays: Loader(format='numpy')")
+    flat = [
+        name for name in ("cu_seqlens", "max_seqlen") if name in loader.fields.names
+    ]
+    if flat:
+        raise InvalidArgumentError(
+            f"{flat[0]} is not [rows, length], and so cannot be sharded: leave it out "
+            "of fields, and build masks from document_ids"
+        )
+    rows = loader.batch_size * loader.world_size
+    check_ranks_of(loader, from_jax(sharding, rows=rows), "JAX")
+    loader.check_ranks(gather)
+
+    def convert(batch: Batch) -> dict[str, Any]:
+        return {
+            name: jax.make_array_from_process_local_data(
+                sharding, value, (rows, *value.shape[1:])
+            )
+            for name, value in batch.items()
+        }
+
+    return Delivery(loader, convert=convert, endless=endless)
+
+
+def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
+    """Return a ``grain.IterDataset`` of a loader's batches, without Grain's sharding.
+
+    Its iterator's ``get_state`` and ``set_state`` are the position, so that Grain's and
+    Orbax' checkpoints resume it. For Grain's own order ``grain.MapDataset.source``
+    takes a :class:`pagefeed.SequenceView`; then ``ReadOptions(num_threads=0)``.
+    """
+    grain = require("grain", extra="jax", purpose="grain_dataset")
+
+    class LoaderIterator(grain.DatasetIterator):  # type: ignore[name-defined]
+        """The batches from the loader's position on."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._leaf = Leaf(loader)
+            self._batches: Iterator[Any] = iter(Delivery(loader, endless=False))
+
+        def __next__(self) -> Any:  # noqa: ANN401
+            return next(self._batches)
+
+        def get_state(self) -> dict[str, Any]:
+            return dict(self._leaf.state_dict())
+
+        def set_state(self, state: dict[str, Any]) -> None:
+            self._leaf.load_state_dict(state)
+            self._batches = iter(Delivery(loader, endless=False))
+
+    class LoaderDataset(grain.IterDataset):  # type: ignore[name-defined]
+        """A loader, as Grain sees it."""
+
+        def __iter__(self) -> LoaderIterator:
+            return LoaderIterator()
+
+        def __repr__(self) -> str:
+            return f"LoaderDataset({loader!r})"
+
+    return LoaderDataset()

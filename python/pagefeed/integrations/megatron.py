@@ -1,0 +1,123 @@
+"""Megatron: an external dataloader, placed by the samples that were consumed.
+
+With ``--dataloader-type external`` Megatron uses what a dataset provider returns as it
+is. It takes micro-batches from an iterator without end, on the ranks that need them,
+and restores nothing: the position follows from ``consumed_train_samples``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pagefeed._base import check_whole, require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import check_fields, check_ranks_of, check_torch
+from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.dialects import megatron as micro_batch
+from pagefeed.launch import from_megatron
+from pagefeed.loader import Loader
+
+require("megatron.core", extra="megatron", purpose="pagefeed.integrations.megatron")
+
+__all__ = ["MicroBatches", "dataset_provider"]
+
+WHO = "Megatron"
+NEEDED = ("labels", "loss_mask", "position_ids")
+
+MakeLoader = Callable[[int, int], Loader]
+"""Makes a loader for a rank and a world size."""
+
+
+class MicroBatches(Iterator[Any]):
+    """Micro-batches without end, for Megatron's ``external`` dataloader.
+
+    Args:
+        loader: With ``epochs=None`` (or a mixture that does not end),
+            ``format="torch"``, Megatron's data-parallel rank, its micro-batch size and
+            ``Fields(names=("input_ids", "labels", "loss_mask", "position_ids"),
+            shifted=True)``.
+        consumed_samples: Sequences that all ranks consumed before; a resume needs
+            nothing else, whatever the number of ranks was.
+
+    Raises:
+        InvalidArgumentError: If the loader does not fit.
+    """
+
+    def __init__(self, loader: Loader, *, consumed_samples: int = 0) -> None:
+        check_torch(loader, WHO)
+        check_fields(loader, NEEDED, WHO)
+        check_ranks_of(loader, from_megatron(), WHO)
+        if not loader.fields.shifted:
+            raise InvalidArgumentError(
+                "Megatron predicts labels[i] from tokens[i]: give the Loader "
+                "fields=Fields(names=..., shifted=True)"
+            )
+        if loader.num_steps_left is not None:
+            raise InvalidArgumentError(
+                "Megatron counts samples through all epochs: give the Loader "
+                "epochs=None, or the mixture no end"
+            )
+        step = loader.batch_size * loader.world_size
+        consumed = check_whole(consumed_samples, "consumed_samples", least=0)
+        if consumed % step:
+            raise InvalidArgumentError(
+                f"consumed_samples={consumed} is no multiple of micro-batch size x "
+                f"data-parallel size = {loader.batch_size} x {loader.world_size}"
+            )
+        loader.seek(consumed // step)
+        self.loader = loader
+        self._batches = iter(Delivery(loader, convert=micro_batch, endless=True))
+
+    def __next__(self) -> dict[str, Any]:
+        """Return the next micro-batch."""
+        batch: dict[str, Any] = next(self._batches)
+        return batch
+
+    def save_state(self) -> dict[str, str]:
+        """Return the position, for ``--dataloader-save``."""
+        return Leaf(self.loader).state_dict()
+
+    def restore_state(self, state: dict[str, str]) -> None:
+        """Go on at a saved position."""
+        Leaf(self.loader).load_state_dict(state)
+
+
+def dataset_provider(
+    train: MakeLoader,
+    valid: MakeLoader | None = None,
+    *,
+    consumed_samples: Callable[[], int] | None = None,
+) -> Callable[..., tuple[Any, Any, Any]]:
+    """Return a ``train_valid_test_datasets_provider`` for ``pretrain``.
+
+    Args:
+        train: Makes the loader of rank and world size, with Megatron's micro-batch
+            size as ``batch_size``.
+        valid: The same for validation, which Megatron goes on with where the last
+            evaluation stopped.
+        consumed_samples: Tells how many training samples lie behind; by default
+            Megatron's ``args.consumed_train_samples``.
+    """
+
+    def provide(
+        train_val_test_num_samples: Any,  # noqa: ANN401 - Megatron's
+        vp_stage: int | None = None,
+    ) -> tuple[Any, Any, Any]:
+        del train_val_test_num_samples, vp_stage  # Each stage has its own iterator.
+        ranks = from_megatron()
+        consumed = (consumed_samples or _consumed)()
+        training = MicroBatches(train(*ranks), consumed_samples=consumed)
+        validation = None if valid is None else MicroBatches(valid(*ranks))
+        return training, validation, None
+
+    # Else it is called on the first rank of a tensor-parallel group alone.
+    provide.is_distributed = True  # type: ignore[attr-defined]
+    return provide
+
+
+def _consumed() -> int:
+    training = require(
+        "megatron.training", extra="megatron", purpose="dataset_provider"
+    )
+    return int(training.get_args().consumed_train_samples)

@@ -1,0 +1,95 @@
+"""OLMo-core: a loader as its ``DataLoaderBase``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pagefeed._base import require
+from pagefeed.integrations.checks import check_fields, check_torch
+from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.dialects import olmo
+from pagefeed.loader import Loader
+
+_Base: Any = require(
+    "olmo_core.data.data_loader", extra="olmo", purpose="pagefeed.integrations.olmo"
+).DataLoaderBase
+
+__all__ = ["PagefeedDataLoader"]
+
+WHO = "OLMo-core"
+
+
+class PagefeedDataLoader(_Base):
+    """Feeds OLMo-core's trainer, which counts batches in tokens.
+
+    With the fields ``loss_mask`` and ``cu_seqlens`` the loss is that of each document
+    alone, and attention stays inside. A state loads at any number of ranks.
+
+    Args:
+        loader: With ``format="torch"`` and the data-parallel rank.
+        work_dir: A local folder, as OLMo-core asks for.
+
+    Raises:
+        InvalidArgumentError: If the loader does not fit.
+
+    Example:
+        >>> data = PagefeedDataLoader(loader, work_dir="/tmp/olmo")  # doctest: +SKIP
+        >>> trainer = TrainerConfig(...).build(module, data)  # doctest: +SKIP
+    """
+
+    def __init__(self, loader: Loader, *, work_dir: str | os.PathLike[str]) -> None:
+        check_torch(loader, WHO)
+        check_fields(loader, ["loss_mask"], WHO)
+        length: int = loader.sequences.length  # type: ignore[attr-defined]
+        super().__init__(
+            work_dir=work_dir,
+            global_batch_size=loader.batch_size * loader.world_size * length,
+            dp_world_size=loader.world_size,
+            dp_rank=loader.rank,
+        )
+        self.loader = loader
+        self._length = length
+        self._leaf = Leaf(loader)
+        self._batches = Delivery(loader, convert=olmo, endless=True)
+
+    @property
+    def total_batches(self) -> int:
+        """Steps of an epoch."""
+        return len(self._batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, the same on all ranks."""
+        return dict(self._leaf.state_dict())
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on at a position; a state of its very end leaves the epoch no batches."""
+        self._leaf.load_state_dict(state_dict)
+        left = self.loader.num_steps_left
+        total = self.total_batches
+        self.batches_processed = total - min(total, total if left is None else left)
+
+    def reshuffle(self, epoch: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+        """Begin epoch ``epoch``, counted from 1; never undoes a resume."""
+        del kwargs
+        if epoch is not None:
+            self._epoch = epoch
+            self.loader.set_epoch(epoch - 1)
+        self.loader.check_ranks()
+
+    def _iter_batches(self) -> Iterator[dict[str, Any]]:
+        return islice(self._batches, self.total_batches - self.batches_processed)
+
+    def get_mock_batch(self) -> dict[str, Any]:
+        """Return a batch of one token throughout, without consuming data."""
+        torch = require("torch", extra="olmo", purpose=WHO)
+        shape = self.loader.batch_size, self._length
+        ids = torch.full(shape, self.loader.padding, dtype=torch.int64)
+        return {"input_ids": ids}
+
+    def global_num_tokens_in_batch(self, batch: dict[str, Any]) -> int:
+        """Return the tokens of a step on all ranks, padding included."""
+        del batch
+        return int(self.global_batch_size)

@@ -1,0 +1,165 @@
+"""Ray: loaders in the workers of Ray Train, and datasets for Ray Data.
+
+In a worker a loader is made like anywhere: no ``prepare_data_loader``, which fetches a
+batch ahead of the position. Ray Data reads in any order and resumes nothing; it is for
+looking at and transforming sequences, not for training on them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from pagefeed._base import check_positive, require
+from pagefeed.dataset import Dataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.delivery import KEY
+from pagefeed.launch import Ranks
+from pagefeed.loader import Loader
+from pagefeed.sequences import SequenceSetting
+from pagefeed.view import SequenceView
+
+_Datasource: Any = require(
+    "ray.data", extra="ray", purpose="pagefeed.integrations.ray"
+).Datasource
+
+__all__ = ["PagefeedDatasource", "ranks", "restore", "save"]
+
+FILE = f"{KEY}.json"
+ROWS_PER_BLOCK = 256
+"""Sequences read at a time."""
+
+
+def _train() -> Any:  # noqa: ANN401 - a module
+    return require("ray.train", extra="ray", purpose="pagefeed.integrations.ray")
+
+
+def ranks() -> Ranks:
+    """Return the rank of this worker of Ray Train.
+
+    Example:
+        >>> def train_loop():  # doctest: +SKIP
+        ...     loader = pf.Loader(..., **ranks()._asdict())
+    """
+    context = _train().get_context()
+    return Ranks(context.get_world_rank(), context.get_world_size())
+
+
+def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
+    """Write the position into a folder that becomes a checkpoint, on rank 0 alone.
+
+    The files of all workers merge into one checkpoint; the position is the same on all.
+    """
+    if loader.rank == 0:
+        text = json.dumps(loader.state_dict())
+        with open(os.path.join(folder, FILE), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def restore(loader: Loader, checkpoint: Any = None) -> bool:  # noqa: ANN401 - Ray's
+    """Go on at the position of a checkpoint, at any world size.
+
+    Args:
+        loader: The loader of this worker.
+        checkpoint: That of another run, to begin with; a checkpoint of this run,
+            ``ray.train.get_checkpoint()``, goes before it.
+
+    Returns:
+        Whether there was a checkpoint.
+
+    Raises:
+        InvalidArgumentError: If the checkpoint has no position.
+    """
+    checkpoint = _train().get_checkpoint() or checkpoint
+    if checkpoint is None:
+        return False
+    with checkpoint.as_directory() as folder:
+        try:
+            with open(os.path.join(folder, FILE), encoding="utf-8") as file:
+                state = json.load(file)
+        except FileNotFoundError:
+            raise InvalidArgumentError(
+                f"the checkpoint {checkpoint.path} has no {FILE}: write it with "
+                "pagefeed.integrations.ray.save(loader, folder) on rank 0"
+            ) from None
+    loader.load_state_dict(state)
+    return True
+
+
+class PagefeedDatasource(_Datasource):
+    """The sequences of a dataset, as rows of a ``ray.data.Dataset``.
+
+    Args:
+        dataset: What :func:`pagefeed.parquet` returned.
+        sequences: How to cut it, such as ``Windows(2048)``.
+        options: Of :class:`pagefeed.SequenceView`, such as ``padding``.
+
+    Example:
+        >>> source = PagefeedDatasource(dataset, Windows(2048))  # doctest: +SKIP
+        >>> ray.data.read_datasource(source)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        sequences: SequenceSetting,
+        **options: Any,  # noqa: ANN401 - checked by the view
+    ) -> None:
+        super().__init__()
+        self._view = SequenceView(dataset, sequences, num_threads=1, **options)
+
+    def estimate_inmemory_data_size(self) -> int:
+        """Return the bytes of all sequences."""
+        return len(self._view) * _row_bytes(self._view)
+
+    def get_read_tasks(
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: Any = None,  # noqa: ANN401 - Ray's
+    ) -> list[Any]:
+        """Return tasks that read neighbouring sequences each."""
+        del data_context
+        data = require("ray.data.datasource", extra="ray", purpose="reading")
+        blocks = require("ray.data.block", extra="ray", purpose="reading")
+        total = len(self._view)
+        count = min(check_positive(parallelism, "parallelism"), total)
+        borders = [total * number // count for number in range(count + 1)]
+        tasks = []
+        for first, stop in pairwise(borders):
+            metadata = blocks.BlockMetadata(
+                num_rows=stop - first,
+                size_bytes=(stop - first) * _row_bytes(self._view),
+                exec_stats=None,
+                input_files=None,
+            )
+            tasks.append(
+                data.ReadTask(
+                    _reader(self._view, first, stop),
+                    metadata,
+                    per_task_row_limit=per_task_row_limit,
+                )
+            )
+        return tasks
+
+
+def _row_bytes(view: SequenceView) -> int:
+    return int(view[0]["input_ids"].nbytes)
+
+
+def _reader(view: SequenceView, first: int, stop: int) -> Callable[[], Iterator[Any]]:
+    """Bind a view and a range, and nothing else, for another process."""
+
+    def read() -> Iterator[Any]:
+        pyarrow = require("pyarrow", extra="ray", purpose="Ray Data")
+        for begin in range(first, stop, ROWS_PER_BLOCK):
+            numbers = range(begin, min(stop, begin + ROWS_PER_BLOCK))
+            rows = [row["input_ids"] for row in view.__getitems__(numbers)]
+            flat = pyarrow.array([token for row in rows for token in row.tolist()])
+            column = pyarrow.FixedSizeListArray.from_arrays(flat, len(rows[0]))
+            yield pyarrow.table({"input_ids": column})
+
+    return read

@@ -1,0 +1,128 @@
+"""torchtitan: a loader as its dataloader, resumable at any data-parallel degree.
+
+Its own dataloaders refuse another degree; here a checkpoint is the same on all ranks.
+Used from a function that returns a ``Trainer.Config``::
+
+    config.dataloader = PagefeedDataLoader.Config(make=make_loader)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import (
+    check_fields,
+    check_ranks_of,
+    check_rows,
+    check_torch,
+)
+from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.dialects import shifted_pair
+from pagefeed.launch import Ranks
+from pagefeed.loader import Loader
+
+WHO = "torchtitan"
+
+require("torchtitan", extra="torchtitan", purpose="pagefeed.integrations.torchtitan")
+try:
+    from torchtitan.components.dataloader import BaseDataLoader
+except ImportError:  # Since the change of August 2026.
+    from torchtitan.components.data.loader import BaseDataLoader
+tyro = require("tyro", extra="torchtitan", purpose=WHO)
+
+__all__ = ["PagefeedDataLoader"]
+
+MakeLoader = Callable[[int, int], Loader]
+"""Makes a loader for a rank and a world size."""
+
+
+def _no_loader(rank: int, world_size: int) -> Loader:
+    raise InvalidArgumentError(
+        "PagefeedDataLoader.Config needs make=: a function of rank and world_size "
+        f"({rank}, {world_size}) that returns a Loader"
+    )
+
+
+class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
+    """Feeds torchtitan's trainer; made by its ``Config``.
+
+    The loader needs ``format="torch"``, ``Fields(names=("input_ids", "labels",
+    "position_ids"), shifted=True)``, and should never end: ``epochs=None``. Positions
+    begin at 0 in every document, by which torchtitan builds its masks.
+
+    Args:
+        config: Its settings.
+        dp_rank: Rank in the mesh ``batch``, as the trainer says; peers in tensor,
+            context and pipeline parallelism have the same.
+        dp_world_size: Size of that mesh.
+        others: What else a release of torchtitan says of batches; those with
+            ``local_batch_size`` and ``seq_len`` get [batch_size, length], others
+            [tokens].
+
+    Raises:
+        InvalidArgumentError: If the loader does not fit.
+    """
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(BaseDataLoader.Config):  # type: ignore[misc, unused-ignore]
+        """Settings of the data."""
+
+        make: Annotated[MakeLoader, tyro.conf.Suppress] = field(default=_no_loader)
+        """Makes the loader of ``rank`` and ``world_size``."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        dp_rank: int,
+        dp_world_size: int,
+        **others: Any,  # noqa: ANN401 - the release's
+    ) -> None:
+        loader = config.make(dp_rank, dp_world_size)
+        check_torch(loader, WHO)
+        check_fields(loader, ["labels"], WHO)
+        if not loader.fields.shifted:
+            raise InvalidArgumentError(
+                "torchtitan predicts labels[i] from input[i]: give the Loader "
+                "fields=Fields(names=..., shifted=True)"
+            )
+        check_ranks_of(loader, Ranks(dp_rank, dp_world_size), WHO)
+        in_rows = "local_batch_size" in others
+        length = loader.sequences.length  # type: ignore[attr-defined]
+        if in_rows:
+            check_rows(loader, others["local_batch_size"], "local_batch_size")
+            expected = others["seq_len"]
+        else:
+            expected = others.get("num_tokens_per_batch", loader.batch_size * length)
+            length *= loader.batch_size
+        if length != expected:
+            raise InvalidArgumentError(
+                f"torchtitan's batches have {expected} tokens a row, the Loader's "
+                f"{length}: make both alike"
+            )
+        self.loader = loader
+        self._leaf = Leaf(loader)
+        self._batches = Delivery(
+            loader, convert=partial(shifted_pair, rows=in_rows), endless=True
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go on with the batches, without end."""
+        self.loader.check_ranks()
+        return iter(self._batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position as one string, the same on all ranks."""
+        return dict(self._leaf.state_dict())
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on at a position; an empty state changes nothing."""
+        self._leaf.load_state_dict(state_dict)
+
+    def close(self) -> None:
+        """Nothing is open that the end of the process does not close."""

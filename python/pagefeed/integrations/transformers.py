@@ -1,0 +1,187 @@
+"""transformers' Trainer, and TRL's trainers made of it: fed by a loader.
+
+The position is part of every checkpoint of the Trainer, and a resume is a seek: what it
+skips, it does not read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+
+try:  # First: it brings Accelerate, and its extra is the one to name.
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise MissingDependencyError(
+        "pagefeed.integrations.transformers needs transformers: pip install "
+        "'pagefeed[transformers]'"
+    ) from error
+
+from pagefeed.integrations.accelerate import Skippable, expected_ranks
+from pagefeed.integrations.checks import (
+    check_fields,
+    check_ranks_of,
+    check_rows,
+    check_torch,
+)
+from pagefeed.integrations.delivery import KEY, steps_per_epoch
+from pagefeed.integrations.dialects import flattened, in_rows
+from pagefeed.loader import Loader
+from pagefeed.metrics import WaitAlarm
+
+__all__ = ["LoaderCallback", "attach"]
+
+WHO = "the Trainer"
+PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
+
+
+class LoaderCallback(TrainerCallback):
+    """Saves and restores the position with the Trainer's state; see :func:`attach`."""
+
+    def __init__(self, steps: Skippable, alarm: WaitAlarm | None) -> None:
+        self._steps = steps
+        self._alarm = alarm
+
+    @property
+    def loader(self) -> Loader:
+        """The loader that feeds the Trainer."""
+        return self._steps.loader
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+        """Go on where the checkpoint was saved; prove that all ranks agree."""
+        del control
+        self._steps.num_behind = 0
+        if state.global_step:
+            self._go_on(args, state)
+        self.loader.check_ranks()
+
+    def _go_on(self, args: Any, state: Any) -> None:  # noqa: ANN401
+        """Restore the position, or find it by the steps of a checkpoint without one."""
+        loader, accumulated = self.loader, args.gradient_accumulation_steps
+        updates = -(-steps_per_epoch(loader) // accumulated)
+        epoch, update = divmod(state.global_step, updates)
+        saved = state.stateful_callbacks.get(KEY)
+        if saved is None:
+            loader.set_epoch(epoch)
+            loader.seek(update * accumulated)
+        else:
+            loader.load_state_dict(saved["attributes"]["state"])
+            sizes = [loader.batch_size, loader.world_size]
+            if loader.state_dict()["sizes"] not in (None, sizes) and args.max_steps < 0:
+                warnings.warn(
+                    "the checkpoint was saved with other sizes, and the Trainer counts "
+                    "epochs in steps: it will end too early or late. Set max_steps",
+                    stacklevel=2,
+                )
+        self._steps.num_behind = update * accumulated
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+        """Put the position where a checkpoint takes it from; stop after the epochs."""
+        state.stateful_callbacks[KEY] = {
+            "args": {},
+            "attributes": {"state": self.loader.state_dict()},
+        }
+        if args.max_steps < 0 and self.loader.epoch >= args.num_train_epochs:
+            control.should_training_stop = True
+
+    def on_log(
+        self,
+        args: Any,  # noqa: ANN401
+        state: Any,  # noqa: ANN401
+        control: Any,  # noqa: ANN401
+        logs: dict[str, Any] | None = None,
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        """Add the run's numbers to what is logged during training."""
+        del args, state, control
+        if logs is None or "loss" not in logs:
+            return
+        metrics = self.loader.metrics()
+        logs.update(metrics)
+        if self._alarm is not None:
+            self._alarm.look(metrics)
+
+
+def attach(
+    trainer: Any,  # noqa: ANN401 - what it is of comes with the framework
+    loader: Loader,
+    *,
+    flatten: bool | None = None,
+    alarm: WaitAlarm | None = None,
+) -> LoaderCallback:
+    """Feed a ``Trainer`` from a loader, and make its checkpoints resume that.
+
+    ``trainer.train(resume_from_checkpoint=...)`` goes on at the exact sample, with the
+    Trainer's own counts of steps and epochs. What it logs carries the loader's numbers.
+
+    With ``position_ids`` among the fields documents are kept apart in attention. A
+    model with flash attention is then fed one row [1, batch_size * length] with the
+    borders of its documents: of several rows it would ignore them and attend across.
+    Others get [batch_size, length].
+
+    Args:
+        trainer: A ``transformers.Trainer``, or TRL's ``SFTTrainer``; these need a
+            dataset to be made with, which is then not used.
+        loader: With ``format="torch"``, the trainer's data-parallel rank, the fields
+            ``labels`` and what else the model takes, and as batch size the
+            ``per_device_train_batch_size``.
+        flatten: Whether to feed one row; by default if the attention needs it, or an
+            ``SFTTrainer``, which counts the tokens of one.
+        alarm: Told of the loader's numbers as they are logged.
+
+    Raises:
+        InvalidArgumentError: If trainer and loader do not fit.
+
+    Example:
+        >>> trainer = Trainer(model=model, args=args)  # doctest: +SKIP
+        >>> attach(trainer, loader)  # doctest: +SKIP
+        >>> trainer.train(resume_from_checkpoint=True)  # doctest: +SKIP
+    """
+    args = trainer.args
+    check_torch(loader, WHO)
+    check_fields(loader, ["labels"], WHO)
+    check_rows(loader, args.per_device_train_batch_size, "per_device_train_batch_size")
+    check_ranks_of(loader, expected_ranks(trainer.accelerator), WHO)
+    if args.train_batch_size != args.per_device_train_batch_size:
+        raise InvalidArgumentError(
+            f"the Trainer would split batches over {args.n_gpu} devices of this process"
+            " (DataParallel): launch a process for each device"
+        )
+    if args.ignore_data_skip or args.auto_find_batch_size:
+        raise InvalidArgumentError(
+            "leave ignore_data_skip and auto_find_batch_size False: skipping reads "
+            "nothing here, and the Trainer's counts depend on it; the batch size is "
+            "the Loader's"
+        )
+    if flatten is None:
+        needs_one_row = _has_flash_attention(trainer.model) or _is_sft(trainer)
+        flatten = _is_packed(loader) and needs_one_row
+    if flatten:
+        check_fields(loader, PACKED, "a padding-free batch")
+    if _is_packed(loader) and "attention_mask" in loader.fields.names:
+        raise InvalidArgumentError(
+            "with an attention_mask the models look at that alone, and attend across "
+            "documents in spite of position_ids: leave one of the two fields out"
+        )
+    convert = flattened if flatten else in_rows
+    steps = Skippable(loader, convert=convert, endless=True)
+    callback = LoaderCallback(steps, alarm)
+    trainer.get_train_dataloader = lambda: steps
+    # In front of those that report what is logged.
+    trainer.callback_handler.callbacks.insert(0, callback)
+    return callback
+
+
+def _is_packed(loader: Loader) -> bool:
+    return "position_ids" in loader.fields.names
+
+
+def _is_sft(trainer: Any) -> bool:  # noqa: ANN401
+    return any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
+
+
+def _has_flash_attention(model: Any) -> bool:  # noqa: ANN401
+    name = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    return "flash" in str(name)

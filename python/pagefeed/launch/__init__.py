@@ -1,0 +1,39 @@
+"""Which rank this process is, and its share of the work.
+
+The data-parallel rank: what is fed by it, and so what of the data a process sees. From
+the launcher, from a framework's groups and meshes, and the proof that all ranks agree.
+"""
+
+from pagefeed.launch.agreement import (
+    Feed,
+    Gather,
+    check_agreement,
+    gather_from,
+    members,
+)
+from pagefeed.launch.frameworks import (
+    Ranks,
+    from_deepspeed,
+    from_group,
+    from_jax,
+    from_megatron,
+    from_mesh,
+)
+from pagefeed.launch.ranks import check_share, resolve_rank, resolve_threads
+
+__all__ = [
+    "Feed",
+    "Gather",
+    "Ranks",
+    "check_agreement",
+    "check_share",
+    "from_deepspeed",
+    "from_group",
+    "from_jax",
+    "from_megatron",
+    "from_mesh",
+    "gather_from",
+    "members",
+    "resolve_rank",
+    "resolve_threads",
+]

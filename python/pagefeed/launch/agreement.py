@@ -1,0 +1,140 @@
+"""The proof, before training, that every process is fed what it must be.
+
+One exchange of a few facts. Wrong ranks raise nothing by themselves: data is trained on
+twice, or never, or the ranks of one model see different batches and diverge.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.launch.frameworks import Ranks
+
+__all__ = ["Feed", "Gather", "check_agreement", "gather_from", "members"]
+
+Gather = Callable[[Any], Sequence[Any]]
+"""From this process's facts to those of all, in the same order everywhere."""
+
+
+class Feed(NamedTuple):
+    """What a process is fed."""
+
+    ranks: Ranks
+    """Its data-parallel rank."""
+    plan: Mapping[str, Any]
+    """All that decides what a rank gets, by name: must be the same everywhere."""
+
+
+def gather_from(group: Any = None) -> Gather:  # noqa: ANN401 - torch may be absent
+    """Return what gathers plain objects over a group.
+
+    Args:
+        group: A process group of torch; None for all processes, or for this one where
+            nothing was initialised; or such a function itself.
+    """
+    if callable(group):
+        return group  # type: ignore[no-any-return]
+    distributed = require("torch.distributed", extra="torch", purpose="check_ranks")
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return lambda facts: [facts]
+
+    def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - anything
+        found = [None] * distributed.get_world_size(group)
+        distributed.all_gather_object(found, facts, group=group)
+        return found
+
+    return gather
+
+
+def members(same: Any, group: Any = None) -> list[int]:  # noqa: ANN401 - torch's
+    """Return the numbers, in ``group``, of the members of another group.
+
+    Args:
+        same: A process group of torch, or these numbers themselves.
+        group: The group of all that train.
+    """
+    if isinstance(same, Iterable):
+        return list(same)
+    distributed = require("torch.distributed", extra="torch", purpose="check_ranks")
+    everyone = distributed.get_process_group_ranks(group or distributed.group.WORLD)
+    return [everyone.index(one) for one in distributed.get_process_group_ranks(same)]
+
+
+def check_agreement(
+    feed: Feed, *, gather: Gather, same: Sequence[int] | None = None
+) -> None:
+    """Check that all processes together are fed the data once, and alike where needed.
+
+    Args:
+        feed: What this process is fed.
+        gather: Gathers over all processes that train.
+        same: Numbers of the processes, as gathered, that must get the same batches as
+            this one, itself included; those of its tensor, pipeline and context
+            parallel groups. None to check their number alone.
+
+    Raises:
+        InvalidArgumentError: On all processes, naming two that disagree.
+    """
+    mine = (tuple(feed.ranks), dict(feed.plan), None if same is None else sorted(same))
+    found = list(gather(mine))
+    plans = [plan for _, plan, _ in found]
+    for name in plans[0]:
+        values = [plan.get(name) for plan in plans]
+        other = next((n for n, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            raise InvalidArgumentError(
+                f"processes are fed by different plans: {name} is {values[0]!r} in "
+                f"process 0 and {values[other]!r} in process {other}; give all loaders "
+                "the same arguments, and load the same state everywhere"
+            )
+    ranks = [Ranks(*each) for each, _, _ in found]
+    _check_sizes(ranks)
+    if any(each is not None for _, _, each in found):
+        _check_same(ranks, [each or [n] for n, (_, _, each) in enumerate(found)])
+
+
+def _check_sizes(ranks: list[Ranks]) -> None:
+    """All ranks are there, and equally often."""
+    first = ranks[0].world_size
+    for number, each in enumerate(ranks):
+        if each.world_size != first:
+            raise InvalidArgumentError(
+                f"process 0 has world_size={first}, process {number} "
+                f"{each.world_size}: give all loaders the same number of data-parallel "
+                "ranks"
+            )
+    counts = Counter(each.rank for each in ranks)
+    missing = [rank for rank in range(first) if rank not in counts]
+    if missing:
+        twice = [n for n, each in enumerate(ranks) if counts[each.rank] > 1]
+        raise InvalidArgumentError(
+            f"nobody has rank {missing[0]} of world_size={first}: its data would never "
+            f"be trained on; the processes have ranks {[one.rank for one in ranks]}"
+            + (f", so {twice} train on the same" if twice else "")
+            + ". Take them from pagefeed.launch.from_mesh or from_group"
+        )
+    most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.get)  # type: ignore[arg-type]
+    if counts[most] != counts[least]:
+        raise InvalidArgumentError(
+            f"{counts[most]} processes have rank {most}, {counts[least]} have rank "
+            f"{least}: each rank must feed equally many"
+        )
+
+
+def _check_same(ranks: list[Ranks], groups: list[list[int]]) -> None:
+    """Two processes have one rank exactly if they are in one group."""
+    for one, mine in enumerate(ranks):
+        for other in range(one + 1, len(ranks)):
+            is_same, should = ranks[other].rank == mine.rank, other in groups[one]
+            if is_same == should:
+                continue
+            need = "the same batches" if should else "different batches"
+            raise InvalidArgumentError(
+                f"processes {one} and {other} need {need}, and have ranks {mine.rank} "
+                f"and {ranks[other].rank} of {mine.world_size}: rank must be that of "
+                "the data-parallel group (pagefeed.launch.from_mesh)"
+            )

@@ -1,0 +1,67 @@
+"""Who is told when training waits for its data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+
+from pagefeed._base import check_callable, check_positive
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["WaitAlarm"]
+
+
+def _warn(fraction: float) -> None:
+    warnings.warn(
+        f"training waits for data {fraction:.0%} of the time: give the loader more "
+        "num_threads or memory, or a faster disk; `pagefeed plan` says what it reads",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+
+
+class WaitAlarm:
+    """Calls back when waiting stays above a threshold.
+
+    With ``loader.metrics(group)`` it sees the slowest rank, on every rank.
+
+    Args:
+        threshold: Fraction of the time.
+        times: Readings in a row that must lie above it.
+        call: Called with the fraction, once until it was below again; by default it
+            warns.
+
+    Raises:
+        InvalidArgumentError: If the threshold is no fraction.
+
+    Example:
+        >>> heard = []
+        >>> alarm = WaitAlarm(threshold=0.05, times=2, call=heard.append)
+        >>> for fraction in (0.2, 0.01, 0.3, 0.4, 0.5):
+        ...     alarm.look({"data/wait_fraction": fraction})
+        >>> heard
+        [0.4]
+    """
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.1,
+        times: int = 3,
+        call: Callable[[float], object] | None = None,
+    ) -> None:
+        if not 0 < threshold < 1:
+            raise InvalidArgumentError(
+                f"threshold={threshold!r} must be a fraction between 0 and 1"
+            )
+        self._threshold = threshold
+        self._times = check_positive(times, "times")
+        self._call = check_callable(call, "call") or _warn
+        self._num_above = 0
+
+    def look(self, metrics: Mapping[str, float]) -> None:
+        """Take a reading of ``loader.metrics()``."""
+        fraction = metrics["data/wait_fraction"]
+        self._num_above = self._num_above + 1 if fraction > self._threshold else 0
+        if self._num_above == self._times:
+            self._call(fraction)

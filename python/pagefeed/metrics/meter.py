@@ -1,0 +1,118 @@
+"""From counters to the numbers of a run.
+
+Names are words, slashes and underscores: what Weights & Biases, TensorBoard and MLflow
+all take. Fractions lie in 0..1, sizes are bytes, times seconds; ``_total`` only rises.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+
+__all__ = ["Meter", "over_ranks"]
+
+OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
+    "data/tokens_per_second": sum,
+    "data/wait_fraction": max,
+    "data/wait_seconds_total": max,
+    "data/memory_bytes": max,
+    "data/padding_fraction": max,
+    "data/pages_loaded_total": sum,
+    "data/pages_reloaded_total": sum,
+}
+"""How ranks' own numbers become the run's: the slowest rank sets the step."""
+
+
+class Meter:
+    """Makes rates of counters: each is over the time since the last reading.
+
+    Args:
+        clock: Tells seconds.
+
+    Example:
+        >>> seconds = iter([0.0, 2.0])
+        >>> meter = Meter(lambda: next(seconds))
+        >>> now = {"tokens": 600, "padding_tokens": 0, "wait_seconds": 0.5,
+        ...        "batches": 3, "peak_bytes": 10, "pages_loaded": 1,
+        ...        "pages_reloaded": 0}
+        >>> meter.read(now)["data/tokens_per_second"]
+        300.0
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._last = clock(), 0.0, 0.0
+
+    def start_anew(self) -> None:
+        """Leave out of the next rates what lies before now and was not consumed."""
+        with self._lock:
+            self._last = self._clock(), *self._last[1:]
+
+    def read(self, stats: Mapping[str, float]) -> dict[str, float]:
+        """Return the numbers of this rank.
+
+        Args:
+            stats: Counters, as ``Loader.stats()`` names them.
+        """
+        tokens, waited = (
+            stats["tokens"] - stats["padding_tokens"],
+            stats["wait_seconds"],
+        )
+        with self._lock:
+            then, tokens_then, waited_then = self._last
+            now = self._clock()
+            self._last = now, tokens, waited
+        seconds = max(now - then, 1e-9)
+        found = {
+            "data/batches_total": stats["batches"],
+            "data/tokens_per_second": (tokens - tokens_then) / seconds,
+            "data/wait_seconds_total": waited,
+            "data/wait_fraction": min(1.0, (waited - waited_then) / seconds),
+            "data/padding_fraction": _fraction(
+                stats["padding_tokens"], stats["tokens"]
+            ),
+            "data/memory_bytes": stats["peak_bytes"],
+            "data/pages_loaded_total": stats["pages_loaded"],
+            "data/pages_reloaded_total": stats["pages_reloaded"],
+        }
+        return found | _mixture(stats)
+
+
+def _mixture(stats: Mapping[str, float]) -> dict[str, float]:
+    """Share and tokens of each dataset in what was delivered."""
+    kinds = {name.rpartition("/")[2] for name in stats if "/" in name}
+    unit = "tokens" if "tokens" in kinds else "sequences"
+    parts = {
+        name.removesuffix(f"/{unit}"): amount
+        for name, amount in stats.items()
+        if name.endswith(f"/{unit}")
+    }
+    whole = sum(parts.values())
+    found = {}
+    for name, amount in parts.items():
+        safe = re.sub(r"[^0-9A-Za-z_.\-/]", "_", name)
+        found[f"data/mix/{safe}_share"] = _fraction(amount, whole)
+        if unit == "tokens":
+            found[f"data/mix/{safe}_tokens_total"] = amount
+    return found
+
+
+def _fraction(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def over_ranks(all_numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the numbers of a run from those of its ranks.
+
+    Example:
+        >>> over_ranks([{"data/wait_fraction": 0.1}, {"data/wait_fraction": 0.4}])
+        {'data/wait_fraction': 0.4}
+    """
+    first = dict(all_numbers[0])
+    for name, reduce in OF_ALL_RANKS.items():
+        if name in first:
+            first[name] = reduce(numbers[name] for numbers in all_numbers)
+    return first

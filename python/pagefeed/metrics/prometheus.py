@@ -1,0 +1,120 @@
+"""The numbers of a run for Prometheus, by the standard library's server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+from pagefeed._base import check_callable, check_whole
+
+__all__ = ["Endpoint", "exposition", "serve"]
+
+MIX = re.compile(r"data/mix/(.+)_(share|tokens_total)")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(metrics: Mapping[str, float]) -> str:
+    """Return numbers in Prometheus' text format, datasets of a mixture as labels.
+
+    Example:
+        >>> print(exposition({"data/mix/web_share": 0.5}), end="")
+        # TYPE pagefeed_mix_share gauge
+        pagefeed_mix_share{source="web"} 0.5
+    """
+    series: dict[str, list[str]] = {}
+    for name, label, value in _samples(metrics):
+        series.setdefault(name, []).append(f"{name}{label} {value!r}")
+    lines = []
+    for name, samples in series.items():
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# TYPE {name} {kind}", *samples]
+    return "\n".join(lines) + "\n"
+
+
+def _samples(metrics: Mapping[str, float]) -> Iterator[tuple[str, str, float]]:
+    for name, value in metrics.items():
+        part = MIX.fullmatch(name)
+        if part is not None:
+            yield f"pagefeed_mix_{part[2]}", f'{{source="{part[1]}"}}', value
+        else:
+            yield f"pagefeed_{name.removeprefix('data/').replace('/', '_')}", "", value
+
+
+class Endpoint:
+    """A running endpoint; a context manager that stops it.
+
+    Args:
+        metrics: Called for every request, from a thread of its own.
+        port: Where it listens; 0 for any free port.
+        host: Address it listens at.
+    """
+
+    def __init__(
+        self, metrics: Callable[[], Mapping[str, float]], *, port: int, host: str
+    ) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = exposition(metrics()).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base's
+                """Say nothing on standard error."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self._thread = Thread(
+            target=self._server.serve_forever, name="pagefeed-metrics", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop listening."""
+        self.close()
+
+
+def serve(
+    metrics: Callable[[], Mapping[str, float]], *, port: int = 9464, host: str = ""
+) -> Endpoint:
+    """Serve numbers to Prometheus until closed, or to the end of the process.
+
+    Args:
+        metrics: What returns them: ``loader.metrics``. Rates are then over the time
+            between two requests; queries had better derive them from the counters.
+        port: Where to listen; 0 for any free port.
+        host: Address to listen at, by default all.
+
+    Example:
+        >>> with serve(loader.metrics, port=0) as endpoint:  # doctest: +SKIP
+        ...     urlopen(f"http://localhost:{endpoint.port}/metrics").read()
+    """
+    check_callable(metrics, "metrics")
+    port = check_whole(port, "port", least=0, most=65535)
+    return Endpoint(metrics, port=port, host=host)

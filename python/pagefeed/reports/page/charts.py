@@ -1,0 +1,187 @@
+"""Charts as SVG: bars, lines and stacked shares, for the screen and for paper."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+
+__all__ = ["bars", "lines", "stacked"]
+
+WIDTH, HEIGHT = 720, 260
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 44
+TICKS = 4
+COLOURS = (
+    *("#2b6cb0", "#dd8b2f", "#3f8f5f", "#b4485c"),
+    *("#7a5fa8", "#8a6d4b", "#c267a6", "#5f7a86"),
+)
+"""Apart from each other also in print without colour, by their lightness."""
+
+
+def bars(
+    labels: Sequence[str], values: Sequence[float], *, title: str, unit: str
+) -> str:
+    """Return a bar for each value, its label below it.
+
+    Example:
+        >>> bars(["a", "b"], [1, 3], title="t", unit="rows").count("<rect")
+        2
+    """
+    most = max([*values, 1e-9])
+    step = _inner_width() / max(1, len(values))
+    parts = [_axis(most)]
+    for number, (label, value) in enumerate(zip(labels, values, strict=True)):
+        height = _inner_height() * value / most
+        left, top = LEFT + number * step, TOP + _inner_height() - height
+        parts.append(
+            f'<rect x="{left + 0.1 * step:.1f}" y="{top:.1f}"'
+            f' width="{0.8 * step:.1f}" height="{height:.1f}" fill="{COLOURS[0]}">'
+            f"<title>{html.escape(label)}: {value:,.0f}</title></rect>"
+        )
+        if len(labels) <= 12 or number % (len(labels) // 8) == 0:
+            parts.append(_below(left + step / 2, label))
+    return _svg(parts, title, unit)
+
+
+def lines(
+    steps: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    unit: str,
+    most: float | None = None,
+) -> str:
+    """Return a line for each series over steps.
+
+    Args:
+        steps: Where the values are, rising.
+        series: Values by name, as many as steps; NaN leaves a gap.
+        title: What it shows.
+        unit: What the values are.
+        most: End of the axis; by default the greatest value.
+    """
+    greatest = most or max(
+        [
+            value
+            for values in series.values()
+            for value in values
+            if not math.isnan(value)
+        ],
+        default=1.0,
+    )
+    parts = [_axis(greatest or 1.0), _step_axis(steps)]
+    for number, (name, values) in enumerate(series.items()):
+        points = " ".join(
+            f"{_x(step, steps):.1f},{_y(value, greatest or 1.0):.1f}"
+            for step, value in zip(steps, values, strict=True)
+            if not math.isnan(value)
+        )
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke-width="1.6" '
+            f'stroke="{_colour(number)}"><title>{html.escape(name)}</title></polyline>'
+        )
+    return _svg(parts, title, unit) + _legend(list(series))
+
+
+def stacked(
+    steps: Sequence[float], shares: Mapping[str, Sequence[float]], *, title: str
+) -> str:
+    """Return shares of a whole over steps, one above the other.
+
+    Args:
+        steps: Where the values are, rising.
+        shares: Values in 0..1 by name, as many as steps.
+        title: What it shows.
+    """
+    parts = [_step_axis(steps)]
+    below = [0.0] * len(steps)
+    for number, (name, values) in enumerate(shares.items()):
+        above = [low + value for low, value in zip(below, values, strict=True)]
+        upper = [(_x(s, steps), _y(v, 1)) for s, v in zip(steps, above, strict=True)]
+        lower = [(_x(s, steps), _y(v, 1)) for s, v in zip(steps, below, strict=True)]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*upper, *reversed(lower)])
+        parts.append(
+            f'<polygon points="{points}" fill="{_colour(number)}" stroke="#fff" '
+            f'stroke-width="0.5"><title>{html.escape(name)}</title></polygon>'
+        )
+        below = above
+    return _svg([*parts, _axis(1)], title, "share") + _legend(list(shares))
+
+
+def _svg(parts: Sequence[str], title: str, unit: str) -> str:
+    return (
+        f'<p class="note">{html.escape(unit)}</p>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(title)}">{"".join(parts)}</svg>'
+    )
+
+
+def _legend(names: Sequence[str]) -> str:
+    items = "".join(
+        f'<li><span style="background:{_colour(number)}"></span>'
+        f"{html.escape(name)}</li>"
+        for number, name in enumerate(names)
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _axis(most: float) -> str:
+    """Lines across, with their values at the left."""
+    parts = []
+    for tick in range(TICKS + 1):
+        value = most * tick / TICKS
+        y = _y(value, most)
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
+            'stroke="#ccc" stroke-width="0.7"/>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{_short(value)}</text>"
+        )
+    return "".join(parts)
+
+
+def _step_axis(steps: Sequence[float]) -> str:
+    if not steps:
+        return ""
+    first, last = steps[0], steps[-1]
+    marks = [first + (last - first) * tick / TICKS for tick in range(TICKS + 1)]
+    return "".join(_below(_x(mark, steps), _short(mark)) for mark in marks) + (
+        f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">step</text>'
+    )
+
+
+def _below(x: float, label: str) -> str:
+    return (
+        f'<text x="{min(x, WIDTH - 22):.1f}" y="{HEIGHT - BOTTOM + 18}" '
+        f'text-anchor="middle">{html.escape(label)}</text>'
+    )
+
+
+def _x(step: float, steps: Sequence[float]) -> float:
+    first, last = steps[0], steps[-1]
+    return LEFT + _inner_width() * (step - first) / max(1e-9, last - first)
+
+
+def _y(value: float, most: float) -> float:
+    return TOP + _inner_height() * (1 - value / most)
+
+
+def _inner_width() -> int:
+    return WIDTH - LEFT - RIGHT
+
+
+def _inner_height() -> int:
+    return HEIGHT - TOP - BOTTOM
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _short(value: float) -> str:
+    """A number in a few characters."""
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            scaled = value / (1e3 if letter == "k" else size)
+            return f"{scaled:.3g}{letter}"
+    return f"{value:.3g}" if value % 1 else f"{value:.0f}"

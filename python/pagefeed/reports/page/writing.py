@@ -1,0 +1,255 @@
+"""A report of a run as one page of HTML: before it, and with its metrics after it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from pagefeed._base import format_bytes
+from pagefeed.dataset import Dataset
+from pagefeed.loader import Loader, session_of
+from pagefeed.mixture import Mixture
+from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports.inspection import Inspection, inspect
+from pagefeed.reports.mixture_forecast import forecast_mixture, mixture_shares
+from pagefeed.reports.page.charts import bars, lines, stacked
+from pagefeed.reports.page.layout import page_of, section, table
+from pagefeed.reports.page.order import order_counts
+from pagefeed.reports.page.picture import heat_map
+from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
+from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.soundness import Damage
+from pagefeed.sequences import JoinedIndex, Packed, SequenceIndex
+
+__all__ = ["report"]
+
+SAMPLED_SEQUENCES = 512
+MOST_DAMAGE = 50
+
+
+def report(
+    loader: Loader,
+    *,
+    metrics: Iterable[str] | None = None,
+    damage: Sequence[Damage] = (),
+) -> str:
+    """Return a report of a run as one page of HTML, which needs no network.
+
+    The dataset and its documents, the mixture over training, the packing, the order,
+    and, of a run's recorded metrics, throughput and waiting.
+
+    Args:
+        loader: The run.
+        metrics: Lines of JSON that a run wrote, each of a step: the numbers of
+            ``loader.metrics()`` with ``"step"``.
+        damage: What is known to be unreadable already.
+
+    Returns:
+        The page.
+
+    Raises:
+        InvalidArgumentError: If the metrics hold no step.
+
+    Example:
+        >>> report(loader).startswith("<!doctype html>")
+        True
+    """
+    recorded = None if metrics is None else read_metrics(metrics)
+    dataset = loader.dataset
+    parts: dict[str, Dataset] = (
+        {"": dataset} if not isinstance(dataset, Mixture) else {}
+    )
+    if isinstance(dataset, Mixture):
+        parts = dict(dataset.datasets)
+    found = {
+        name: inspect(part, sequences=loader.sequences, memory=loader.memory)
+        for name, part in parts.items()
+    }
+    known = [*damage, *(one for each in found.values() for one in each.damage)]
+    return page_of(
+        "pagefeed: report of a run",
+        [
+            _damage(known),
+            *(_dataset(name, one) for name, one in found.items()),
+            *(_lengths(name, one) for name, one in found.items()),
+            _plan(loader),
+            _mixture(loader, recorded),
+            _packing(loader),
+            _order(loader),
+            "" if recorded is None else _throughput(recorded),
+        ],
+    )
+
+
+def _damage(damage: Sequence[Damage]) -> str:
+    rows = [(one.kind, one.message) for one in damage[:MOST_DAMAGE]]
+    if not rows:
+        return ""
+    note = f'<p class="bad">{len(damage):,} places cannot be read.</p>'
+    return section("Damage", note, table(("error", "where and what"), rows))
+
+
+def _titled(title: str, name: str) -> str:
+    return f"{title}: {name}" if name else title
+
+
+def _dataset(name: str, found: Inspection) -> str:
+    storage = found.storage
+    rows: list[tuple[str, object]] = [
+        ("files", found.files),
+        ("size", format_bytes(found.stored_bytes)),
+        ("rows", found.rows),
+        (f"values of {found.column}", found.tokens),
+        ("row groups", found.row_groups),
+        ("pages", found.pages),
+    ]
+    if found.page_sizes is not None:
+        sizes = map(format_bytes, found.page_sizes.stored_bytes)
+        rows.append(("bytes of a page: least, median, most", ", ".join(sizes)))
+    if found.checksum_share is not None:
+        rows.append(("pages with checksums", f"{found.checksum_share:.0%}"))
+    if storage is not None:
+        rows.append(("chunks with offset index", f"{storage.offset_index_share:.0%}"))
+        rows += [("written by", writer) for writer in storage.writers]
+    advice = "".join(f"<li>{html.escape(line)}</li>" for line in found.advice)
+    return section(
+        _titled("Dataset", name),
+        table((), rows),
+        f"<ul>{advice}</ul>" if advice else "",
+    )
+
+
+def _lengths(name: str, found: Inspection) -> str:
+    lengths = found.lengths
+    if lengths is None:
+        return ""
+    labels = [f"{least:,}+" for least, *_ in lengths.histogram]
+    counts = [float(rows) for _, _, rows, _ in lengths.histogram]
+    quantiles = [f"{float(share):.0%}" for share in lengths.quantiles]
+    of = "a sample of " * lengths.is_sample + f"{lengths.rows_read:,} documents"
+    note = f'<p class="note">{lengths.unit} of {of}, mean {lengths.mean:,.0f}</p>'
+    return section(
+        _titled("Lengths of documents", name),
+        bars(labels, counts, title="documents by length", unit="documents"),
+        note,
+        table(quantiles, [list(lengths.quantiles.values())]),
+    )
+
+
+def _plan(loader: Loader) -> str:
+    rows: list[tuple[str, object]] = [
+        ("sequences", repr(loader.sequences)),
+        ("shuffle", repr(loader.shuffle)),
+        ("seed", loader.seed),
+        ("batch size x ranks", f"{loader.batch_size} x {loader.world_size}"),
+        ("plan", plan_digest(loader)),
+    ]
+    if isinstance(loader.dataset, Mixture):
+        mixed = forecast_mixture(loader)
+        steps: object = "without end" if mixed.steps is None else mixed.steps
+        rows += [("steps", steps), ("sequences of the run", mixed.sequences)]
+        return section("Plan", table((), rows))
+    plan = forecast(loader)
+    rows += [
+        ("steps of an epoch", plan.steps),
+        ("sequences of an epoch", plan.sequences),
+        ("sequences mixed in the window", plan.window_sequences),
+        ("memory needed to read each page once", format_bytes(plan.needed_bytes)),
+        ("reads of a page in an epoch", f"{plan.loads_per_page:.2f}"),
+        (
+            "pairs of a batch from one file, at random",
+            f"{plan.same_file_pairs:.3f}, {plan.same_file_pairs_random:.3f}",
+        ),
+        (
+            "pairs of a batch from one page, at random",
+            f"{plan.same_page_pairs:.3f}, {plan.same_page_pairs_random:.3f}",
+        ),
+    ]
+    return section("Plan", table((), rows))
+
+
+def _mixture(loader: Loader, recorded: Recorded | None) -> str:
+    if not isinstance(loader.dataset, Mixture):
+        return ""
+    steps, shares = mixture_shares(loader)
+    plan = forecast_mixture(loader)
+    rows = [
+        (
+            name,
+            *(asdict(data)[key] for key in ("tokens", "delivered_tokens")),
+            f"{data.epochs:.2f}",
+        )
+        for name, data in plan.datasets.items()
+    ]
+    planned = {name: values.tolist() for name, values in shares.items()}
+    realised = ""
+    if recorded is not None and recorded.shares:
+        found = recorded.shares  # In the order, and so the colours, of the plan.
+        names = [*(n for n in planned if n in found), *(found.keys() - planned.keys())]
+        ordered = {name: found[name] for name in names}
+        chart = stacked(recorded.steps, ordered, title="realised shares")
+        realised = f"<p>Realised, from the begin on, as recorded:</p>{chart}"
+    return section(
+        "Mixture over training",
+        "<p>Planned share of the tokens:</p>",
+        stacked(steps.tolist(), planned, title="planned shares"),
+        realised,
+        table(("dataset", "tokens", "delivered", "epochs"), rows),
+    )
+
+
+def _packing(loader: Loader) -> str:
+    index = session_of(loader).run.source.index
+    total = max(1, loader.num_sequences * index.length)
+    rows: list[tuple[str, object]] = [
+        ("padding", f"{loader.num_padding_tokens / total:.3%} of the tokens"),
+        ("tokens in no sequence", loader.num_dropped_tokens),
+    ]
+    parts = index.parts if isinstance(index, JoinedIndex) else (index,)
+    chart = ""
+    if isinstance(loader.sequences, Packed):
+        counts = np.concatenate([_documents_of_sequences(part) for part in parts])
+        number, sequences = np.unique(counts, return_counts=True)
+        chart = bars(
+            [str(each) for each in number.tolist()],
+            sequences.astype(float).tolist(),
+            title="documents in a sequence",
+            unit="sequences",
+        )
+        rows.append(("documents in a sequence, mean", f"{counts.mean():.1f}"))
+    return section("Packing", table((), rows), chart)
+
+
+def _documents_of_sequences(index: SequenceIndex) -> np.ndarray:
+    count = min(index.num_sequences, SAMPLED_SEQUENCES)
+    chosen = np.linspace(0, index.num_sequences - 1, count).astype(np.int64)
+    return np.array([len(index.parts(int(number)).page) for number in chosen])
+
+
+def _order(loader: Loader) -> str:
+    counts = order_counts(loader)
+    note = (
+        f'<p class="note">Files from above to below ({counts.shape[0]} lines), the '
+        "epoch from left to right; darker: more sequences. Grey all over is mixed; "
+        "a diagonal is file order.</p>"
+    )
+    return section("Order", heat_map(counts, title="files over the epoch"), note)
+
+
+def _throughput(recorded: Recorded) -> str:
+    charts = []
+    if RATE in recorded.values:
+        rate = {"tokens/s": recorded.values[RATE]}
+        charts.append(lines(recorded.steps, rate, title="throughput", unit="tokens/s"))
+    if WAITING in recorded.values:
+        waited = {"waiting for data": recorded.values[WAITING]}
+        charts.append(
+            lines(recorded.steps, waited, title="waiting", unit="share", most=1.0)
+        )
+    if not charts:
+        names = ", ".join(recorded.values)
+        charts.append(f"<p>No rates were recorded: only {html.escape(names)}.</p>")
+    return section("Throughput and waiting", *charts)

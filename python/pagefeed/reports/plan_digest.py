@@ -1,0 +1,64 @@
+"""What tells two runs apart: all that decides which tokens come when."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.loader import Loader, session_of
+
+__all__ = ["plan_digest", "sampled_steps", "sequences_of_step"]
+
+SAMPLED_STEPS = 3
+
+
+def plan_digest(loader: Loader) -> str:
+    """Return 16 hexadecimal digits that are the same on every rank of one run.
+
+    Of the dataset, the cut, the order, seed, sizes and batches; and of what some steps
+    really hold, on all ranks together.
+
+    Example:
+        >>> len(plan_digest(loader))
+        16
+    """
+    run = session_of(loader).run
+    state = run.beginning(loader.epoch).to_dict()
+    facts = [
+        state,
+        [loader.batch_size, loader.world_size, loader.epochs, loader.drop_last],
+        [loader.dtype, loader.padding, loader.vocab_size, loader.fields.settings],
+    ]
+    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8)
+    for step in sampled_steps(loader):
+        digest.update(np.sort(sequences_of_step(loader, step)).tobytes())
+    return digest.hexdigest()
+
+
+def sampled_steps(loader: Loader) -> list[int]:
+    """Return some steps of the epoch, the same on every rank."""
+    run = session_of(loader).run
+    steps = run.route(run.beginning(loader.epoch)).num_steps
+    most = 1 << 16 if steps is None else steps
+    return sorted({0, most // 2, max(0, most - 2)})[:SAMPLED_STEPS]
+
+
+def sequences_of_step(loader: Loader, step: int, *, alone: bool = False) -> Int64Array:
+    """Return the sequences of a step of the epoch, of all ranks or of this one alone.
+
+    Returns:
+        int64 [sequences]; without rows of padding.
+    """
+    run = session_of(loader).run
+    begin = run.beginning(loader.epoch)
+    ranks = [loader.rank] if alone else range(loader.world_size)
+    found = []
+    for rank in ranks:
+        route = replace(run.route(begin), rank=rank)
+        found.append(run.planner(begin, route).sequences(step, 1))
+    joined = np.concatenate(found)
+    return joined[joined >= 0]

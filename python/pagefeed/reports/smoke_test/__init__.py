@@ -1,0 +1,6 @@
+"""A smoke test: some steps of the real plan, a tiny model, and checks of all of it."""
+
+from pagefeed.reports.smoke_test.checks import Check
+from pagefeed.reports.smoke_test.trial import Smoke, smoke
+
+__all__ = ["Check", "Smoke", "smoke"]

@@ -1,0 +1,244 @@
+"""The single checks of a smoke test: each says what it found and what it expected."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import format_bytes
+from pagefeed.loader import Loader
+from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
+from pagefeed.reports.smoke_test.learning import IGNORED, Learning
+from pagefeed.reports.smoke_test.observation import Arrays, Observation
+
+__all__ = [
+    "Check",
+    "check_ids",
+    "check_labels",
+    "check_learning",
+    "check_memory",
+    "check_numbers",
+    "check_ranks",
+    "check_rate",
+    "check_tokenizer",
+    "pair_of",
+]
+
+OFFSETS = (-2, -1, 0, 1, 2, 3)
+SAME_SHARE = 0.99
+LEARNED_SHARE = 0.03
+"""Share of the loss that a model must lose in the updates."""
+INITIAL_SHARE = 0.1
+"""How far the first loss may be from that of guessing."""
+OVERHEAD = 128 << 20
+"""What the process may take beside `memory`: engine, index and allocator."""
+READ_BACK = 0.9
+READ_TOKENS = 256
+READ_ROWS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    """What."""
+    ok: bool | None
+    """Whether it is as it should be; None if it could not be looked at."""
+    found: str
+    """What was found, and if that is wrong, what was expected."""
+
+
+def check_rate(seen: Observation, steps: int) -> Check:
+    """All steps come, and nothing on the way is damaged."""
+    rate = seen.num_tokens / max(1e-9, seen.seconds)
+    found = f"{len(seen.digests)} steps, {rate:,.0f} tokens/s from the loader alone"
+    if seen.damage:
+        first = seen.damage[0]
+        found += f"; {len(seen.damage)} could not be read, such as {first.message}"
+    elif len(seen.digests) < steps:
+        found += f", expected {steps}: the epoch has no more"
+    return Check(name="batches", ok=bool(seen.digests) and not seen.damage, found=found)
+
+
+def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
+    """Token ids are those of the vocabulary."""
+    found = f"token ids {seen.least}..{seen.greatest}"
+    if not is_known:
+        found += "; not compared: give vocab_size, or a tokenizer"
+        return Check(name="ids", ok=None, found=found)
+    ok = seen.least >= 0 and seen.greatest < vocab_size
+    found += f", vocabulary {vocab_size:,}"
+    return Check(name="ids", ok=ok, found=found + ("" if ok else ": ids beyond it"))
+
+
+def check_labels(kept: Sequence[Arrays], *, shifted: bool) -> Check:
+    """Labels are the tokens they should be, at the place where they should be."""
+    if not kept or "labels" not in kept[0]:
+        found = "the batches have no labels: those made here are used"
+        return Check(name="labels", ok=None, found=found)
+    shares = {offset: _same_share(kept, offset) for offset in OFFSETS}
+    expected = int(shifted)
+    ok = shares[expected] >= SAME_SHARE
+    best = max(OFFSETS, key=lambda offset: (shares[offset], -abs(offset - expected)))
+    where = {0: "their own token", 1: "the token that follows"}
+    found = f"{shares[expected]:.1%} of the labels are {where[expected]}"
+    if not ok and shares[best] >= SAME_SHARE:
+        found += (
+            f", {shares[best]:.1%} the token {best} places on: they are shifted "
+            f"{abs(best - expected)} too {'far' if best > expected else 'little'}"
+        )
+    elif not ok:
+        found += ": they are no shift of the tokens at all"
+    return Check(name="labels", ok=ok, found=found)
+
+
+def _same_share(kept: Sequence[Arrays], offset: int) -> float:
+    """Share of the labels that are the token ``offset`` places on."""
+    same = total = 0
+    for arrays in kept:
+        tokens, labels = arrays["input_ids"], arrays["labels"]
+        length = tokens.shape[-1]
+        inside = slice(max(0, -offset), length - max(0, offset))
+        moved = slice(max(0, offset), length + min(0, offset))
+        wanted = labels[..., inside]
+        counts = wanted != IGNORED
+        same += int((counts & (wanted == tokens[..., moved])).sum())
+        total += int(counts.sum())
+    return same / max(1, total)
+
+
+def pair_of(
+    arrays: Arrays, *, shifted: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return tokens and what a model is to predict at each: int64 [batch, length]."""
+    tokens = arrays["input_ids"].astype(np.int64)
+    labels = arrays.get("labels", tokens).astype(np.int64)
+    if shifted and "labels" in arrays:
+        return tokens, labels
+    targets = np.full_like(tokens, IGNORED)
+    targets[:, :-1] = labels[:, 1:]
+    return tokens, targets
+
+
+def check_learning(learning: Learning | None, vocab_size: int) -> list[Check]:
+    """The first loss is that of guessing, losses are numbers, and they fall."""
+    if learning is None:
+        found = "not trained: torch is not installed"
+        return [Check(name="loss", ok=None, found=found)]
+    guess = math.log(vocab_size)
+    finite = all(map(math.isfinite, learning.losses))
+    near = abs(learning.initial - guess) <= INITIAL_SHARE * guess
+    falls = learning.final < (1 - LEARNED_SHARE) * learning.initial
+    first = f"{learning.initial:.3f} at first, ln(vocabulary) is {guess:.3f}"
+    last = f"from {learning.initial:.3f} to {learning.final:.3f}"
+    updates = len(learning.losses)
+    return [
+        Check(name="first loss", ok=finite and near, found=first),
+        Check(
+            name="no NaN",
+            ok=finite,
+            found="all losses are finite" if finite else "a loss is NaN or infinite",
+        ),
+        Check(
+            name="loss falls",
+            ok=finite and falls,
+            found=f"{last} in {updates} updates"
+            + ("" if falls else ": the model does not learn"),
+        ),
+    ]
+
+
+def check_numbers(seen: Observation) -> Check:
+    """Fields of numbers hold no NaN."""
+    names = sorted(set(seen.not_finite))
+    found = f"NaN or infinity in {', '.join(names)}" if names else "all are finite"
+    return Check(name="fields", ok=not names, found=found)
+
+
+def check_tokenizer(
+    kept: Sequence[Arrays], greatest: int, tokenizer: TextTokenizer, vocab_size: int
+) -> Check:
+    """Tokens are of this tokenizer: its text of them gives the same tokens again."""
+    sizes = f"the tokenizer has {tokenizer.vocab_size:,} tokens"
+    if greatest >= tokenizer.vocab_size:
+        found = f"{sizes}, the data has id {greatest}"
+        return Check(name="tokenizer", ok=False, found=found)
+    if tokenizer.vocab_size > vocab_size:
+        found = f"{sizes}, the vocabulary {vocab_size:,}"
+        return Check(name="tokenizer", ok=False, found=found)
+    rows = [row for arrays in kept for row in arrays["input_ids"]][:READ_ROWS]
+    shares = []
+    for row in rows:
+        # Padding at the end is no text.
+        ids = np.trim_zeros(row, "b")[:READ_TOKENS].tolist()
+        again = list(tokenizer.encode(tokenizer.decode(ids)))
+        shares.append(difflib.SequenceMatcher(None, ids, again, autojunk=False).ratio())
+    share = float(np.mean(shares)) if shares else 0.0
+    ok = share >= READ_BACK
+    found = f"{sizes}; {share:.1%} of the tokens come back from their text"
+    if not ok:
+        found += ": the data was made by another tokenizer"
+    return Check(name="tokenizer", ok=ok, found=found)
+
+
+def check_ranks(
+    loaders: Sequence[Loader],
+    seen: Sequence[Observation],
+    steps: int,
+    plan: str | None,
+) -> list[Check]:
+    """Ranks have one plan, share no sequence, and get the same number of tokens."""
+    plans = [plan_digest(loader) for loader in loaders]
+    expected = plan or plans[0]
+    others = [
+        str(loader.rank)
+        for loader, found in zip(loaders, plans, strict=True)
+        if found != expected
+    ]
+    one_plan = f"plan {plans[0]} on {len(loaders)} ranks"
+    if others:
+        one_plan += f", expected {expected}: ranks {', '.join(others)} have another"
+    held = np.concatenate(
+        [
+            sequences_of_step(loader, step, alone=True)
+            for loader in loaders
+            for step in range(min(steps, max(1, len(seen[0].digests))))
+        ]
+    )
+    twice = len(held) - len(np.unique(held))
+    counts = [one.num_tokens for one in seen]
+    apart = max(counts) - min(counts)
+    batch = max(one.num_tokens / max(1, len(one.digests)) for one in seen)
+    return [
+        Check(name="one plan", ok=not others, found=one_plan),
+        Check(
+            name="own data",
+            ok=not twice,
+            found=f"{twice:,} of {len(held):,} sequences come twice",
+        ),
+        Check(
+            name="ranks' tokens",
+            ok=apart <= batch,
+            found=f"{min(counts):,} to {max(counts):,}, {apart:,} apart; a batch has "
+            f"{batch:,.0f}",
+        ),
+    ]
+
+
+def check_memory(seen: Observation, memory: int) -> Check:
+    """The loader, and the process, stay inside the budget."""
+    peak, growth = int(seen.stats["peak_bytes"]), seen.rss_growth
+    ok = peak <= memory and growth <= memory + OVERHEAD
+    return Check(
+        name="memory",
+        ok=ok,
+        found=f"{format_bytes(peak)} held at most, the process grew by "
+        f"{format_bytes(growth)}; {format_bytes(memory)} given",
+    )

@@ -1,0 +1,174 @@
+"""A smoke test of a run: some steps of the real plan, looked at from all sides."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagefeed._base import check_positive
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
+from pagefeed.loader import Loader, as_rank
+from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.smoke_test.checks import (
+    Check,
+    check_ids,
+    check_labels,
+    check_learning,
+    check_memory,
+    check_numbers,
+    check_ranks,
+    check_rate,
+    check_tokenizer,
+    pair_of,
+)
+from pagefeed.reports.smoke_test.learning import Learning, learn
+from pagefeed.reports.smoke_test.observation import Observation, observe
+from pagefeed.reports.soundness import Damage
+from pagefeed.sequences import Documents
+
+__all__ = ["Smoke", "smoke"]
+
+MOST_RANKS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """What a smoke test found."""
+
+    plan: str
+    """What identifies the plan: the same on every rank of the run."""
+    steps: int
+    """Steps that were taken on each rank."""
+    tokens_per_second: float
+    """Rate of the loader alone."""
+    checks: list[Check]
+    """All that was looked at."""
+    damage: list[Damage]
+    """What could not be read."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(check.ok is not False for check in self.checks)
+
+
+def smoke(
+    loader: Loader,
+    *,
+    steps: int = 20,
+    vocab_size: int | None = None,
+    tokenizer: TextTokenizer | None = None,
+    model: Any | None = None,  # noqa: ANN401 - a torch module
+    shifted: bool | None = None,
+    ranks: Sequence[Loader] | None = None,
+    plan: str | None = None,
+) -> Smoke:
+    """Try a run before it is begun: batches, ids, labels, loss, ranks, resume, memory.
+
+    Takes some steps of twins of the loader, on up to four ranks, and trains a tiny
+    model on the first batches. The loader itself is left as it is.
+
+    Args:
+        loader: The run, of any rank, with the fields and the transform of the training.
+        steps: Steps to take.
+        vocab_size: Rows of the embedding; by default that of the loader or tokenizer.
+        tokenizer: The one that made the tokens: with ``encode``, ``decode`` and
+            ``vocab_size``.
+        model: A torch module from ids [batch, length] to logits [batch, length,
+            vocabulary], freshly made; by default a tiny one. It is trained.
+        shifted: Whether labels stand one place before their token, for a model that
+            does not shift; by default as the loader's fields say.
+        ranks: Loaders of other ranks as their processes make them; by default they are
+            made of this one.
+        plan: What a smoke test of another rank or machine said of its plan.
+
+    Raises:
+        InvalidArgumentError: If the loader delivers no tokens of one length.
+
+    Example:
+        >>> smoke(loader, steps=4).ok  # doctest: +SKIP
+        True
+    """
+    steps = check_positive(steps, "steps")
+    settings = loader.sequences
+    if isinstance(settings, Documents) and settings.max_length is None:
+        raise InvalidArgumentError(
+            "a smoke test needs sequences of tokens: give Documents a max_length"
+        )
+    if shifted is None:
+        shifted = loader.fields.shifted
+    loaders = [loader, *(_other_ranks(loader) if ranks is None else ranks)]
+    seen = [observe(one, steps, f"batches of rank {one.rank}") for one in loaders]
+    ours = seen[0]
+    known = vocab_size or loader.vocab_size
+    if known is None and tokenizer is not None:
+        known = tokenizer.vocab_size
+    size = known or ours.greatest + 1
+    checks = [
+        check_rate(ours, steps),
+        check_ids(ours, size, is_known=known is not None),
+        check_labels(ours.kept, shifted=shifted),
+        check_numbers(ours),
+        *check_learning(
+            _learning(ours, max(size, ours.greatest + 1), model, shifted=shifted), size
+        ),
+        *check_ranks(loaders, seen, steps, plan),
+        _check_resume(loader, ours),
+        check_memory(ours, loader.memory),
+    ]
+    if tokenizer is not None:
+        checks.append(check_tokenizer(ours.kept, ours.greatest, tokenizer, size))
+    return Smoke(
+        plan=plan_digest(loader),
+        steps=len(ours.digests),
+        tokens_per_second=ours.num_tokens / max(1e-9, ours.seconds),
+        checks=checks,
+        damage=[damage for one in seen for damage in one.damage],
+    )
+
+
+def _other_ranks(loader: Loader) -> list[Loader]:
+    size = loader.world_size
+    wanted = {(loader.rank + n * max(1, size // MOST_RANKS)) % size for n in range(4)}
+    return [as_rank(loader, rank) for rank in sorted(wanted - {loader.rank})]
+
+
+def _learning(
+    seen: Observation,
+    vocab_size: int,
+    model: Any | None,  # noqa: ANN401
+    *,
+    shifted: bool,
+) -> Learning | None:
+    pairs = [pair_of(arrays, shifted=shifted) for arrays in seen.kept]
+    if not pairs or seen.least < 0:
+        return None
+    try:
+        return learn(pairs, vocab_size, model)
+    except MissingDependencyError:
+        return None
+
+
+def _check_resume(loader: Loader, seen: Observation) -> Check:
+    """A run that was stopped goes on with the same batches."""
+    if seen.state is None or not seen.rest:
+        return Check(name="resume", ok=None, found="too few steps to stop between")
+    other = copy.copy(loader)
+    text = json.dumps(seen.state)
+    try:
+        other.load_state_dict(json.loads(text))
+    except PagefeedError as error:
+        return Check(name="resume", ok=False, found=str(error))
+    again = observe(other, len(seen.rest), "batches after a resume")
+    same = sum(a == b for a, b in zip(again.digests, seen.rest, strict=False))
+    ok = same == len(seen.rest)
+    return Check(
+        name="resume",
+        ok=ok,
+        found=f"{same} of {len(seen.rest)} batches after a stop are the same; a state "
+        f"of {len(text):,} bytes",
+    )

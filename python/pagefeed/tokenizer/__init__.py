@@ -1,0 +1,10 @@
+"""Tokenizers: texts to token ids, as the libraries they come from give them.
+
+:class:`Tokenizer` takes what a team has: a ``tokenizer.json``, a SentencePiece model,
+tiktoken's ranks, a Python function. What can be said as a ``tokenizer.json`` is encoded
+by the data plane, without the GIL.
+"""
+
+from pagefeed.tokenizer.tokenizer import Tokenizer
+
+__all__ = ["Tokenizer"]

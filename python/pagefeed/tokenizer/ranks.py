@@ -1,0 +1,165 @@
+"""tiktoken's ranks, said as a ``tokenizer.json`` that gives the same ids."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["ENCODINGS", "Encoding", "as_json", "parse_ranks"]
+
+
+class Encoding(NamedTuple):
+    """What a file of ranks does not hold."""
+
+    pattern: str
+    """What texts are split by before bytes are merged."""
+    special_tokens: Mapping[str, int]
+
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_O200K = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CONTRACTION}"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_CONTRACTION}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+ENCODINGS: Mapping[str, Encoding] = {
+    "gpt2": Encoding(_GPT2, {"<|endoftext|>": 50256}),
+    "cl100k_base": Encoding(
+        _CL100K,
+        {
+            "<|endoftext|>": 100257,
+            "<|fim_prefix|>": 100258,
+            "<|fim_middle|>": 100259,
+            "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+    ),
+    "o200k_base": Encoding(
+        _O200K, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
+    ),
+}
+"""What tiktoken's encodings are split by, and their special tokens, by their names."""
+
+
+def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
+    """Read a file of ranks: a line is a token in base64, a space and its rank.
+
+    Raises:
+        InvalidArgumentError: Naming the first line that is something else.
+    """
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            token, rank = line.split()
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except (ValueError, binascii.Error) as problem:
+            raise InvalidArgumentError(
+                f"{name}, line {number}: {line[:40]!r} is no token in base64 and its "
+                "rank, as tiktoken writes them"
+            ) from problem
+    return ranks
+
+
+def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
+    """Return the ``tokenizer.json`` of the same encoding.
+
+    Raises:
+        InvalidArgumentError: If a single byte has no rank, or two tokens share one, or
+            the pattern means something else to the library.
+    """
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing or len(set(ranks.values())) < len(ranks):
+        raise InvalidArgumentError(
+            f"{name} is no complete set of ranks: "
+            + (f"byte {missing[0]} has none" if missing else "two tokens share one")
+        )
+    if re.search(r"[\d,]\}\+", encoding.pattern):
+        raise InvalidArgumentError(
+            f"{name}: '}}+' in the pattern is possessive for tiktoken and repeats for "
+            "tokenizers: write it as '}', which splits the same here"
+        )
+    text = _letters()
+    named = {token: token.decode("latin-1").translate(text) for token in ranks}
+    merges = _merges(ranks)
+    content: dict[str, Any] = {
+        "version": "1.0",
+        "added_tokens": [
+            _special(number, content)
+            for content, number in sorted(
+                encoding.special_tokens.items(), key=lambda item: item[1]
+            )
+        ],
+        "pre_tokenizer": _pre_tokenizer(encoding.pattern),
+        "decoder": _byte_level(use_regex=False),
+        "model": {
+            "type": "BPE",
+            # A piece that is a token is that token, whatever its merges come to.
+            "ignore_merges": True,
+            # Special tokens among them: the library numbers those that are not itself.
+            "vocab": {named[token]: rank for token, rank in ranks.items()}
+            | dict(encoding.special_tokens),
+            "merges": [[named[one], named[other]] for one, other in merges],
+        },
+    }
+    return json.dumps(content)
+
+
+def _merges(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
+    """Every two tokens whose bytes make a third one, in the order of its rank."""
+    merges = []
+    for token, _ in sorted(ranks.items(), key=lambda item: item[1]):
+        halves = ((token[:border], token[border:]) for border in range(1, len(token)))
+        known = [(a, b) for a, b in halves if a in ranks and b in ranks]
+        merges += sorted(known, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
+    return merges
+
+
+def _pre_tokenizer(pattern: str) -> dict[str, Any]:
+    if pattern == _GPT2:
+        return _byte_level(use_regex=True)
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    return {
+        "type": "Sequence",
+        "pretokenizers": [split, _byte_level(use_regex=False)],
+    }
+
+
+def _byte_level(*, use_regex: bool) -> dict[str, Any]:
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": use_regex,
+    }
+
+
+def _special(number: int, content: str) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": number, "content": content, **flags, "special": True}
+
+
+def _letters() -> dict[int, int]:
+    """Bytes as the letters that byte-level vocabularies are written in."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: 256 + number for number, byte in enumerate(others)}

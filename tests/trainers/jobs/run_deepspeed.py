@@ -1,0 +1,61 @@
+"""A DeepSpeed engine on the CPU: its checkpoints carry the position."""
+
+import deepspeed
+import torch
+from deepspeed.runtime.dataloader import RepeatingLoader
+
+from job import Job
+from model import Model, Seen
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.deepspeed import attach
+from pagefeed.launch import from_deepspeed
+
+job = Job()
+CONFIG = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
+
+
+def start(micro_batch=4):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings = CONFIG | {"train_micro_batch_size_per_gpu": micro_batch}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    return engine, Seen(model)
+
+
+def train(name, resume=None, epochs=2):
+    engine, seen = start()
+    loader = job.loader(**from_deepspeed()._asdict())
+    data = attach(engine, loader)
+    folder = str(job.folder)
+    if resume is not None:
+        path, _ = data.load_checkpoint(folder, resume)
+        assert path is not None
+    losses, steps = [], 0
+    for _ in range(loader.epoch, epochs):
+        for batch in data:
+            loss = engine(batch["input_ids"], batch["labels"])
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.item())
+            steps += 1
+            if resume is None and steps in (6, 14, 20):
+                data.save_checkpoint(folder, f"{name}-{steps}")
+            if steps == job.options.get("die_at"):
+                job.die()
+    job.report(name, {"seen": seen.take(), "losses": losses})
+
+
+deepspeed.init_distributed(dist_backend="gloo")
+for run, options in job.options["runs"].items():
+    train(run, **options)
+if job.options.get("more"):
+    engine, _ = start()
+    endless = RepeatingLoader(attach(engine, job.loader(), endless=True))
+    found = [next(endless)["input_ids"][:, 0].tolist() for _ in range(28)]
+    job.report("endless", {"seen": found})
+    engine, _ = start(micro_batch=2)
+    try:
+        attach(engine, job.loader())
+    except InvalidArgumentError as error:
+        job.report("batch size", str(error))
+torch.distributed.destroy_process_group()

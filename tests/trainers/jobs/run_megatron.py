@@ -1,0 +1,80 @@
+"""megatron-core's ranks, its rerun iterator, and positions from consumed samples."""
+
+from typing import Any
+
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.rerun_state_machine import RerunDataIterator
+
+import pagefeed as pf
+from job import Job
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.megatron import MicroBatches, dataset_provider
+from pagefeed.launch import from_megatron
+
+job = Job()
+dist.init_process_group("gloo")
+NAMES = ("input_ids", "labels", "loss_mask", "position_ids")
+FIELDS = pf.Fields(names=NAMES, shifted=True)
+
+
+def make(rank, world_size, **options):
+    settings = {"fields": FIELDS, "epochs": None} | options
+    return job.loader(rank=rank, world_size=world_size, **settings)
+
+
+def steps(batches, count):
+    found = []
+    for _ in range(count):
+        batch = next(batches)
+        kinds = {name: str(value.dtype) for name, value in batch.items()}
+        assert kinds == {
+            "tokens": "torch.int64",
+            "labels": "torch.int64",
+            "loss_mask": "torch.float32",
+            "position_ids": "torch.int64",
+        }
+        assert int(batch["labels"].min()) >= 0
+        found.append(batch["tokens"][:, 0].tolist())
+    return found
+
+
+def provided(consumed):
+    """As Megatron's ``external`` dataloader is made and read."""
+    provide: Any = dataset_provider(make, make, consumed_samples=lambda: consumed)
+    assert provide.is_distributed
+    train, valid, test = provide([1, 1, 1], vp_stage=0)
+    assert test is None
+    assert isinstance(valid, MicroBatches)
+    return RerunDataIterator(train)
+
+
+parallel_state.initialize_model_parallel()
+job.report("ranks", list(from_megatron()))
+consumed = job.options.get("consumed", 0)
+batches = provided(consumed)
+job.report("run", {"seen": steps(batches, job.options["steps"])})
+if not consumed:
+    saved = batches.iterable.save_state()
+    again = MicroBatches(make(*from_megatron()))
+    again.restore_state(saved)
+    job.report("saved", {"seen": steps(RerunDataIterator(again), 3)})
+    wrong: dict[str, dict[str, Any]] = {
+        "finite": {"epochs": 1},
+        "numpy": {"format": "numpy"},
+    }
+    for name, options in wrong.items():
+        try:
+            MicroBatches(make(*from_megatron(), **options))
+        except InvalidArgumentError as error:
+            job.report(name, str(error))
+    parallel_state.destroy_model_parallel()
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+    job.report("tensor ranks", list(from_megatron()))
+    peers = parallel_state.get_tensor_model_parallel_group()
+    make(*from_megatron()).check_ranks(same=peers)
+    try:
+        make(job.rank, job.world_size).check_ranks(same=peers)
+    except InvalidArgumentError as error:
+        job.report("by RANK", str(error))
+dist.destroy_process_group()

@@ -1,0 +1,86 @@
+"""torchtitan's dataloader contract, its mesh, its own loop over batches, and DCP."""
+
+from types import SimpleNamespace
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torchtitan.distributed import parallel_dims
+from torchtitan.trainer import Trainer
+
+import pagefeed as pf
+from job import LENGTH, Job
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.torchtitan import PagefeedDataLoader
+from pagefeed.launch import from_mesh
+
+job = Job()
+dist.init_process_group("gloo")
+FIELDS = pf.Fields(names=("input_ids", "labels", "position_ids"), shifted=True)
+
+
+def make(rank, world_size, **options):
+    settings = {"fields": FIELDS, "epochs": None} | options
+    return job.loader(rank=rank, world_size=world_size, **settings)
+
+
+def build(ranks, make=make, **options):
+    """As torchtitan's trainer builds it."""
+    shape = options or {"local_batch_size": 4, "seq_len": LENGTH}
+    config = PagefeedDataLoader.Config(make=make)
+    return config.build(
+        dp_rank=ranks.rank,
+        dp_world_size=ranks.world_size,
+        tokenizer=None,
+        snapshot_every_n_steps=6,
+        **shape,
+    )
+
+
+def steps(data, count):
+    """Batches by torchtitan's own generator."""
+    told = SimpleNamespace(ntokens_since_last_log=0, data_loading_times=[])
+    trainer = SimpleNamespace(metrics_processor=told)
+    batches = Trainer.batch_generator(trainer, data)
+    found = []
+    for _ in range(count):
+        inputs, labels = next(batches)
+        ids = inputs["input"]
+        assert (labels.flatten()[:-1] == ids.flatten()[1:])[
+            (labels.flatten()[:-1] != -100).nonzero()
+        ].all()
+        assert inputs["positions"].shape == ids.shape == labels.shape
+        found.append(ids.reshape(-1, LENGTH)[:, 0].tolist())
+        inputs["input"] = None  # As its trainer writes into them.
+    return found
+
+
+dims = {"dp_replicate": 1, "cp": 1, "tp": 1, "pp": 1, "ep": 1, "dp_shard": -1}
+parallel_dims.device_type = "cpu"
+parallel = parallel_dims.ParallelDims(**dims, world_size=job.world_size)
+parallel.build_mesh()
+mesh = parallel.get_optional_mesh("batch", include_singleton_axes=True)
+ranks = from_mesh(mesh)
+job.report("ranks", list(ranks))
+folder = str(job.folder / "dcp")
+if job.options.get("resume"):
+    data = build(ranks)
+    load({"dataloader": data}, checkpoint_id=folder)
+    job.report("resumed", {"seen": steps(data, job.options["resume"])})
+else:
+    data = build(ranks)
+    data.load_state_dict({})
+    first = steps(data, 6)
+    save({"dataloader": data}, checkpoint_id=folder)
+    rest = steps(data, 22)
+    job.report("whole", {"seen": first + rest})
+    joined = build(ranks, num_tokens_per_batch=4 * LENGTH)
+    inputs, labels = next(iter(joined))
+    job.report("joined", [list(inputs["input"].shape), list(labels.shape)])
+    try:
+        build(
+            ranks, lambda rank, size: make(rank, size, fields=("input_ids", "labels"))
+        )
+    except InvalidArgumentError as error:
+        job.report("not shifted", str(error))
+dist.destroy_process_group()

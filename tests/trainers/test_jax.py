@@ -1,0 +1,72 @@
+"""JAX: rows by sharding over processes, and Grain's datasets and checkpoints."""
+
+import pytest
+
+pytest.importorskip("jax", reason="make test-trainers ARGS=jax")
+
+import grain
+
+import pagefeed as pf
+from pagefeed.integrations.jax import grain_dataset
+from trainers.running import EPOCH, LENGTH, flat, run_job
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return run_job("jax", folder, world_size=2)
+
+
+@pytest.mark.parametrize("name", ["data", "sequence"])
+def test_processes_feed_their_rows(runs, name):
+    assert [one[name]["ranks"] for one in runs] == [[0, 2], [1, 2]]
+    assert sorted(row for one in runs for row in flat(one[name]["seen"])) == EPOCH
+
+
+def test_replicas_feed_the_same_rows(runs):
+    assert [one["replicas"]["ranks"] for one in runs] == [[0, 1], [0, 1]]
+    for one in runs:
+        assert sorted(flat(one["replicas"]["seen"])) == EPOCH
+
+
+def test_wrong_ranks_and_plans_are_refused(runs):
+    assert "JAX trains as data-parallel rank 1 of 2" in runs[1]["wrong rank"]
+    for one in runs:
+        assert "seed is 0 in process 0 and 1 in process 1" in one["wrong seed"]
+
+
+def make_loader(folder, **options):
+    data = pf.parquet(folder / "data", column="input_ids")
+    return pf.Loader(
+        data,
+        sequences=pf.Windows(LENGTH),
+        batch_size=4,
+        seed=5,
+        rank=0,
+        world_size=1,
+        num_threads=1,
+        **options,
+    )
+
+
+def test_grain_iterates_and_restores(folder):
+    dataset = grain_dataset(make_loader(folder))
+    batches = iter(dataset.map(lambda batch: batch["input_ids"][:, 0].tolist()))
+    first = [next(batches) for _ in range(5)]
+    state = batches.get_state()
+    rest = list(batches)
+    assert sorted(flat(first + rest)) == EPOCH
+    again = grain_dataset(make_loader(folder))
+    resumed = iter(again.map(lambda batch: batch["input_ids"][:, 0].tolist()))
+    resumed.set_state(state)
+    assert list(resumed) == rest
+    batches.set_state(state)
+    assert list(batches) == rest
+
+
+def test_grain_reads_a_view_in_its_own_order(folder):
+    data = pf.parquet(folder / "data", column="input_ids")
+    view = pf.SequenceView(data, pf.Windows(LENGTH))
+    source = grain.MapDataset.source(view).shuffle(seed=1)
+    options = grain.ReadOptions(num_threads=0)
+    rows = [int(row["input_ids"][0]) for row in source.to_iter_dataset(options)]
+    assert sorted(rows) == EPOCH != rows

@@ -1,0 +1,117 @@
+"""Lightning: the data module resumes where the framework alone would not."""
+
+import pytest
+
+pytest.importorskip("lightning", reason="make test-trainers ARGS=lightning")
+
+from trainers.running import EPOCH, all_rows, flat, run_job
+
+STEPS = 14
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """Epochs in one go, killed, resumed, and without the data module."""
+    run_job(
+        "lightning", folder, world_size=2, expect=-9, runs={"killed": {}}, die_at=17
+    )
+    return run_job(
+        "lightning",
+        folder,
+        world_size=2,
+        runs={
+            "whole": {"validate": True},
+            "middle": {"resume": "whole/step=6.ckpt"},
+            "end": {"resume": "whole/end-epoch=0.ckpt"},
+            "after": {"resume": "killed/step=15.ckpt"},
+            "twice": {"resume": "middle/step=9.ckpt"},
+            "bare end": {"resume": "whole/end-epoch=0.ckpt", "bare": True},
+            "limited": {"limit_train_batches": 4, "max_epochs": 5},
+            "limited on": {
+                "limit_train_batches": 4,
+                "max_epochs": 5,
+                "resume": "limited/step=6.ckpt",
+            },
+            "bare limited": {"limit_train_batches": 4, "max_epochs": 2, "bare": True},
+            "steps": {"max_steps": 20, "max_epochs": -1, "loader": {"epochs": None}},
+            "steps on": {
+                "max_steps": 20,
+                "max_epochs": -1,
+                "loader": {"epochs": None},
+                "resume": "steps/step=15.ckpt",
+            },
+        },
+        fabric=True,
+        refused=True,
+    )
+
+
+def test_every_epoch_is_seen_exactly_once(runs):
+    for epoch in range(2):
+        rows = all_rows(runs, "whole", epoch * STEPS, (epoch + 1) * STEPS)
+        assert rows == EPOCH
+    assert all(len(one["whole"]["seen"]) == 2 * STEPS for one in runs)
+
+
+@pytest.mark.parametrize(
+    ("run", "step"), [("middle", 6), ("end", 14), ("after", 15), ("twice", 9)]
+)
+def test_a_resume_goes_on_with_the_same_samples_and_losses(runs, run, step):
+    for one in runs:
+        assert one[run]["seen"] == one["whole"]["seen"][step:]
+        assert one[run]["losses"] == pytest.approx(one["whole"]["losses"][step:])
+        assert one[run]["state"] == one["whole"]["state"]
+
+
+def test_without_the_data_module_an_epoch_is_replayed_after_its_end(runs):
+    for one in runs:
+        assert one["bare end"]["seen"] == one["whole"]["seen"][:STEPS]
+
+
+def test_a_limited_epoch_is_the_next_batches(runs):
+    for one in runs:
+        assert one["limited"]["seen"] == one["whole"]["seen"][:20]
+        assert one["limited on"]["seen"] == one["whole"]["seen"][6:20]
+        replayed = one["bare limited"]["seen"]
+        assert replayed[4:] == replayed[:4] == one["whole"]["seen"][:4]
+
+
+def test_endless_loaders_are_driven_by_steps(runs):
+    for one in runs:
+        assert one["steps"]["seen"] == one["whole"]["seen"][:20]
+        assert one["steps on"]["seen"] == one["whole"]["seen"][15:20]
+
+
+def test_validation_sees_the_same_batches_every_time(runs):
+    for one in runs:
+        validated = one["whole"]["validated"]
+        assert validated[:STEPS] == validated[STEPS:] == one["whole"]["seen"][:STEPS]
+
+
+def test_fabric_saves_and_restores_the_position(runs):
+    for one in runs:
+        assert one["fabric"]["seen"] == one["whole"]["seen"][:STEPS]
+        resumed = one["fabric resumed"]
+        assert resumed["seen"] == one["fabric"]["seen"][6:]
+        assert resumed["losses"] == pytest.approx(one["fabric"]["losses"][6:])
+
+
+def test_another_rank_is_refused(runs):
+    assert "trains as data-parallel rank 1 of 2" in runs[1]["wrong rank"]
+
+
+def test_another_world_size_sees_what_is_left(runs, folder):
+    [alone] = run_job(
+        "lightning",
+        folder,
+        world_size=1,
+        runs={
+            "alone": {
+                "resume": "whole/step=6.ckpt",
+                "max_steps": 6 + 16,
+                "max_epochs": -1,
+            }
+        },
+    )
+    before = all_rows(runs, "whole", 0, 6)
+    assert sorted(before + flat(alone["alone"]["seen"])) == EPOCH

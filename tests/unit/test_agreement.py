@@ -1,0 +1,113 @@
+"""Ranks from meshes, and the proof that all processes are fed what they must be."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.launch import Feed, Ranks, check_agreement, from_jax, from_mesh
+
+
+def mesh_of(shape, names, coordinate):
+    return SimpleNamespace(
+        shape=shape, mesh_dim_names=names, get_coordinate=lambda: coordinate
+    )
+
+
+def agree(feeds, same=None):
+    """Check as process 0 of these would, with its groups of the same batches."""
+    groups = same or [None] * len(feeds)
+    facts = [
+        (tuple(ranks), plan, group)
+        for (ranks, plan), group in zip(feeds, groups, strict=True)
+    ]
+    check_agreement(
+        Feed(Ranks(*feeds[0][0]), feeds[0][1]), gather=lambda _: facts, same=groups[0]
+    )
+
+
+def feeds(*ranks, world_size, **plan):
+    return [((rank, world_size), {"seed": 1} | plan) for rank in ranks]
+
+
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple), data=st.data()
+)
+def test_ranks_of_a_mesh_count_the_processes_that_differ(shape, data):
+    names = tuple(f"dim{axis}" for axis in range(len(shape)))
+    dims = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    coordinate = [data.draw(st.integers(0, size - 1)) for size in shape]
+    ranks = from_mesh(mesh_of(shape, names, coordinate), dims)
+    sizes = [shape[names.index(name)] for name in dims]
+    places = [coordinate[names.index(name)] for name in dims]
+    expected = 0
+    for size, place in zip(sizes, places, strict=True):
+        expected = expected * size + place
+    assert ranks.rank == expected < ranks.world_size
+    assert from_mesh(mesh_of(shape[:1], None, coordinate[:1])).rank == coordinate[0]
+
+
+@pytest.mark.parametrize(
+    ("dims", "coordinate", "match"),
+    [
+        (None, [0, 0], "2 dimensions, 'dp', 'tp'"),
+        ("data", [0, 0], r"it has 'dp', 'tp'"),
+        ([], [0, 0], "each once"),
+        (["dp", "dp"], [0, 0], "each once"),
+        ("dp", None, "not in the mesh"),
+    ],
+)
+def test_what_is_no_rank_of_a_mesh_is_refused(dims, coordinate, match):
+    with pytest.raises(InvalidArgumentError, match=match):
+        from_mesh(mesh_of((2, 2), ("dp", "tp"), coordinate), dims)
+
+
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        (feeds(0, world_size=1), None),
+        (feeds(0, 1, 2, world_size=3), None),
+        (feeds(0, 0, 1, 1, world_size=2), None),
+        (feeds(0, 0, 1, 1, world_size=2), [[0, 1], [0, 1], [2, 3], [2, 3]]),
+        (feeds(0, 1, 0, 1, world_size=2), [[0, 2], [1, 3], [0, 2], [1, 3]]),
+        (feeds(0, 1, world_size=2), [[0], [1]]),
+    ],
+)
+def test_right_ranks_agree(made, same):
+    agree(made, same)
+
+
+@pytest.mark.parametrize(
+    ("made", "same", "match"),
+    [
+        (feeds(0, 0, world_size=1), [[0], [1]], "0 and 1 need different batches"),
+        (feeds(0, 0, world_size=2), None, "nobody has rank 1 .* train on the same"),
+        (feeds(0, 1, 1, world_size=2), None, "2 processes have rank 1, 1 have rank 0"),
+        (
+            feeds(0, 1, 0, 1, world_size=2),
+            [[0, 1], [0, 1], [2, 3], [2, 3]],
+            "processes 0 and 1 need the same batches, and have ranks 0 and 1 of 2",
+        ),
+        (
+            [*feeds(0, world_size=1), *feeds(0, world_size=2)],
+            None,
+            "process 0 has world_size=1, process 1 2",
+        ),
+        (
+            [*feeds(0, world_size=2), *feeds(1, world_size=2, seed=7)],
+            None,
+            "seed is 1 in process 0 and 7 in process 1",
+        ),
+    ],
+)
+def test_wrong_ranks_are_named(made, same, match):
+    with pytest.raises(InvalidArgumentError, match=match):
+        agree(made, same)
+
+
+def test_jax_needs_jax(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "jax", None)
+    with pytest.raises(ImportError, match=r"pip install 'pagefeed\[jax\]'"):
+        from_jax(None, rows=8)

@@ -1,0 +1,101 @@
+"""A run's numbers: rates, names that trackers accept, Prometheus, the alarm."""
+
+import re
+from urllib.request import urlopen
+
+import pytest
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.metrics import Meter, WaitAlarm, exposition, over_ranks, serve
+
+COUNTERS = {
+    "tokens": 1000,
+    "padding_tokens": 100,
+    "wait_seconds": 0.5,
+    "batches": 3,
+    "peak_bytes": 10,
+    "pages_loaded": 4,
+    "pages_reloaded": 1,
+}
+MIXED = COUNTERS | {
+    "web/sequences": 9,
+    "web/tokens": 600,
+    "code % (x)/sequences": 1,
+    "code % (x)/tokens": 200,
+}
+MLFLOW = re.compile(r"[\w./ \-]+")
+"""Names as MLflow takes them; slashes group in the others."""
+
+
+def meter_at(*seconds):
+    clock = iter(seconds)
+    return Meter(lambda: next(clock))
+
+
+def test_rates_are_over_the_time_since_the_last_reading():
+    meter = meter_at(0.0, 2.0, 4.0)
+    first = meter.read(COUNTERS)
+    assert first["data/tokens_per_second"] == 450
+    assert first["data/wait_fraction"] == 0.25
+    assert first["data/padding_fraction"] == 0.1
+    later = COUNTERS | {"tokens": 3000, "wait_seconds": 2.5}
+    second = meter.read(later)
+    assert second["data/tokens_per_second"] == 1000
+    assert second["data/wait_fraction"] == 1.0
+    assert second["data/wait_seconds_total"] == 2.5
+
+
+def test_mixtures_tell_their_shares_under_names_all_trackers_take():
+    found = meter_at(0, 1).read(MIXED)
+    assert found["data/mix/web_share"] == 0.75
+    assert found["data/mix/code____x__tokens_total"] == 200
+    assert all(MLFLOW.fullmatch(name) for name in found)
+    rows = {name: n for name, n in MIXED.items() if not name.endswith("/tokens")}
+    assert meter_at(0, 1).read(rows)["data/mix/web_share"] == 0.9
+
+
+def test_the_slowest_rank_counts():
+    ranks = [
+        {"data/wait_fraction": wait, "data/tokens_per_second": 5, "data/step": 7}
+        for wait in (0.1, 0.6, 0.2)
+    ]
+    assert over_ranks(ranks) == {
+        "data/wait_fraction": 0.6,
+        "data/tokens_per_second": 15,
+        "data/step": 7,
+    }
+
+
+def test_prometheus_reads_them():
+    metrics = meter_at(0, 1).read(MIXED) | {"data/epoch": 3}
+    with (
+        serve(lambda: metrics, port=0, host="localhost") as endpoint,
+        urlopen(f"http://localhost:{endpoint.port}/metrics") as answer,
+    ):
+        text = answer.read().decode()
+        assert answer.headers["Content-Type"].startswith("text/plain")
+    assert text == exposition(metrics)
+    lines = text.splitlines()
+    assert "# TYPE pagefeed_wait_seconds_total counter" in lines
+    assert 'pagefeed_mix_share{source="web"} 0.75' in lines
+    assert "pagefeed_epoch 3" in lines
+    samples = [line.partition("{")[0].partition(" ")[0] for line in lines]
+    assert all(re.fullmatch(r"#|pagefeed_[a-z_]+", name) for name in samples)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "http"])
+def test_a_port_is_a_number(port):
+    with pytest.raises(InvalidArgumentError, match="port"):
+        serve(dict, port=port)
+
+
+def test_the_alarm_rings_once_for_each_time_of_waiting():
+    heard: list[float] = []
+    alarm = WaitAlarm(threshold=0.1, times=2, call=heard.append)
+    for wait in (0.5, 0.0, 0.5, 0.6, 0.7, 0.0, 0.2, 0.3):
+        alarm.look({"data/wait_fraction": wait})
+    assert heard == [0.6, 0.3]
+    with pytest.warns(RuntimeWarning, match="waits for data 90% of the time"):
+        WaitAlarm(times=1).look({"data/wait_fraction": 0.9})
+    with pytest.raises(InvalidArgumentError, match="fraction"):
+        WaitAlarm(threshold=5)
