@@ -134,7 +134,7 @@ class Session:
             counts.update(storage.counts())
         return {f"storage/{name}": count for name, count in counts.items()}
 
-    def metrics(self, group: Any) -> dict[str, float]:
+    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         state, source = self.state, self.run.source
         found = self._meter.read(self.stats()) | {
@@ -144,7 +144,7 @@ class Session:
         }
         return found if group is None else over_ranks(gather_from(group)(found))
 
-    def check_ranks(self, group: Any, same: Any) -> None:
+    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         settings, state = self.settings, self.state.to_dict()
         plan = {

@@ -8,10 +8,10 @@ from accelerate import Accelerator, skip_first_batches
 from torch.utils.data import DataLoader
 
 from job import Job
-from model import Model, Seen
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.accelerate import prepare
 from pagefeed.torch import as_dataset
+from tiny_model import Model, Seen
 
 job = Job()
 EPOCHS = 2

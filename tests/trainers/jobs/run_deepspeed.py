@@ -5,10 +5,10 @@ import torch
 from deepspeed.runtime.dataloader import RepeatingLoader
 
 from job import Job
-from model import Model, Seen
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.deepspeed import attach
 from pagefeed.launch import from_deepspeed
+from tiny_model import Model, Seen
 
 job = Job()
 CONFIG = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}

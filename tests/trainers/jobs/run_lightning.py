@@ -7,9 +7,9 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from job import Job
-from model import Model, Seen
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.lightning import LoaderDataModule, setup_loader
+from tiny_model import Model, Seen
 
 job = Job()
 # What torchrun sets besides; Lightning then starts no processes of its own.

@@ -14,8 +14,8 @@ from olmo_core.train.callbacks import Callback, CheckpointerCallback
 from olmo_core.train.train_module import EvalBatchSpec, TrainModule
 
 from job import LENGTH, Job
-from model import Model
 from pagefeed.integrations.olmo import PagefeedDataLoader
+from tiny_model import Model
 
 job = Job()
 FIELDS = ("input_ids", "loss_mask", "cu_seqlens")

@@ -12,8 +12,8 @@ from transformers import (
 )
 
 from job import LENGTH, VOCABULARY, Job
-from model import Seen
 from pagefeed.integrations.transformers import attach
+from tiny_model import Seen
 
 job = Job()
 CONFIG = LlamaConfig(
