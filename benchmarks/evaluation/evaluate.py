@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from clustered import make_corpus, shared_corpus
+from model import FULL, SMALL
 from perplexity import described, measure, shares
 from startup import measure as measure_start
-
-from model import FULL, SMALL
 
 SMALL_DOCUMENTS = 150
 

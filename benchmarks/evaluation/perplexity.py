@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from clustered import Corpus
+from model import Size, perplexity, train
 
 import pagefeed as pf
-from model import Size, perplexity, train
 
 PASSES = (1, 2, 4, 8)
 WINDOWS = (0.1, 0.01)
