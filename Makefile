@@ -38,8 +38,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
-$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_WHEEL) $(HAVE_DOCS) $(HAVE_TRAINERS)/%.stamp \
-	constraints: export UV_DEFAULT_INDEX ?= \
+$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
+	$(HAVE_TRAINERS)/%.stamp constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(BIN)/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help

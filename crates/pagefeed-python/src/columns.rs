@@ -108,7 +108,7 @@ impl Columns {
         let tokens = self.tokens.iter_mut();
         let tokens = tokens.chain(self.aligned.iter_mut().flatten());
         let rows = self.rows.iter_mut().filter_map(|column| match column {
-            Column::Pages(pages) => Some(pages),
+            Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
             Column::Values(_) => None,
         });
         for column in tokens.chain(rows) {
