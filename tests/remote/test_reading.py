@@ -79,6 +79,21 @@ def test_rows_by_predicate_tier_and_length(place):
     assert far.head(2) == near.head(2)
 
 
+def test_texts_are_tokenized(place):
+    tokenizer = pf.Tokenizer(
+        lambda text: [*text.encode()], vocab_size=256, name="bytes"
+    )
+    pairs = []
+    for data in (remote(place), local(place)):
+        texts = pf.parquet(
+            data.files, column="text", storage_options=place.options or None
+        )
+        tokens = texts.tokenize(tokenizer)
+        page = pa.array(tokens.index.read_page(1)).to_pylist()
+        pairs.append((page, tokens_of(numbered_loader(tokens))))
+    assert pairs[0] == pairs[1]
+
+
 def test_index_is_kept(place, tmp_path):
     first = remote(place, cache_dir=tmp_path)
     assert len(first) == 600

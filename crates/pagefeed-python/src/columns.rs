@@ -105,7 +105,7 @@ impl Columns {
 
     /// The same, of which reads end soon after `stop` becomes true.
     pub fn stopped_by(mut self, stop: &Arc<AtomicBool>) -> Self {
-        let tokens = self.tokens.iter_mut();
+        let tokens = self.tokens.iter_mut().map(|(column, _)| column);
         let tokens = tokens.chain(self.aligned.iter_mut().flatten());
         let rows = self.rows.iter_mut().filter_map(|column| match column {
             Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
