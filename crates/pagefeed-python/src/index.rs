@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
@@ -19,13 +20,13 @@ use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
+use crate::numbers::{lookup, numbers};
 use crate::run::{cancellable, detached};
-use crate::storage::{stopped_by, storage_of};
+use crate::storage::{reading, stopped_by, storage_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -87,48 +88,6 @@ impl Index {
         }
         storage.1.clone()
     }
-}
-
-/// Runs a vectorised lookup from one int64 array into another of the same length, which
-/// may be the same one: copies are looked up, as other threads may write to both.
-fn lookup(
-    py: Python<'_>,
-    input: &PyBuffer<i64>,
-    output: &PyBuffer<i64>,
-    find: impl FnOnce(&[i64], &mut [i64]) -> Result<()> + Send,
-) -> PyResult<()> {
-    let whole = input.is_c_contiguous() && output.is_c_contiguous() && !output.readonly();
-    if !whole || input.item_count() != output.item_count() {
-        return Err(PyValueError::new_err(
-            "input and output must be contiguous int64 arrays of one length",
-        ));
-    }
-    let from = input.to_vec(py)?;
-    let mut into = vec![0; from.len()];
-    detached(py, || find(&from, into.as_mut_slice()))?;
-    output.copy_from_slice(py, &into)
-}
-
-/// Reads some of a column; where that may take long, Ctrl-C is served.
-pub(crate) fn reading<T: Send>(
-    py: Python<'_>,
-    column: Indexed,
-    read: impl FnOnce(Indexed) -> Result<T> + Send,
-) -> PyResult<T> {
-    if column.storage.num_in_flight() == 0 {
-        return detached(py, || read(column));
-    }
-    let nothing = || Ok(());
-    cancellable(py, nothing, |cancel| {
-        let storage = stopped_by(&column.storage, cancel);
-        read(Indexed { storage, ..column })
-    })
-}
-
-/// Numbers as bytes: there may be millions, too many for Python integers.
-fn numbers<'py>(py: Python<'py>, numbers: &[u64]) -> Bound<'py, PyBytes> {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
-    PyBytes::new(py, &bytes)
 }
 
 /// Bytes of the numbers a column or its lists hold.
@@ -327,6 +286,28 @@ impl Index {
         lookup(py, &values, &pages, |from, into| {
             self.index.pages_of_values(from, into)
         })
+    }
+
+    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
+    /// ends of pages. Returns for each piece: which range, page (both int64), first
+    /// token of the page, tokens, and place in the range (uint32).
+    fn cut<'py>(
+        &self,
+        py: Python<'py>,
+        starts: PyBuffer<i64>,
+        stops: PyBuffer<i64>,
+        per_row: u64,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (starts, stops) = (starts.to_vec(py)?, stops.to_vec(py)?);
+        let pieces = detached(py, || self.index.cut(&starts, &stops, per_row))?;
+        let columns = [
+            Buffer::from_vec(pieces.range),
+            Buffer::from_vec(pieces.page),
+            Buffer::from_vec(pieces.first_token),
+            Buffer::from_vec(pieces.num_tokens),
+            Buffer::from_vec(pieces.offset),
+        ];
+        PyTuple::new(py, columns.iter().map(|column| PyBytes::new(py, column)))
     }
 
     /// First page of each row group, as 64-bit integers in native order.

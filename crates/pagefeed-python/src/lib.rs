@@ -12,6 +12,7 @@ mod columns;
 mod engine;
 mod error;
 mod index;
+mod numbers;
 mod packing;
 #[cfg(feature = "remote")]
 mod remote;

@@ -16,8 +16,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::index::{Index, reading};
+use crate::index::Index;
 use crate::run::detached;
+use crate::storage::reading;
 
 /// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
 #[pyclass(frozen, module = "pagefeed._core")]
