@@ -85,10 +85,7 @@ def test_texts_are_tokenized(place):
     )
     pairs = []
     for data in (remote(place), local(place)):
-        texts = pf.parquet(
-            data.files, column="text", storage_options=place.options or None
-        )
-        tokens = texts.tokenize(tokenizer)
+        tokens = replace(data, column="text").tokenize(tokenizer)
         page = pa.array(tokens.index.read_page(1)).to_pylist()
         pairs.append((page, tokens_of(numbered_loader(tokens))))
     assert pairs[0] == pairs[1]

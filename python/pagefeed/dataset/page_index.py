@@ -23,7 +23,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import IndexRecipe, build_or_open
-from pagefeed.dataset.token_index import BlockKind, Page
+from pagefeed.dataset.token_index import BlockKind, Page, SpanParts
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
@@ -266,6 +266,12 @@ class PageIndex:
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
         return _lookup(self.handle.pages_of_values, values)
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens at the ends of pages, see :meth:`Spans.cut`."""
+        columns = self.handle.cut(starts, stops, per_row)
+        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
+        return SpanParts(*map(np.frombuffer, columns, dtypes))
 
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""

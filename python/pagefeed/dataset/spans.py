@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset.token_index import BlockKind, TokenIndex
+from pagefeed.dataset.token_index import BlockKind, SpanParts, TokenIndex
 from pagefeed.errors import UnsupportedError
 
 __all__ = [
@@ -24,24 +24,6 @@ __all__ = [
     "refuse_null_tokens",
     "refuse_nulls",
 ]
-
-
-class SpanParts(NamedTuple):
-    """Parts of ranges of tokens, each inside one page or span, in their order.
-
-    Tokens are counted with the separators of their rows.
-    """
-
-    range: Int64Array
-    """Which of the ranges asked for: int64 [parts]."""
-    span: Int64Array
-    """Number of the page or span: int64 [parts]."""
-    first_token: UInt32Array
-    """First token, counted from the start of the span: uint32 [parts]."""
-    num_tokens: UInt32Array
-    """Number of tokens: uint32 [parts]."""
-    offset: UInt32Array
-    """Place of the first token in its range: uint32 [parts]."""
 
 
 class Spans(Protocol):
@@ -196,9 +178,7 @@ class PageSpans:
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
         """Cut ranges of tokens, none of them empty, at the ends of spans."""
-        columns = self.index.handle.cut(starts, stops, per_row)
-        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
-        return SpanParts(*map(np.frombuffer, columns, dtypes))
+        return self.index.cut(starts, stops, per_row)
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, UInt32Array
 from pagefeed._core import Index
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.storage import Storage
 
-__all__ = ["BlockKind", "Page", "TokenIndex"]
+__all__ = ["BlockKind", "Page", "SpanParts", "TokenIndex"]
 
 BlockKind = Literal["page", "row_group"]
 
@@ -36,6 +36,24 @@ class Page:
     """Offset of the page header in the file, in bytes."""
     compressed_size: int
     """Header and data as stored, in bytes; without the dictionary page."""
+
+
+class SpanParts(NamedTuple):
+    """Parts of ranges of tokens, each inside one page or span, in their order.
+
+    Tokens are counted with the separators of their rows.
+    """
+
+    range: Int64Array
+    """Which of the ranges asked for: int64 [parts]."""
+    span: Int64Array
+    """Number of the page or span: int64 [parts]."""
+    first_token: UInt32Array
+    """First token, counted from the start of the span: uint32 [parts]."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [parts]."""
+    offset: UInt32Array
+    """Place of the first token in its range: uint32 [parts]."""
 
 
 class TokenIndex(Protocol):
@@ -118,6 +136,9 @@ class TokenIndex(Protocol):
 
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of pages."""
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run that a shuffle moves as one.

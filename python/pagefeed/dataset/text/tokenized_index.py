@@ -12,7 +12,9 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import Facts, Int64Array, lazy
 from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.spans import cut_at
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
+from pagefeed.dataset.token_index import SpanParts
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TokenizedIndex", "tokenized"]
@@ -96,6 +98,15 @@ class TokenizedIndex(PageIndex):
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
         return np.searchsorted(self._first_token, values, side="right") - 1
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens at the ends of pages, see :meth:`Spans.cut`."""
+        return cut_at(self._first_token, self._first_row, per_row, starts, stops)
+
+    @lazy
+    def _first_row(self) -> Int64Array:
+        """Rows before each page, and of all: int64 [pages + 1]."""
+        return self.first_rows(np.arange(len(self) + 1))
 
     def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
         """Return what of a text some of its tokens come from.
