@@ -18,11 +18,13 @@ def write_corpus(folder):
     """The folders that the examples name."""
     rng = np.random.default_rng(0)
     texts = ["one two three. " * 50, "vier fünf sechs " * 80] * 40
-    (folder / "text").mkdir(parents=True)
-    pq.write_table(pa.table({"text": texts}), folder / "text" / "part-0.parquet")
+    of_texts = folder.with_name("texts")
+    of_texts.mkdir()
+    folder.mkdir()
+    pq.write_table(pa.table({"text": texts}), of_texts / "part-0.parquet")
     (folder / "tokenizer.json").write_text(tokenizer_json("gpt2"))
     for name in ("web", "code"):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir()
         rows = [rng.integers(0, 1000, n) for n in rng.integers(1000, 3000, 300)]
         columns = {
             "input_ids": rows,
