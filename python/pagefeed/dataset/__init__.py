@@ -14,9 +14,9 @@ from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.row_lengths import length_counts
-from pagefeed.dataset.spans import SpanParts, Spans, refuse_null_tokens
+from pagefeed.dataset.spans import Spans, refuse_null_tokens
 from pagefeed.dataset.text import TokenizedIndex
-from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
+from pagefeed.dataset.token_index import BlockKind, Page, SpanParts, TokenIndex
 
 __all__ = [
     "Aligned",

@@ -251,6 +251,18 @@ class PageIndex:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
         return _lookup(self.handle.first_rows, pages)
 
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens at the ends of pages.
+
+        Args:
+            starts: First token of each range, of all rows end to end; none is empty.
+            stops: One past its last.
+            per_row: Separators of a row, with which tokens are counted.
+        """
+        columns = self.handle.cut(starts, stops, per_row)
+        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
+        return SpanParts(*map(np.frombuffer, columns, dtypes))
+
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``pages``, likewise."""
         return _lookup(self.handle.first_values, pages)
@@ -266,12 +278,6 @@ class PageIndex:
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
         return _lookup(self.handle.pages_of_values, values)
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens at the ends of pages, see :meth:`Spans.cut`."""
-        columns = self.handle.cut(starts, stops, per_row)
-        dtypes = "int64", "int64", "uint32", "uint32", "uint32"
-        return SpanParts(*map(np.frombuffer, columns, dtypes))
 
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""

@@ -18,7 +18,6 @@ from pagefeed.errors import UnsupportedError
 
 __all__ = [
     "PageSpans",
-    "SpanParts",
     "Spans",
     "cut_at",
     "refuse_null_tokens",

@@ -137,9 +137,6 @@ class TokenIndex(Protocol):
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
 
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens, none of them empty, at the ends of pages."""
-
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run that a shuffle moves as one.
 
@@ -162,3 +159,6 @@ class TokenIndex(Protocol):
             StaleFileError: For the first file that changed.
             MissingFileError: For the first that is gone.
         """
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens at the ends of pages, see :meth:`Spans.cut`."""

@@ -97,9 +97,9 @@ class Leaf:
     Args:
         loader: Whose state it is.
 
-    Example:
-        >>> dcp.save({"model": model, "data": Leaf(loader)},  # doctest: +SKIP
-        ...          checkpoint_id=folder)
+    For example, with ``torch.distributed.checkpoint``::
+
+        dcp.save({"model": model, "data": Leaf(loader)}, checkpoint_id=folder)
     """
 
     def __init__(self, loader: Loader) -> None:

@@ -49,10 +49,10 @@ def from_mesh(mesh: Any, dims: str | Iterable[str] | None = None) -> Ranks:  # n
         InvalidArgumentError: If the mesh has no such dimension, or this process is not
             in it.
 
-    Example:
-        >>> mesh = init_device_mesh(  # doctest: +SKIP
-        ...     "cuda", (4, 2), mesh_dim_names=("dp", "tp"))
-        >>> rank, world_size = from_mesh(mesh, dims="dp")  # doctest: +SKIP
+    For example::
+
+        mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "tp"))
+        rank, world_size = from_mesh(mesh, dims="dp")
     """
     sizes = tuple(mesh.shape)
     names = tuple(mesh.mesh_dim_names or ())

@@ -111,9 +111,10 @@ def serve(
         port: Where to listen; 0 for any free port.
         host: Address to listen at, by default all.
 
-    Example:
-        >>> with serve(loader.metrics, port=0) as endpoint:  # doctest: +SKIP
-        ...     urlopen(f"http://localhost:{endpoint.port}/metrics").read()
+    For example::
+
+        with serve(loader.metrics, port=9090):
+            train(loader)
     """
     check_callable(metrics, "metrics")
     port = check_whole(port, "port", least=0, most=65535)

@@ -23,8 +23,8 @@ from pagefeed.dataset.derived import derived_arrays
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.scanning import list_size, summary_of
-from pagefeed.dataset.spans import SpanParts, Spans, cut_at
-from pagefeed.dataset.token_index import BlockKind, TokenIndex
+from pagefeed.dataset.spans import Spans, cut_at
+from pagefeed.dataset.token_index import BlockKind, SpanParts, TokenIndex
 from pagefeed.errors import EmptySelectionError
 
 __all__ = ["Selection"]

@@ -99,14 +99,13 @@ class TokenizedIndex(PageIndex):
         """Return the page that holds each of ``values``, numbered through."""
         return np.searchsorted(self._first_token, values, side="right") - 1
 
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens at the ends of pages, see :meth:`Spans.cut`."""
-        return cut_at(self._first_token, self._first_row, per_row, starts, stops)
-
     @lazy
     def _first_row(self) -> Int64Array:
-        """Rows before each page, and of all: int64 [pages + 1]."""
         return self.first_rows(np.arange(len(self) + 1))
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens at the ends of pages."""
+        return cut_at(self._first_token, self._first_row, per_row, starts, stops)
 
     def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
         """Return what of a text some of its tokens come from.
