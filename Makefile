@@ -16,6 +16,9 @@ HAVE_UV := $(VENV)/uv.stamp
 HAVE_DEMO := $(VENV)/demo.stamp
 HAVE_DEV := $(VENV)/dev.stamp
 HAVE_CORE := $(VENV)/core.stamp
+HAVE_QUICK := $(VENV)/quick.stamp
+# An S3-compatible server for the tests of remote storage.
+HAVE_S3 := target/tools/bin/s3s-fs
 HAVE_TRAINERS := $(VENV)/trainers
 # Frameworks: each has an environment of its own, with what its lock file pins.
 LOCKS := tests/trainers/locks
@@ -35,8 +38,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
-$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_WHEEL) $(HAVE_DOCS) $(HAVE_TRAINERS)/%.stamp \
-	constraints: export UV_DEFAULT_INDEX ?= \
+$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
+	$(HAVE_TRAINERS)/%.stamp constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(BIN)/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help
@@ -45,13 +48,13 @@ help:  ## List the targets
 		$(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(HAVE_DEMO) $(HAVE_CORE)  ## Real text to shuffled, resumed batches in a minute
+demo: $(HAVE_DEMO) $(if $(wildcard $(HAVE_CORE)),$(HAVE_CORE),$(HAVE_QUICK))  ## Real text to shuffled, resumed batches in a minute
 	$(BIN)/pagefeed demo $(ARGS)
 
 .PHONY: test
-test: $(HAVE_DEV) $(HAVE_CORE)  ## Rust and Python tests (ARGS="-k words" for pytest)
-	cargo test --quiet --locked --package pagefeed-core --package pagefeed-tokenizer \
-		--lib --tests
+test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3)  ## Rust and Python tests (ARGS="-k words" for pytest)
+	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
+		--package pagefeed-tokenizer --lib --tests
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
 
@@ -90,6 +93,9 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 	@for script in benchmarks/bench_*.py; do \
 		echo "== $$script"; $(BIN)/python "$$script" $(ARGS); \
 	done
+
+.PHONY: tools
+tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
 
 .PHONY: wheel
 wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
@@ -160,6 +166,17 @@ $(HAVE_DOCS): $(HAVE_UV) pyproject.toml
 	$(PYTHON) -m venv $(DOCS_VENV)
 	VIRTUAL_ENV=$(CURDIR)/$(DOCS_VENV) $(PIP_INSTALL) --group docs
 	@touch $@
+
+# For the demonstration alone: hardly optimised, and without remote storage.
+$(HAVE_QUICK): $(CRATES) pyproject.toml | $(HAVE_DEMO)
+	$(BIN)/maturin develop --uv --profile quick --no-default-features --locked
+	@touch $@
+
+$(HAVE_S3):
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_TARGET_DIR=target/tools/build \
+		cargo install --quiet --locked s3s-fs --version 0.14.1 --features binary \
+		--root target/tools
+	rm -rf target/tools/build
 
 # Built again when the crates change, not when a tool is added.
 $(HAVE_CORE): $(CRATES) pyproject.toml | $(HAVE_DEMO)

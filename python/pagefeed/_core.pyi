@@ -1,7 +1,7 @@
 """The data plane: page index, page reads and the engine, in Rust."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -12,6 +12,7 @@ __all__ = [
     "Buffer",
     "Engine",
     "Index",
+    "Remote",
     "Tokenizer",
     "build_profile",
     "flat_index",
@@ -56,6 +57,14 @@ class Buffer:
     def max_seqlen(self) -> int: ...
 
 @final
+class Remote:
+    def __new__(cls, options: Mapping[str, str], lost: Sequence[str]) -> Remote: ...
+    def list_files(self, url: str) -> list[tuple[str, int, str]]: ...
+    def find(self, urls: Sequence[str]) -> list[tuple[str, int, str]]: ...
+    def read(self, url: str, begin: int, end: int) -> bytes: ...
+    def counts(self) -> dict[str, int]: ...
+
+@final
 class Index:
     @staticmethod
     def build(
@@ -65,12 +74,15 @@ class Index:
         page_index: bool,
         verify_checksums: bool,
         num_threads: int,
+        storage: Remote | None = None,
         advance: Callable[[int], object] | None = None,
     ) -> Index: ...
     @property
     def is_joined(self) -> bool: ...
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> Index: ...
+    def open(
+        path: str | os.PathLike[str], *, storage: Remote | None = None
+    ) -> Index: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
     def check_files(self) -> None: ...
     @property

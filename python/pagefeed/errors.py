@@ -10,6 +10,8 @@ builtin that fits, so that existing ``except`` clauses keep working::
     +-- MissingDependencyError      ImportError  an extra is not installed
     +-- FileAccessError             OSError      the system refused to read a file
     |   +-- MissingFileError        FileNotFoundError
+    |   +-- AccessDeniedError       PermissionError
+    |   +-- UnavailableError        TimeoutError  a remote storage does not answer
     +-- DataError                   ValueError   something in the data is wrong
     |   +-- CorruptFileError        bytes are not what the format promises
     |   |   +-- ChecksumError       a stored checksum does not match
@@ -31,6 +33,7 @@ Errors about data carry where it happened, as far as it is known, in the attribu
 from __future__ import annotations
 
 __all__ = [
+    "AccessDeniedError",
     "CacheWarning",
     "CancelledError",
     "ChecksumError",
@@ -52,6 +55,7 @@ __all__ = [
     "StaleFileError",
     "StateMismatchError",
     "TokenRangeError",
+    "UnavailableError",
     "UnsupportedError",
 ]
 
@@ -114,6 +118,14 @@ class FileAccessError(PagefeedError, OSError):
 
 class MissingFileError(FileAccessError, FileNotFoundError):
     """A file does not exist, or a pattern matches none."""
+
+
+class AccessDeniedError(FileAccessError, PermissionError):
+    """A file may not be read: permissions, or credentials of a remote storage."""
+
+
+class UnavailableError(FileAccessError, TimeoutError):
+    """A remote storage did not answer until the deadline; the message says why."""
 
 
 class DataError(PagefeedError, ValueError):

@@ -308,7 +308,9 @@ class Loader(LoaderFacts):
         ``drop_last=False``. For a mixture
         also ``NAME/sequences`` and ``NAME/tokens`` of each dataset: what the iteration,
         or the last one, delivered so far on all ranks, tokens by the mean tokens of a
-        sequence.
+        sequence. For remote files also ``storage/requests``, ``storage/retries``,
+        ``storage/hedges``, ``storage/in_flight``, ``storage/bytes_fetched`` and
+        ``storage/bytes_wanted`` of all that uses this storage, indexing included.
         """
         return self._session.stats()
 

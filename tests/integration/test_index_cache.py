@@ -20,6 +20,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
+from pagefeed.storage import LocalStorage
 
 
 def build(paths, cache_dir, **options):
@@ -158,6 +159,7 @@ def is_a_file(path):
 
 def is_a_folder_where_the_index_goes(path):
     recipe = IndexRecipe(
+        storage=LocalStorage(),
         files=(str(path.parent / "a.parquet"),),
         column="input_ids",
         cache_dir=str(path),
@@ -234,7 +236,7 @@ def test_what_is_not_there_is_named(token_files, tmp_path):
     with pytest.raises(InvalidArgumentError, match="twice"):
         build([token_files[0], token_files[0]], None)
     with pytest.raises(UnsupportedError, match="s3://"):
-        build("s3://bucket/file.parquet", None)
+        build("ftp://bucket/file.parquet", None)
     with pytest.raises(InvalidArgumentError, match="out of range"):
         build(token_files, None).read_page(10**6)
 

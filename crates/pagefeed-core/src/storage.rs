@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 
@@ -44,6 +45,19 @@ pub trait Storage: Send + Sync {
     /// the thread that decodes a page reads it.
     fn num_in_flight(&self) -> usize {
         0
+    }
+
+    /// The same storage, whose calls end soon after `stop` becomes true, as
+    /// [`Kind::Cancelled`]; nothing if calls never wait long.
+    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
+        let _ = stop;
+        None
+    }
+
+    /// Refuses the first file that is not in the state it was indexed in.
+    fn check(&self, files: &[FileId]) -> Result<()> {
+        let check = |file: &FileId| file.check(self.stamp(&file.path)?);
+        files.iter().try_for_each(check)
     }
 
     /// The same storage for a forked child, made without touching the locks of this one:

@@ -64,7 +64,10 @@ impl FileId {
             ));
         }
         if found.inode != stamp.inode {
-            differences.push(format!("inode {} then, {} now", stamp.inode, found.inode));
+            differences.push(match self.path.contains("://") {
+                true => "it has another version (ETag)".to_string(),
+                false => format!("inode {} then, {} now", stamp.inode, found.inode),
+            });
         }
         if differences.is_empty() {
             return Ok(());

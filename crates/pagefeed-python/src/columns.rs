@@ -1,6 +1,7 @@
 //! What an engine reads: columns of datasets, as Python names them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arrow_array::{Int64Array, StringArray};
 use arrow_schema::Field;
@@ -20,6 +21,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::index::Index;
+use crate::storage::stopped_by;
 
 /// What a column of rows of a dataset is made of.
 #[derive(FromPyObject)]
@@ -99,6 +101,20 @@ impl Columns {
             token_ids,
             has_tokens,
         })
+    }
+
+    /// The same, of which reads end soon after `stop` becomes true.
+    pub fn stopped_by(mut self, stop: &Arc<AtomicBool>) -> Self {
+        let tokens = self.tokens.iter_mut().map(|(column, _)| column);
+        let tokens = tokens.chain(self.aligned.iter_mut().flatten());
+        let rows = self.rows.iter_mut().filter_map(|column| match column {
+            Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
+            Column::Values(_) => None,
+        });
+        for column in tokens.chain(rows) {
+            column.storage = stopped_by(&column.storage, stop);
+        }
+        self
     }
 
     /// Bytes that a row of the columns of rows takes, about.

@@ -1,6 +1,7 @@
 //! The engine in Python.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::engine::{
     Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Plan, TokenType,
@@ -25,6 +26,15 @@ use crate::run::{detached, interruptible};
 pub struct Engine {
     engine: CoreEngine,
     columns: Arc<BatchColumns>,
+    /// Ends reads that wait for a remote storage.
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Engine {
+    /// The engine waits for its threads, and these for what they read.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The elements of a contiguous array of exactly this type.
@@ -123,6 +133,8 @@ impl Engine {
             aligned: detached(py, || columns.aligned(&paddings))?,
             loss_column,
         };
+        let stop = Arc::default();
+        let columns = columns.stopped_by(&stop);
         detached(py, || {
             let config = EngineConfig {
                 num_threads,
@@ -141,7 +153,11 @@ impl Engine {
                 fields,
                 num_rows: batch_rows,
             });
-            Ok(Self { engine, columns })
+            Ok(Self {
+                engine,
+                columns,
+                stop,
+            })
         })
     }
 

@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 fn class_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Io(std::io::ErrorKind::NotFound) => "MissingFileError",
+        Kind::Io(std::io::ErrorKind::PermissionDenied) => "AccessDeniedError",
+        Kind::Io(std::io::ErrorKind::TimedOut) => "UnavailableError",
         Kind::Io(_) => "FileAccessError",
         Kind::Corrupt => "CorruptFileError",
         Kind::Checksum => "ChecksumError",

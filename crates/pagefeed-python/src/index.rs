@@ -19,14 +19,14 @@ use pagefeed_core::pages::text::{Tokenization, token_field};
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
-use pagefeed_core::store::Store;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
+use crate::numbers::{lookup, numbers};
 use crate::run::{cancellable, detached};
+use crate::storage::{reading, stopped_by, storage_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -90,32 +90,6 @@ impl Index {
     }
 }
 
-/// Runs a vectorised lookup from one int64 array into another of the same length, which
-/// may be the same one: copies are looked up, as other threads may write to both.
-fn lookup(
-    py: Python<'_>,
-    input: &PyBuffer<i64>,
-    output: &PyBuffer<i64>,
-    find: impl FnOnce(&[i64], &mut [i64]) -> Result<()> + Send,
-) -> PyResult<()> {
-    let whole = input.is_c_contiguous() && output.is_c_contiguous() && !output.readonly();
-    if !whole || input.item_count() != output.item_count() {
-        return Err(PyValueError::new_err(
-            "input and output must be contiguous int64 arrays of one length",
-        ));
-    }
-    let from = input.to_vec(py)?;
-    let mut into = vec![0; from.len()];
-    detached(py, || find(&from, into.as_mut_slice()))?;
-    output.copy_from_slice(py, &into)
-}
-
-/// Numbers as bytes: there may be millions, too many for Python integers.
-fn numbers<'py>(py: Python<'py>, numbers: &[u64]) -> Bound<'py, PyBytes> {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
-    PyBytes::new(py, &bytes)
-}
-
 /// Bytes of the numbers a column or its lists hold.
 fn width_of(data_type: &DataType) -> usize {
     match data_type {
@@ -131,7 +105,11 @@ impl Index {
     /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
     /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, advance = None))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, storage = None, advance = None))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all but two are keywords in Python"
+    )]
     fn build(
         py: Python<'_>,
         paths: Vec<String>,
@@ -139,6 +117,7 @@ impl Index {
         page_index: bool,
         verify_checksums: bool,
         num_threads: usize,
+        storage: Option<Bound<'_, PyAny>>,
         advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let (num_done, mut num_told) = (Arc::new(AtomicUsize::new(0)), 0);
@@ -150,6 +129,7 @@ impl Index {
                 _ => Ok(()),
             }
         };
+        let storage = storage_of(storage.as_ref())?;
         cancellable(py, tell, |cancel| {
             let options = BuildOptions {
                 use_page_index: page_index,
@@ -158,9 +138,11 @@ impl Index {
                 cancel: Arc::clone(cancel),
                 num_done: Arc::clone(&num_done),
             };
-            let store = Arc::new(Store::default());
-            let index = CoreIndex::build(&*store, &paths, &column, &options)?;
-            Ok(Self::new(index, store))
+            let index = {
+                let storage = stopped_by(&storage, cancel);
+                CoreIndex::build(&*storage, &paths, &column, &options)?
+            };
+            Ok(Self::new(index, storage))
         })
     }
 
@@ -173,13 +155,10 @@ impl Index {
 
     /// Maps an index written by `save`.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        detached(py, || {
-            Ok(Self::new(
-                CoreIndex::open(&path)?,
-                Arc::new(Store::default()),
-            ))
-        })
+    #[pyo3(signature = (path, *, storage = None))]
+    fn open(py: Python<'_>, path: PathBuf, storage: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let storage = storage_of(storage.as_ref())?;
+        detached(py, || Ok(Self::new(CoreIndex::open(&path)?, storage)))
     }
 
     /// Writes the index to one file, atomically.
@@ -187,10 +166,14 @@ impl Index {
         detached(py, || self.index.save(&path))
     }
 
-    /// Raises StaleFileError for the first file that changed since it was indexed.
+    /// Raises StaleFileError for the first file that changed since it was indexed;
+    /// serves Ctrl-C.
     fn check_files(&self, py: Python<'_>) -> PyResult<()> {
         let storage = self.storage();
-        detached(py, || self.index.check_files(&*storage))
+        let nothing = || Ok(());
+        cancellable(py, nothing, |cancel| {
+            self.index.check_files(&*stopped_by(&storage, cancel))
+        })
     }
 
     /// Column as it was asked for.
@@ -369,8 +352,7 @@ impl Index {
 
     /// Where the rows of a page of a token column begin in the page's tokens.
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
-        let indexed = self.indexed(false);
-        detached(py, || {
+        reading(py, self.indexed(false), |indexed| {
             let column = TokenColumn::new(indexed, &Arc::new(DictionaryCache::new(0)), None)?;
             let opener = &mut PageOpener::default();
             let page = column.read(opener, page, Fetched::NOTHING, None)?;
@@ -381,8 +363,7 @@ impl Index {
     /// Reads and decodes one page.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
-        let column = self.indexed(verify_checksums);
-        detached(py, || {
+        reading(py, self.indexed(verify_checksums), |column| {
             let field = self.index.field();
             let read = |opener: &mut PageOpener| -> Result<_> {
                 let nothing = Fetched::NOTHING;

@@ -13,8 +13,12 @@ mod engine;
 mod error;
 mod flat;
 mod index;
+mod numbers;
 mod packing;
+#[cfg(feature = "remote")]
+mod remote;
 mod run;
+mod storage;
 mod tokenizer;
 
 use pyo3::prelude::*;
@@ -39,6 +43,9 @@ mod _core {
 
     #[pymodule_export]
     use crate::packing::pack;
+    #[cfg(feature = "remote")]
+    #[pymodule_export]
+    use crate::remote::Remote;
 
     /// Version of the compiled module.
     #[pyfunction]

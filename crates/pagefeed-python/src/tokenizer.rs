@@ -18,6 +18,7 @@ use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::index::Index;
 use crate::run::detached;
+use crate::storage::reading;
 
 /// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
 #[pyclass(frozen, module = "pagefeed._core")]
@@ -188,8 +189,9 @@ impl Tokenizer {
         verify_checksums: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let (column, encoder) = (texts.indexed(verify_checksums), self.encoder());
+        let texts = reading(py, column.clone(), |column| read_texts(&column, page))?;
+        // On this thread, which has seen words like these.
         let counts = detached(py, || {
-            let texts = read_texts(&column, page)?;
             count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
         })?;
         Ok(bytes_of(py, &counts))
@@ -223,8 +225,7 @@ pub fn text_of(
     row: usize,
     verify_checksums: bool,
 ) -> PyResult<String> {
-    let column = texts.indexed(verify_checksums);
-    detached(py, || {
+    reading(py, texts.indexed(verify_checksums), |column| {
         let texts = read_texts(&column, page)?;
         text::text_of(&texts, row).map_err(|error| column.locate_page(error, page))
     })

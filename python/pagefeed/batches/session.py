@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
@@ -121,7 +122,17 @@ class Session:
         counters: dict[str, float] = self._feed.engine().stats()
         running = 0 if self._iteration is None else self._iteration.num_padding_rows
         counters["padding_sequences"] = self._num_padding_rows + running
-        return counters | self.run.source.at(self._finished or self.state).stats()
+        delivered = self.run.source.at(self._finished or self.state).stats()
+        return counters | delivered | self._storage_counts()
+
+    def _storage_counts(self) -> dict[str, int]:
+        data = self.settings.dataset
+        parts = data.datasets.values() if isinstance(data, Mixture) else [data]
+        storages = {id(part.index.storage): part.index.storage for part in parts}
+        counts: Counter[str] = Counter()
+        for storage in storages.values():
+            counts.update(storage.counts())
+        return {f"storage/{name}": count for name, count in counts.items()}
 
     def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
         """Return the run's numbers, see :meth:`Loader.metrics`."""

@@ -15,23 +15,34 @@ import json
 import time
 from typing import Any
 
-from pagefeed.cli.common import configure_tokenizer, make_tokenizer
+from pagefeed.cli.common import (
+    configure_storage,
+    configure_tokenizer,
+    make_tokenizer,
+    storage_options,
+)
 from pagefeed.dataset import parquet
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
     parser.add_argument("--column", required=True, help="the column of texts")
     configure_tokenizer(parser, "--tokenizer", required=True)
     parser.add_argument("--cache-dir", help="folder to keep index and counts in")
+    configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Count and report."""
     tokenizer = make_tokenizer(options)
-    texts = parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    texts = parquet(
+        options.paths,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
     started = time.perf_counter()
     index = texts.tokenize(tokenizer).index
     report: dict[str, Any] = {

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import format_bytes
+from pagefeed.cli.common import configure_storage, storage_options
 from pagefeed.dataset import PageIndex
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
     parser.add_argument("--column", required=True, help="name or dotted path")
     parser.add_argument("--cache-dir", help="folder to keep the index in")
     parser.add_argument(
@@ -31,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--refresh", action="store_true", help="build anew even if it is cached"
     )
+    configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         options.cache_dir,
         page_index=not options.no_page_index,
         refresh=options.refresh,
+        storage_options=storage_options(options),
     )
     report = _report(index, time.perf_counter() - started)
     if options.json:

@@ -29,6 +29,10 @@ class Recipe(Protocol):
     """All it takes to build the same index again, of whatever files."""
 
     @property
+    def storage(self) -> Storage:
+        """Where the files lie."""
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Paths of the files, in order."""
 
@@ -58,6 +62,7 @@ class Recipe(Protocol):
 class IndexRecipe:
     """How the index of a column of Parquet files is built."""
 
+    storage: Storage
     files: tuple[str, ...]
     column: str
     cache_dir: str | None
@@ -80,6 +85,7 @@ class IndexRecipe:
             page_index=self.page_index,
             verify_checksums=self.verify_checksums,
             num_threads=num_threads,
+            storage=self.storage.handle,
             advance=advance,
         )
 
@@ -100,7 +106,7 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
         why = "a new one is asked for" if refresh else "none is cached"
     if cache_file is not None and not refresh:
         try:
-            core = _core.Index.open(cache_file)
+            core = _core.Index.open(cache_file, storage=recipe.storage.handle)
         except MissingFileError:
             pass
         except (CorruptFileError, FileAccessError) as problem:
@@ -120,7 +126,7 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
         core.save(cache_file)
         _logger.info("index of %r saved: %s", recipe.column, cache_file)
         # From here on the mapped file, which all processes of the machine share.
-        return _core.Index.open(cache_file)
+        return _core.Index.open(cache_file, storage=recipe.storage.handle)
     except (CorruptFileError, OSError) as problem:
         warn_of_folder(str(cache_file.parent), problem)
         return core

@@ -8,7 +8,7 @@ from pagefeed._base import check_column, check_columns, check_flag
 from pagefeed.dataset.aligned import parse_aligned
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage import LocalStorage, PathLike, Paths, plain_path
+from pagefeed.storage import PathLike, Paths, StorageOptions, located, plain_path
 
 __all__ = ["parquet"]
 
@@ -22,12 +22,14 @@ def parquet(
     cache_dir: PathLike | None = None,
     page_index: bool = True,
     verify_checksums: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> ParquetDataset:
     """Name a dataset of Parquet files, as they lie.
 
     Args:
         paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
-            patterns; or a list of these, whose order is kept.
+            patterns; or a list of these, whose order is kept. URLs are such as well:
+            ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
         column: The token column: a list of integers per row.
         aligned: Further columns with a number for every token of the same row, such as
             labels and loss weights. They take every cut of the tokens and arrive as
@@ -42,6 +44,9 @@ def parquet(
             maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
         page_index: Use the files' own offset indexes where they have them.
         verify_checksums: Verify checksums of pages where the writer stored them.
+        storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
+            credentials, ``deadline`` in seconds. What is not given comes from the
+            usual variables of the environment.
 
     Returns:
         The dataset. No data is read before it is used.
@@ -59,8 +64,10 @@ def parquet(
             f"metadata={list(others)} must name further columns, beside {column!r}, "
             "each once"
         )
+    found = located(paths, storage_options)
     return ParquetDataset(
-        files=tuple(LocalStorage().list_files(paths)),
+        files=found.files,
+        storage=found.storage,
         column=check_column(column, "column"),
         aligned=parse_aligned(aligned, (column, *others)),
         metadata=others,

@@ -28,7 +28,15 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
 )
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage, plain_path
+from pagefeed.storage import (
+    Located,
+    PathLike,
+    Paths,
+    Storage,
+    StorageOptions,
+    located,
+    plain_path,
+)
 
 __all__ = ["PageIndex"]
 
@@ -50,7 +58,7 @@ class PageIndex:
     def __init__(self, core: _core.Index, recipe: Recipe) -> None:
         self.handle = core
         """The index as the data plane takes it."""
-        self.storage: Storage = LocalStorage()
+        self.storage: Storage = recipe.storage
         """Where the files lie."""
         self.recipe = recipe
         """All it takes to build it again."""
@@ -66,11 +74,12 @@ class PageIndex:
         verify_checksums: bool = True,
         num_threads: int | None = None,
         refresh: bool = False,
+        storage_options: StorageOptions | None = None,
     ) -> PageIndex:
         """Index a column, or open the index of an earlier build.
 
         Args:
-            paths: Files, folders and patterns, see ``pagefeed.parquet``.
+            paths: Files, folders, patterns and URLs, see ``pagefeed.parquet``.
             column: A top-level column, or the dotted path of a leaf or inner node.
             cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
                 set, else the index stays in memory. So it does, with a warning, if
@@ -80,8 +89,9 @@ class PageIndex:
                 be null, so that nothing but the pages is believed.
             verify_checksums: Verify checksums of pages where the writer stored them.
             num_threads: Threads that read footers; by default 4 per CPU, since they
-                mostly wait.
+                mostly wait, and at least 64 for remote files.
             refresh: Build anew even if the cache folder has the index.
+            storage_options: Settings of remote storage, see ``pagefeed.parquet``.
 
         Raises:
             MissingFileError: If there is nothing at a path.
@@ -91,11 +101,35 @@ class PageIndex:
             UnsupportedError: If a file is encrypted or not supported otherwise, or two
                 have types of the column with none in common; names both.
         """
+        return cls.of(
+            located(paths, storage_options),
+            column,
+            cache_dir,
+            page_index=page_index,
+            verify_checksums=verify_checksums,
+            num_threads=num_threads,
+            refresh=refresh,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        files: Located,
+        column: str,
+        cache_dir: PathLike | None = None,
+        *,
+        page_index: bool = True,
+        verify_checksums: bool = True,
+        num_threads: int | None = None,
+        refresh: bool = False,
+    ) -> PageIndex:
+        """Index a column of files that were found before, see :meth:`build`."""
         check_column(column, "column")
         if cache_dir is None:
             cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
         recipe = IndexRecipe(
-            files=tuple(LocalStorage().list_files(paths)),
+            storage=files.storage,
+            files=files.files,
             column=column,
             cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
             page_index=check_flag(page_index, "page_index"),
@@ -103,7 +137,7 @@ class PageIndex:
         )
         refresh = check_flag(refresh, "refresh")
         if num_threads is None:
-            num_threads = 4 * len(os.sched_getaffinity(0))
+            num_threads = _default_threads(files.storage)
         num_threads = check_positive(num_threads, "num_threads")
         return cls(build_or_open(recipe, num_threads, refresh=refresh), recipe)
 
@@ -357,9 +391,14 @@ class PageIndex:
         return number
 
 
+def _default_threads(storage: Storage) -> int:
+    local = 4 * len(os.sched_getaffinity(0))
+    return local if storage.handle is None else max(local, 64)
+
+
 def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
     index = PageIndex(
-        build_or_open(recipe, 4 * len(os.sched_getaffinity(0)), refresh=False), recipe
+        build_or_open(recipe, _default_threads(recipe.storage), refresh=False), recipe
     )
     if index.fingerprint != fingerprint:
         raise StaleFileError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pagefeed._base import (
@@ -20,7 +20,7 @@ from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.text import tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import LocalStorage, Located, Storage
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ParquetDataset"]
@@ -44,6 +44,8 @@ class ParquetDataset(DatasetRows):
     """Use the files' own offset indexes."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
+    storage: Storage = field(default_factory=LocalStorage)
+    """Where the files lie."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
     tokenizer: Tokenizer | None = None
@@ -74,8 +76,8 @@ class ParquetDataset(DatasetRows):
         return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
-        return PageIndex.build(
-            self.files,
+        return PageIndex.of(
+            Located(self.storage, self.files),
             column,
             self.cache_dir,
             page_index=self.page_index,
@@ -118,7 +120,7 @@ class ParquetDataset(DatasetRows):
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = Listed(LocalStorage(), self.files, self.folder_columns)
+        listed = Listed(self.storage, self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @property

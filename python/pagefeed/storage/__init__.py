@@ -1,20 +1,26 @@
 """Where files of data lie: listed, told apart by versions, read by ranges of bytes.
 
-:class:`Storage` is what other layers know of it; :class:`LocalStorage` is the only
-module of Python that opens files of data (the data plane has its own store).
-:class:`FileWriter` writes new ones.
+:class:`Storage` is what other layers know of it, :func:`located` finds files and their
+storage: :class:`LocalStorage`, the only module of Python that opens files of data,
+or :class:`RemoteStorage`, whose requests the data plane sends. :class:`FileWriter`
+writes new ones.
 """
 
 from pagefeed.storage.paths import PathLike, Paths, plain_path
+from pagefeed.storage.remote import Located, RemoteStorage, StorageOptions, located
 from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.writing import FileWriter, make_folder
 
 __all__ = [
     "FileWriter",
     "LocalStorage",
+    "Located",
     "PathLike",
     "Paths",
+    "RemoteStorage",
     "Storage",
+    "StorageOptions",
+    "located",
     "make_folder",
     "plain_path",
 ]

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed.storage.urls import is_url
 
-__all__ = ["PARQUET", "PathLike", "Paths", "expand_paths", "plain_path"]
+__all__ = [
+    "PARQUET",
+    "PathLike",
+    "Paths",
+    "check_files_given",
+    "expand_paths",
+    "is_hidden",
+    "nothing_listed",
+    "plain_path",
+    "plain_paths",
+]
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
@@ -32,12 +43,18 @@ def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]
         MissingFileError: If a path does not exist or a pattern matches nothing.
         InvalidArgumentError: If nothing is given, or a file is given twice.
     """
-    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
-        paths = [paths]
-    given = list(paths)
-    files = [
-        file for path in given for file in _expand(plain_path(path, "paths"), suffixes)
-    ]
+    return check_files_given(paths, lambda path: _expand(path, suffixes))
+
+
+def check_files_given(
+    paths: Paths, expand: Callable[[str], Iterable[str]]
+) -> list[str]:
+    """Return the files that each path stands for, in order.
+
+    Raises:
+        InvalidArgumentError: If there are none, or one is given twice.
+    """
+    files = [file for path in plain_paths(paths) for file in expand(path)]
     if not files:
         raise InvalidArgumentError("no paths given: name at least one file")
     seen: set[str] = set()
@@ -48,6 +65,13 @@ def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]
             )
         seen.add(file)
     return files
+
+
+def plain_paths(paths: Paths) -> list[str]:
+    """Return one path, or several, as a list of texts, see :func:`plain_path`."""
+    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
+        paths = [paths]
+    return [plain_path(path, "paths") for path in paths]
 
 
 def plain_path(path: object, name: str) -> str:
@@ -64,13 +88,12 @@ def plain_path(path: object, name: str) -> str:
 
 
 def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    scheme, separator, rest = path.partition("://")
-    if separator and scheme != "file":
+    path = path.removeprefix("file://")
+    if is_url(path):
         raise UnsupportedError(
-            f"{scheme}:// paths are not read yet: {path}; only local files are"
+            f"{path}: files of this kind are read from this machine only, Parquet from "
+            "remote storage too: copy them here, or mount the place"
         )
-    if separator:
-        path = rest
     if os.path.isfile(path):
         yield os.path.abspath(path)
     elif Path(path).is_dir():
@@ -83,7 +106,7 @@ def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
 
 def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
     for directory, names, files in os.walk(folder, followlinks=True):
-        names[:] = [name for name in names if not _hidden(name)]
+        names[:] = [name for name in names if not is_hidden(name)]
         for file in files:
             if file.endswith(suffixes):
                 yield os.path.join(directory, file)
@@ -93,17 +116,23 @@ def _listed(path: str, found: Iterable[str], suffixes: tuple[str, ...]) -> list[
     files = sorted(
         os.path.abspath(file)
         for file in found
-        if not _hidden(os.path.basename(file)) and os.path.isfile(file)
+        if not is_hidden(os.path.basename(file)) and os.path.isfile(file)
     )
     if not files:
-        what = "Parquet files" if suffixes == PARQUET else "such files"
-        raise MissingFileError(
-            f"{path} holds no {what}: expected names ending in "
-            f"{' or '.join(suffixes)} that do not begin with _ or ."
-        )
+        raise nothing_listed(path, suffixes)
     return files
 
 
-def _hidden(name: str) -> bool:
+def nothing_listed(path: str, suffixes: tuple[str, ...]) -> MissingFileError:
+    """Return the error of a folder or pattern that stands for no files."""
+    what = "Parquet files" if suffixes == PARQUET else "such files"
+    return MissingFileError(
+        f"{path} holds no {what}: expected names ending in "
+        f"{' or '.join(suffixes)} that do not begin with _ or ."
+    )
+
+
+def is_hidden(name: str) -> bool:
+    """Tell whether a name is one that writers hide."""
     # Hive's partition folders (_date=...) are data, all other _names are not.
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

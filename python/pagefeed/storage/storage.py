@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pagefeed import _core
 from pagefeed._base import require
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 from pagefeed.storage.paths import PARQUET, Paths, expand_paths
@@ -21,6 +22,10 @@ class Storage(Protocol):
     Files are named by the text that :meth:`list_files` returns. A file that is not
     there is a MissingFileError, one that cannot be read a FileAccessError.
     """
+
+    @property
+    def handle(self) -> _core.Remote | None:
+        """The storage as the data plane takes it; None for files of this machine."""
 
     def __hash__(self) -> int:
         """Return the same for equal storages, whose names mean the same files."""
@@ -49,6 +54,9 @@ class Storage(Protocol):
             StaleFileError: If the file ends before.
         """
 
+    def counts(self) -> dict[str, int]:
+        """Return what was sent so far: requests, retries, bytes and the like."""
+
     def arrow_filesystem(self) -> Any:  # noqa: ANN401
         """Return a ``pyarrow.fs.FileSystem`` that opens files by their names."""
 
@@ -65,6 +73,10 @@ class LocalStorage:
         ...     LocalStorage().read(file.name, 4, 8)
         b'PAR1'
     """
+
+    @property
+    def handle(self) -> None:
+        """None: the data plane reads files of this machine by their paths."""
 
     def list_files(
         self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
@@ -109,6 +121,10 @@ class LocalStorage:
             error.file = file
             raise error
         return found
+
+    def counts(self) -> dict[str, int]:
+        """Return nothing: files of this machine are not counted."""
+        return {}
 
     def arrow_filesystem(self) -> Any:  # noqa: ANN401
         """Return pyarrow's file system of this machine.

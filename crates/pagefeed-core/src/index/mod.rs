@@ -173,10 +173,7 @@ impl Index {
 
     /// Refuses, by name, the first file that is not in the state it was indexed in.
     pub fn check_files(&self, store: &dyn Storage) -> Result<()> {
-        self.files
-            .ids
-            .iter()
-            .try_for_each(|file| file.check(store.stamp(&file.path)?))
+        store.check(&self.files.ids)
     }
 
     /// Column as it was asked for.

@@ -10,10 +10,12 @@ from pagefeed.cli.common.options import (
     make_tokenizer,
     named_function,
 )
+from pagefeed.cli.common.pairs import configure_storage, storage_options
 from pagefeed.cli.common.telling import tell_checks, tell_damage
 
 __all__ = [
     "configure_run",
+    "configure_storage",
     "configure_tokenizer",
     "make_dataset",
     "make_loader",
@@ -21,6 +23,7 @@ __all__ = [
     "make_sound_dataset",
     "make_tokenizer",
     "named_function",
+    "storage_options",
     "tell_checks",
     "tell_damage",
 ]

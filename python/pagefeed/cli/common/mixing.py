@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 
+from pagefeed.cli.common.pairs import pairs_of, storage_options
 from pagefeed.dataset import parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture, Stage, mix
@@ -46,16 +46,17 @@ def make_mixture(options: argparse.Namespace) -> Mixture:
         InvalidArgumentError: If an argument cannot be read.
     """
     parts = {}
-    for name, place in _pairs(options.mix, "--mix NAME=PATH[:WEIGHT]"):
+    for name, place in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
         path, colon, weight = place.rpartition(":")
         weighted = bool(colon) and _is_number(weight)
         dataset = parquet(
             path if weighted else place,
             column=options.column,
             cache_dir=options.cache_dir,
+            storage_options=storage_options(options),
         )
         parts[name] = (dataset, float(weight)) if weighted else dataset
-    caps = _pairs(options.max_epochs, "--max-epochs NAME=N")
+    caps = pairs_of(options.max_epochs, "--max-epochs NAME=N")
     return mix(
         parts,
         temperature=options.temperature,
@@ -69,7 +70,7 @@ def make_mixture(options: argparse.Namespace) -> Mixture:
 
 
 def _stage(words: list[str]) -> Stage:
-    given = dict(_pairs(words, "--stage step=N NAME=WEIGHT ..."))
+    given = dict(pairs_of(words, "--stage step=N NAME=WEIGHT ..."))
     starts = {
         name: _count(given.pop(key))
         for key, name in (("step", "start_step"), ("tokens", "start_tokens"))
@@ -78,14 +79,6 @@ def _stage(words: list[str]) -> Stage:
     anneal = _count(given.pop("anneal", "0"))
     weights = {name: _number(weight) for name, weight in given.items()}
     return Stage(weights=weights, anneal=anneal, **starts)
-
-
-def _pairs(words: Iterable[str], form: str) -> list[tuple[str, str]]:
-    pairs = [word.partition("=") for word in words]
-    wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[1] and pair[2])]
-    if wrong:
-        raise InvalidArgumentError(f"{wrong[0]!r} is not of the form {form}")
-    return [(name, value) for name, _, value in pairs]
 
 
 def _is_number(text: str) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pagefeed.cli.common.mixing import configure_mixture, make_mixture
+from pagefeed.cli.common.pairs import configure_storage, storage_options
 from pagefeed.dataset import Dataset, ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
@@ -36,7 +37,7 @@ def configure_run(
     parser: argparse.ArgumentParser, *, needs_column: bool = True
 ) -> None:
     """Declare the arguments of a run."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, URLs")
     parser.add_argument("--column", required=needs_column, help="the token column")
     parser.add_argument(
         "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
@@ -67,6 +68,7 @@ def configure_run(
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
+    configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     configure_tokenizer(parser, "--tokenize")
     configure_mixture(parser)
@@ -210,7 +212,12 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
 
 
 def _named(options: argparse.Namespace) -> ParquetDataset:
-    return parquet(options.paths, column=options.column, cache_dir=options.cache_dir)
+    return parquet(
+        options.paths,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
 
 
 def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:

@@ -30,6 +30,11 @@ class FlatRecipe:
     format: FlatFormat
 
     @property
+    def storage(self) -> Storage:
+        """This machine: the data plane reads flat files of no other."""
+        return LocalStorage()
+
+    @property
     def verify_checksums(self) -> bool:
         """Whether checksums of pages are verified: they have none."""
         return False
@@ -42,7 +47,7 @@ class FlatRecipe:
         """
         if self.cache_dir is None:
             return None
-        storage = LocalStorage()
+        storage = self.storage
         sides = [side for file in self.files for side in self.format.sides(file)]
         versions = [storage.version(side) for side in sides]
         parts = [str(VERSION), repr(self.format), self.column, *versions, *self.files]
@@ -55,7 +60,7 @@ class FlatRecipe:
         advance: Callable[[int], object],
     ) -> _core.Index:
         """Read what says where documents lie; files of which nothing does, in whole."""
-        storage = LocalStorage()
+        storage = self.storage
 
         def read(path: str) -> FlatFile:
             try:

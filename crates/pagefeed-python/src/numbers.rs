@@ -1,0 +1,35 @@
+//! Numbers of NumPy in and out.
+
+use pagefeed_core::error::Result;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::run::detached;
+
+/// Runs a vectorised lookup from one int64 array into another of the same length, which
+/// may be the same one: copies are looked up, as other threads may write to both.
+pub fn lookup(
+    py: Python<'_>,
+    input: &PyBuffer<i64>,
+    output: &PyBuffer<i64>,
+    find: impl FnOnce(&[i64], &mut [i64]) -> Result<()> + Send,
+) -> PyResult<()> {
+    let whole = input.is_c_contiguous() && output.is_c_contiguous() && !output.readonly();
+    if !whole || input.item_count() != output.item_count() {
+        return Err(PyValueError::new_err(
+            "input and output must be contiguous int64 arrays of one length",
+        ));
+    }
+    let from = input.to_vec(py)?;
+    let mut into = vec![0; from.len()];
+    detached(py, || find(&from, into.as_mut_slice()))?;
+    output.copy_from_slice(py, &into)
+}
+
+/// Numbers as bytes: there may be millions, too many for Python integers.
+pub fn numbers<'py>(py: Python<'py>, numbers: &[u64]) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+    PyBytes::new(py, &bytes)
+}

@@ -1,0 +1,176 @@
+//! What a URL means: a place, and a name in it.
+
+use object_store::path::Path;
+use pagefeed_core::error::{Error, Result};
+use url::Url;
+
+/// Schemes that are read, for messages.
+const SCHEMES: &str = "s3://, gs://, az://, https:// and hf://";
+
+/// Who keeps the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Provider {
+    Amazon,
+    Google,
+    Azure,
+}
+
+/// Where a file lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// `s3://bucket/key`, and the like.
+    Object {
+        provider: Provider,
+        bucket: String,
+        key: String,
+    },
+    /// `https://host/path`.
+    Web(Url),
+    /// `hf://datasets/owner/name@revision/path`.
+    Hub {
+        dataset: String,
+        revision: Option<String>,
+        path: String,
+    },
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(Error::invalid(format!(
+                "{url:?} is no URL: {SCHEMES} are read"
+            )));
+        };
+        let object = |provider| {
+            let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+            if bucket.is_empty() || bucket.contains('@') {
+                let message = format!("{url:?} should be {scheme}://BUCKET/PATH");
+                return Err(Error::invalid(message));
+            }
+            Ok(Self::Object {
+                provider,
+                bucket: bucket.to_string(),
+                key: key.to_string(),
+            })
+        };
+        match scheme {
+            "s3" | "s3a" => object(Provider::Amazon),
+            "gs" | "gcs" => object(Provider::Google),
+            "az" | "azure" => object(Provider::Azure),
+            "http" | "https" => web(url),
+            "hf" => hub(url, rest),
+            _ => Err(Error::unsupported(format!(
+                "{scheme}:// is not read: {SCHEMES} are"
+            ))),
+        }
+    }
+}
+
+fn web(text: &str) -> Result<Address> {
+    let url = Url::parse(text).map_err(|problem| {
+        Error::invalid(format!("{} is no URL: {problem}", without_query(text)))
+    })?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Error::invalid(
+            "a URL with a user and a password would be shown in errors and states: give \
+             storage_options={\"authorization\": ...} instead",
+        ));
+    }
+    Ok(Address::Web(url))
+}
+
+fn hub(url: &str, rest: &str) -> Result<Address> {
+    let wrong = || {
+        Error::invalid(format!(
+            "{url:?} should be hf://datasets/OWNER/NAME/PATH, or OWNER/NAME@REVISION for a \
+             branch, tag or commit"
+        ))
+    };
+    let rest = rest.strip_prefix("datasets/").ok_or_else(wrong)?;
+    let mut parts = rest.splitn(3, '/');
+    let (Some(owner), Some(name)) = (parts.next(), parts.next()) else {
+        return Err(wrong());
+    };
+    let (name, revision) = match name.split_once('@') {
+        // Written as in Python's library: a slash in a revision is %2F.
+        Some((name, revision)) => (name, Some(revision.replace("%2F", "/"))),
+        None => (name, None),
+    };
+    if owner.is_empty() || name.is_empty() || revision.as_deref() == Some("") {
+        return Err(wrong());
+    }
+    Ok(Address::Hub {
+        dataset: format!("{owner}/{name}"),
+        revision,
+        path: parts.next().unwrap_or_default().to_string(),
+    })
+}
+
+/// The path of an object as the crate takes it.
+pub(crate) fn object_path(key: &str) -> Result<Path> {
+    Path::parse(key)
+        .map_err(|problem| Error::invalid(format!("{key:?} is no name of an object: {problem}")))
+}
+
+/// A URL as it may be shown: signed ones carry their signature in the query.
+pub(crate) fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub_of(url: &str) -> (String, Option<String>, String) {
+        match Address::parse(url).unwrap() {
+            Address::Hub {
+                dataset,
+                revision,
+                path,
+            } => (dataset, revision, path),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn objects_have_a_bucket_and_a_key() {
+        let parsed = Address::parse("s3://corpus/web/date=2024-01/a b.parquet").unwrap();
+        let expected = Address::Object {
+            provider: Provider::Amazon,
+            bucket: "corpus".into(),
+            key: "web/date=2024-01/a b.parquet".into(),
+        };
+        assert_eq!(parsed, expected);
+    }
+
+    #[test]
+    fn datasets_of_the_hub_may_name_a_revision() {
+        let plain = hub_of("hf://datasets/owner/name/data/a.parquet");
+        assert_eq!(plain, ("owner/name".into(), None, "data/a.parquet".into()));
+        let (_, revision, path) = hub_of("hf://datasets/o/n@refs%2Fconvert%2Fparquet");
+        assert_eq!(revision.as_deref(), Some("refs/convert/parquet"));
+        assert_eq!(path, "");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_words_on_what_to_write() {
+        for (url, word) in [
+            ("plain/path", "is no URL"),
+            ("s3:///key", "s3://BUCKET/PATH"),
+            ("ftp://host/a", "is not read"),
+            ("hf://spaces/a/b", "hf://datasets/OWNER/NAME"),
+            ("hf://datasets/a/b@/c", "hf://datasets/OWNER/NAME"),
+        ] {
+            let message = Address::parse(url).unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_taken_or_shown() {
+        let error = Address::parse("https://user:secret@host/a").unwrap_err();
+        assert!(!error.to_string().contains("secret"));
+        let error = Address::parse("https://host:port/a?sig=secret").unwrap_err();
+        assert!(!error.to_string().contains("secret"));
+    }
+}

@@ -1,0 +1,256 @@
+//! Datasets of the Hugging Face hub: names lead to signed URLs, which are kept.
+//!
+//! The token goes to the hub alone. A commit never changes, so what it says of a file
+//! holds for all reads of it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, ETAG, LINK, RANGE};
+use http::{HeaderValue, Method};
+use pagefeed_core::error::{Error, Result};
+use reqwest::Response;
+use serde_json::Value;
+use url::Url;
+
+use crate::bucket::Meta;
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::transport::Transport;
+use crate::web::{read_range, redirect, request, send, text};
+
+/// Signed URLs hold for an hour or so; those of this age are asked for anew.
+const KEPT: Duration = Duration::from_secs(20 * 60);
+/// Redirects inside of the hub, as for datasets that were renamed.
+const MOST_REDIRECTS: usize = 5;
+
+pub(crate) struct Hub {
+    transport: Arc<Transport>,
+    endpoint: Url,
+    token: Option<HeaderValue>,
+    resolved: Mutex<HashMap<Url, Resolved>>,
+    /// Commits of revisions: once asked for, all files are of the same.
+    commits: Mutex<HashMap<Url, String>>,
+}
+
+/// Where the bytes of a file are, for now.
+#[derive(Clone)]
+struct Resolved {
+    /// Signed, or the hub's own for small files.
+    location: Url,
+    meta: Meta,
+    since: Instant,
+}
+
+impl Hub {
+    pub(crate) fn new(options: &Options, transport: Arc<Transport>) -> Result<Self> {
+        let endpoint = options.hub_endpoint();
+        let endpoint = Url::parse(&endpoint)
+            .map_err(|problem| Error::invalid(format!("hf_endpoint {endpoint:?}: {problem}")))?;
+        let header = |token| {
+            let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+                .map_err(|_| Error::invalid("the hub's token (HF_TOKEN) is no header"))?;
+            header.set_sensitive(true);
+            Ok::<_, Error>(header)
+        };
+        Ok(Self {
+            transport,
+            endpoint,
+            token: options.hub_token().map(header).transpose()?,
+            resolved: Mutex::default(),
+            commits: Mutex::default(),
+        })
+    }
+
+    /// The commit that a revision is now.
+    pub(crate) async fn commit(&self, dataset: &str, revision: &str) -> Result<String, Failure> {
+        let url = self.url(&["api", "datasets", dataset, "revision"], &[revision])?;
+        let commits = || self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = commits().get(&url) {
+            return Ok(known.clone());
+        }
+        let response = self.ask(Method::GET, url.clone()).await?.1;
+        let found = json(response).await?;
+        let commit = found.get("sha").and_then(Value::as_str);
+        let commit = commit.ok_or_else(|| unexpected("no commit"))?;
+        // Of two that asked at one time the first answer holds.
+        Ok(commits().entry(url).or_insert(commit.to_string()).clone())
+    }
+
+    /// Files of a folder at a commit, and below it.
+    pub(crate) async fn list(
+        &self,
+        dataset: &str,
+        commit: &str,
+        folder: &str,
+    ) -> Result<Vec<(String, Meta)>, Failure> {
+        let names: Vec<_> = [commit].into_iter().chain(folder.split('/')).collect();
+        let mut url = self.url(&["api", "datasets", dataset, "tree"], &names)?;
+        url.query_pairs_mut().append_pair("recursive", "true");
+        let mut files = Vec::new();
+        loop {
+            let response = self.ask(Method::GET, url.clone()).await?.1;
+            let next = next_page(&response, &self.endpoint);
+            let found = json(response).await?;
+            let entries = found
+                .as_array()
+                .ok_or_else(|| unexpected("no list of files"))?;
+            files.extend(entries.iter().filter_map(listed));
+            match next {
+                Some(next) => url = next,
+                None => return Ok(files),
+            }
+        }
+    }
+
+    pub(crate) async fn head(
+        &self,
+        dataset: &str,
+        commit: &str,
+        path: &str,
+    ) -> Result<Meta, Failure> {
+        Ok(self.resolve(dataset, commit, path).await?.1.meta)
+    }
+
+    pub(crate) async fn get(
+        &self,
+        (dataset, commit, path): (&str, &str, &str),
+        range: &Range<u64>,
+    ) -> Result<(Bytes, Meta), Failure> {
+        let (name, resolved) = self.resolve(dataset, commit, path).await?;
+        let bytes = format!("bytes={}-{}", range.start, range.end - 1);
+        let token = self.token_for(&resolved.location);
+        let request = request(&Method::GET, &resolved.location, &[(RANGE, bytes)], token);
+        let response = match send(&self.transport, request).await {
+            Ok(response) => response,
+            // Signatures expire; a new one may be had until the deadline.
+            Err((Some(400 | 401 | 403), _)) if resolved.location != name => {
+                self.lock().remove(&name);
+                return Err(Failure::again(
+                    "the signed URL of the file is not valid any more",
+                ));
+            }
+            Err((_, failure)) => return Err(failure),
+        };
+        let (body, found) = read_range(response, range).await?;
+        let meta = Meta {
+            size: found.size,
+            ..resolved.meta
+        };
+        Ok((body, meta))
+    }
+
+    /// The hub's URL of a file, and where its bytes are.
+    async fn resolve(
+        &self,
+        dataset: &str,
+        commit: &str,
+        path: &str,
+    ) -> Result<(Url, Resolved), Failure> {
+        let names: Vec<_> = [commit].into_iter().chain(path.split('/')).collect();
+        let name = self.url(&["datasets", dataset, "resolve"], &names)?;
+        let known = self.lock().get(&name).cloned();
+        if let Some(known) = known.filter(|known| known.since.elapsed() < KEPT) {
+            return Ok((name, known));
+        }
+        let (location, response) = self.ask(Method::HEAD, name.clone()).await?;
+        let headers = response.headers();
+        let size = text(headers, "x-linked-size").or_else(|| text(headers, CONTENT_LENGTH));
+        let version = text(headers, "x-linked-etag").or_else(|| text(headers, ETAG));
+        let resolved = Resolved {
+            meta: Meta {
+                size: size
+                    .and_then(|size| size.parse().ok())
+                    .ok_or_else(|| unexpected("no size of the file"))?,
+                version: Meta::version_of(version.unwrap_or_default()),
+                modified: 0,
+            },
+            location,
+            since: Instant::now(),
+        };
+        self.lock().insert(name.clone(), resolved.clone());
+        Ok((name, resolved))
+    }
+
+    /// Asks the hub; returns the first URL that is not a redirect inside of it, which
+    /// may be elsewhere and then was not asked, and the last response.
+    async fn ask(&self, method: Method, url: Url) -> Result<(Url, Response), Failure> {
+        let mut at = url;
+        for _ in 0..=MOST_REDIRECTS {
+            let request = request(&method, &at, &[], self.token_for(&at));
+            let response = send(&self.transport, request)
+                .await
+                .map_err(|(_, failure)| failure)?;
+            match redirect(&response, &at) {
+                None => return Ok((at, response)),
+                Some(next) if next.origin() != self.endpoint.origin() => {
+                    return Ok((next, response));
+                }
+                Some(next) => at = next,
+            }
+        }
+        Err(unexpected("redirects without end"))
+    }
+
+    /// The token, if the URL is the hub's.
+    fn token_for(&self, url: &Url) -> Option<&HeaderValue> {
+        let trusted = url.origin() == self.endpoint.origin();
+        self.token.as_ref().filter(|_| trusted)
+    }
+
+    /// A URL of the hub: folders as they are, names with all but letters encoded.
+    fn url(&self, folders: &[&str], names: &[&str]) -> Result<Url, Failure> {
+        let mut url = self.endpoint.clone();
+        {
+            let mut path = url
+                .path_segments_mut()
+                .map_err(|()| unexpected("no web address"))?;
+            path.pop_if_empty();
+            let folders = folders.iter().flat_map(|folder| folder.split('/'));
+            path.extend(folders.chain(names.iter().copied().filter(|name| !name.is_empty())));
+        }
+        Ok(url)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Url, Resolved>> {
+        self.resolved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unexpected(what: &str) -> Failure {
+    Failure::io(
+        std::io::ErrorKind::InvalidData,
+        format!("the hub's answer is not as expected: {what}"),
+    )
+}
+
+async fn json(response: Response) -> Result<Value, Failure> {
+    let body = response.bytes().await;
+    let body = body.map_err(|_| Failure::again("the hub's answer broke off"))?;
+    serde_json::from_slice(&body).map_err(|_| unexpected("no JSON"))
+}
+
+/// A file among the entries of a folder.
+fn listed(entry: &Value) -> Option<(String, Meta)> {
+    let is_file = entry.get("type")?.as_str()? == "file";
+    let large = entry.get("lfs").and_then(|large| large.get("oid"));
+    let version = large.or_else(|| entry.get("oid"))?.as_str()?;
+    let meta = Meta {
+        size: entry.get("size")?.as_u64()?,
+        version: Meta::version_of(version),
+        modified: 0,
+    };
+    is_file.then_some((entry.get("path")?.as_str()?.to_string(), meta))
+}
+
+/// `Link: <url>; rel="next"`, inside of the hub.
+fn next_page(response: &Response, endpoint: &Url) -> Option<Url> {
+    let link = text(response.headers(), LINK)?;
+    let next = link.split(',').find(|link| link.contains("rel=\"next\""))?;
+    let url = next.split_once('<')?.1.split_once('>')?.0;
+    let url = endpoint.join(url).ok()?;
+    (url.origin() == endpoint.origin()).then_some(url)
+}

@@ -1,0 +1,198 @@
+//! The face: files of all remote places, and those of this machine among them.
+
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select, try_join_all};
+use pagefeed_core::error::{Error, Kind, Result};
+use pagefeed_core::storage::Storage;
+use pagefeed_core::store::{FileId, Stamp, Store};
+use tokio::time::sleep;
+
+use crate::address::Address;
+use crate::counters::Counts;
+use crate::live::{Live, listed, stamp};
+use crate::options::Options;
+use crate::runtime;
+
+/// How often a blocking call looks whether it is to end.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A file as a store lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its URL; of the hub, with the commit.
+    pub url: String,
+    /// Bytes.
+    pub size: u64,
+    /// What changes whenever it does; may be empty.
+    pub version: String,
+}
+
+/// Files named by URLs, and by paths of this machine.
+pub struct Remote {
+    live: Arc<Live>,
+    local: Store,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Remote {
+    /// A storage with these settings; nothing is sent yet.
+    pub fn new(options: Options) -> Result<Self> {
+        Ok(Self {
+            live: Arc::new(Live::new(options)?),
+            local: Store::default(),
+            cancel: None,
+        })
+    }
+
+    /// The same storage, whose calls end soon after `cancel` becomes true.
+    pub fn with_cancel(&self, cancel: Arc<AtomicBool>) -> Self {
+        Self {
+            live: Arc::clone(&self.live),
+            local: Store::default(),
+            cancel: Some(cancel),
+        }
+    }
+
+    /// What was sent so far.
+    pub fn counts(&self) -> Counts {
+        self.live.counts()
+    }
+
+    /// Files below a folder, sorted by name. A revision of the hub becomes its commit.
+    pub fn list(&self, url: &str) -> Result<Vec<Listed>> {
+        let found = self.block(self.live.list(url));
+        found.map_err(|error| self.live.named(error, url))
+    }
+
+    /// Some files, in their order. Revisions of the hub become commits.
+    pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
+        let found = urls.iter().map(|url| async {
+            let one = async {
+                let _permit = self.live.permit().await?;
+                let url = self.live.pinned(url).await?;
+                let meta = self.live.head(&url).await?;
+                Ok(listed(url, meta))
+            };
+            one.await
+                .map_err(|error: Error| self.live.named(error, url))
+        });
+        self.block(try_join_all(found))
+    }
+
+    /// Bytes of a file in whatever state it is.
+    pub fn read_now(&self, url: &str, range: Range<u64>) -> Result<Bytes> {
+        let read = async {
+            let address = Address::parse(url)?;
+            let all = self
+                .live
+                .read(url, &address, std::slice::from_ref(&range), None)
+                .await?;
+            Ok(all.into_iter().next().unwrap_or_default())
+        };
+        self.block(read)
+            .map_err(|error| self.live.named(error, url))
+    }
+
+    fn block<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        runtime::handle()?.block_on(async {
+            let Some(cancel) = &self.cancel else {
+                return work.await;
+            };
+            let cancelled = async {
+                while !cancel.load(Ordering::Relaxed) {
+                    sleep(CANCEL_INTERVAL).await;
+                }
+            };
+            match select(pin!(work), pin!(cancelled)).await {
+                Either::Left((result, _)) => result,
+                Either::Right(_) => Err(Error::new(Kind::Cancelled, "the read was cancelled")),
+            }
+        })
+    }
+}
+
+impl Storage for Remote {
+    fn stamp(&self, path: &str) -> Result<Stamp> {
+        if is_local(path) {
+            return self.local.stamp(path);
+        }
+        let meta = self.block(self.live.head(path));
+        Ok(stamp(&meta.map_err(|error| self.live.named(error, path))?))
+    }
+
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if is_local(&file.path) {
+            return self.local.read_ranges(file, ranges);
+        }
+        let read = async {
+            let address = Address::parse(&file.path)?;
+            self.live
+                .read(&file.path, &address, ranges, Some(file.stamp))
+                .await
+        };
+        self.block(read)
+            .map_err(|error| self.live.named(error, &file.path))
+    }
+
+    fn will_need(&self, file: &FileId, range: Range<u64>) {
+        if is_local(&file.path) {
+            self.local.will_need(file, range);
+        }
+    }
+
+    fn check(&self, files: &[FileId]) -> Result<()> {
+        let (local, remote): (Vec<_>, Vec<_>) =
+            files.iter().cloned().partition(|file| is_local(&file.path));
+        self.local.check(&local)?;
+        let checks = remote.iter().map(|file| async {
+            let _permit = self.live.permit().await?;
+            let meta = self.live.head(&file.path).await;
+            let found = meta.map_err(|error| self.live.named(error, &file.path))?;
+            file.check(stamp(&found))
+        });
+        self.block(try_join_all(checks)).map(drop)
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.live.options().max_in_flight()
+    }
+
+    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
+        Some(Arc::new(self.with_cancel(Arc::clone(stop))))
+    }
+
+    fn for_child(&self) -> Arc<dyn Storage> {
+        match Self::new(self.live.options().clone()) {
+            Ok(remote) => Arc::new(remote),
+            // As this one could be made, so can the other; else each read says why not.
+            Err(error) => Arc::new(Broken(error)),
+        }
+    }
+}
+
+/// A storage that could not be made again after a fork.
+struct Broken(Error);
+
+impl Storage for Broken {
+    fn stamp(&self, _: &str) -> Result<Stamp> {
+        Err(self.0.clone())
+    }
+
+    fn read_ranges(&self, _: &FileId, _: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        Err(self.0.clone())
+    }
+
+    fn for_child(&self) -> Arc<dyn Storage> {
+        Arc::new(Self(self.0.clone()))
+    }
+}
+
+fn is_local(path: &str) -> bool {
+    !path.contains("://")
+}

@@ -1,0 +1,206 @@
+//! Sending requests: the only place that holds a connection.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::header::{AUTHORIZATION, RETRY_AFTER};
+use http_body_util::BodyExt;
+use object_store::ClientOptions;
+use object_store::client::{
+    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
+    HttpResponse, HttpResponseBody, HttpService,
+};
+use pagefeed_core::error::{Error, Result};
+use reqwest::redirect::Policy;
+
+use crate::counters::{Counters, add};
+use crate::options::Options;
+
+/// What the server said last, whatever was made of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    /// Whether anything was sent.
+    pub(crate) sent: bool,
+    pub(crate) status: Option<u16>,
+    /// How long it asks to be left alone.
+    pub(crate) retry_after: Option<Duration>,
+    /// Why nothing was sent: it would have been unsafe.
+    pub(crate) refused: Option<&'static str>,
+}
+
+tokio::task_local! {
+    static ANSWER: Arc<Mutex<Answer>>;
+}
+
+/// Runs `work` and returns with its result what the server said last in it.
+pub(crate) async fn observed<T>(work: impl Future<Output = T>) -> (T, Answer) {
+    let answer = Arc::new(Mutex::new(Answer::default()));
+    let result = ANSWER.scope(Arc::clone(&answer), work).await;
+    let answer = answer
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    (result, answer)
+}
+
+fn observe(change: impl FnOnce(&mut Answer)) {
+    let note = |answer: &Arc<Mutex<Answer>>| {
+        change(&mut answer.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    // Outside of `observed` nobody asks.
+    let _ = ANSWER.try_with(note);
+}
+
+/// The client of a storage: its connections, and what may go over them.
+pub(crate) struct Transport {
+    client: reqwest::Client,
+    counters: Arc<Counters>,
+    /// Credentials may be sent unencrypted.
+    allow_http: bool,
+}
+
+/// Why a request was not sent.
+const UNENCRYPTED: &str = "credentials would be sent unencrypted over http://: use https://, or say \
+     storage_options={\"allow_http\": \"true\"} (AWS_ALLOW_HTTP=true)";
+
+impl Transport {
+    pub(crate) fn new(options: &Options, counters: Arc<Counters>) -> Result<Arc<Self>> {
+        // Another library of the process may have chosen already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(5).min(options.deadline()))
+            .read_timeout(options.timeout())
+            .pool_idle_timeout(Duration::from_secs(60))
+            .redirect(Policy::none())
+            .referer(false)
+            .user_agent(concat!("pagefeed/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Error::limit(format!("no client for remote reads: {error}")))?;
+        Ok(Arc::new(Self {
+            client,
+            counters,
+            allow_http: options.allow_http(),
+        }))
+    }
+
+    /// Sends a request of one's own.
+    pub(crate) async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, Sent> {
+        self.send_if(request, self.allow_http).await
+    }
+
+    async fn send_if(
+        &self,
+        request: reqwest::Request,
+        allow_http: bool,
+    ) -> Result<reqwest::Response, Sent> {
+        let carries_secret = request.headers().contains_key(AUTHORIZATION);
+        if request.url().scheme() != "https" && carries_secret && !allow_http {
+            observe(|answer| answer.refused = Some(UNENCRYPTED));
+            return Err(Sent::Refused);
+        }
+        observe(|answer| {
+            answer.sent = true;
+            answer.status = None;
+        });
+        add(&self.counters.requests, 1);
+        let response = self
+            .client
+            .execute(request)
+            .await
+            .map_err(|error| Sent::Failed(error.without_url()))?;
+        observe(|answer| {
+            answer.status = Some(response.status().as_u16());
+            answer.retry_after = retry_after(response.headers());
+        });
+        Ok(response)
+    }
+}
+
+/// What became of a request without a response.
+pub(crate) enum Sent {
+    Refused,
+    Failed(reqwest::Error),
+}
+
+/// Seconds that `Retry-After` names, or the hub's `RateLimit: "name";r=0;t=55` of a
+/// window that is used up. Dates, which hardly anybody sends, are passed over.
+fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+    if let Some(limit) = headers
+        .get("ratelimit")
+        .and_then(|value| value.to_str().ok())
+    {
+        let number = |name| {
+            limit
+                .split(';')
+                .find_map(|part| part.trim().strip_prefix(name))
+        };
+        if let (Some("0"), Some(seconds)) = (number("r="), number("t=")) {
+            return seconds.parse().ok().map(Duration::from_secs);
+        }
+    }
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Makes clients of the crate of object stores send through a transport.
+pub(crate) struct Connector(pub(crate) Arc<Transport>);
+
+struct Sender {
+    transport: Arc<Transport>,
+    /// Some addresses that credentials come from are http:// inside of a machine.
+    allow_http: bool,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Connector")
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Sender")
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let allowed = options.get_config_value(&ClientConfigKey::AllowHttp);
+        Ok(HttpClient::new(Sender {
+            transport: Arc::clone(&self.0),
+            allow_http: self.0.allow_http || allowed.as_deref() == Some("true"),
+        }))
+    }
+}
+
+#[async_trait]
+impl HttpService for Sender {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let unknown = |error| HttpError::new(HttpErrorKind::Unknown, error);
+        let url = parts.uri.to_string().parse();
+        let url = url.map_err(|error: url::ParseError| unknown(std::io::Error::other(error)))?;
+        let mut request = reqwest::Request::new(parts.method, url);
+        *request.headers_mut() = parts.headers;
+        if let Some(bytes) = body.as_bytes() {
+            *request.body_mut() = Some(bytes.clone().into());
+        }
+        let sent = self.transport.send_if(request, self.allow_http).await;
+        let response = sent.map_err(|problem| match problem {
+            Sent::Refused => unknown(std::io::Error::other(UNENCRYPTED)),
+            Sent::Failed(error) => HttpError::new(HttpErrorKind::Unknown, error),
+        })?;
+        let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
+        let body =
+            body.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error.without_url()));
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}

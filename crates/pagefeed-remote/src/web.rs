@@ -1,0 +1,224 @@
+//! Files of web servers that answer ranges.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use pagefeed_core::error::Error;
+use reqwest::{Request, Response};
+use url::Url;
+
+use crate::bucket::Meta;
+use crate::failure::Failure;
+use crate::transport::{Transport, observed};
+
+/// Redirects that are followed at most.
+const MOST_REDIRECTS: usize = 5;
+
+pub(crate) struct Web {
+    pub(crate) transport: Arc<Transport>,
+    /// Sent to the server of a URL, and to none that it redirects to.
+    pub(crate) authorization: Option<HeaderValue>,
+}
+
+impl Web {
+    pub(crate) fn new(
+        transport: Arc<Transport>,
+        authorization: Option<&str>,
+    ) -> Result<Self, Error> {
+        let header = |value| {
+            let mut header = HeaderValue::from_str(value)
+                .map_err(|_| Error::invalid("storage_options[\"authorization\"] is no header"))?;
+            header.set_sensitive(true);
+            Ok::<_, Error>(header)
+        };
+        Ok(Self {
+            transport,
+            authorization: authorization.map(header).transpose()?,
+        })
+    }
+
+    pub(crate) async fn head(&self, url: &Url) -> Result<Meta, Failure> {
+        let response = self.follow(Method::HEAD, url, &[]).await;
+        match response {
+            Ok(response) => Ok(Meta {
+                size: length(response.headers()).ok_or_else(no_size)?,
+                ..meta(response.headers())
+            }),
+            // Some servers, and signed URLs, know GET alone.
+            Err((Some(400 | 403 | 405 | 501), _)) => {
+                let first = [(RANGE, "bytes=0-0".to_string())];
+                let response = self.follow(Method::GET, url, &first).await;
+                let response = response.map_err(|(_, failure)| failure)?;
+                let size = match response.status().as_u16() {
+                    206 => total(response.headers()),
+                    _ => length(response.headers()),
+                };
+                Ok(Meta {
+                    size: size.ok_or_else(no_size)?,
+                    ..meta(response.headers())
+                })
+            }
+            Err((_, failure)) => Err(failure),
+        }
+    }
+
+    pub(crate) async fn get(
+        &self,
+        url: &Url,
+        range: &Range<u64>,
+        if_match: Option<String>,
+    ) -> Result<(Bytes, Meta), Failure> {
+        let bytes = format!("bytes={}-{}", range.start, range.end - 1);
+        let mut headers = vec![(RANGE, bytes)];
+        headers.extend(if_match.map(|tag| (IF_MATCH, tag)));
+        let response = self.follow(Method::GET, url, &headers).await;
+        read_range(response.map_err(|(_, failure)| failure)?, range).await
+    }
+
+    /// Sends a request, and again where the server says that the file is elsewhere.
+    async fn follow(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &[(HeaderName, String)],
+    ) -> Result<Response, (Option<u16>, Failure)> {
+        let mut at = url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let trusted = at.origin() == url.origin();
+            let authorization = self.authorization.as_ref().filter(|_| trusted);
+            let request = request(&method, &at, headers, authorization);
+            let response = send(&self.transport, request).await?;
+            let Some(next) = redirect(&response, &at) else {
+                return Ok(response);
+            };
+            at = next;
+        }
+        let message = format!("redirects more than {MOST_REDIRECTS} times");
+        Err((None, Failure::io(std::io::ErrorKind::Other, message)))
+    }
+}
+
+pub(crate) fn request(
+    method: &Method,
+    url: &Url,
+    headers: &[(HeaderName, String)],
+    authorization: Option<&HeaderValue>,
+) -> Request {
+    let mut request = Request::new(method.clone(), url.clone());
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            request.headers_mut().insert(name.clone(), value);
+        }
+    }
+    if let Some(value) = authorization {
+        request.headers_mut().insert(AUTHORIZATION, value.clone());
+    }
+    request
+}
+
+/// Sends a request; responses that are errors become failures, with their status.
+pub(crate) async fn send(
+    transport: &Transport,
+    request: Request,
+) -> Result<Response, (Option<u16>, Failure)> {
+    let (result, answer) = observed(transport.send(request)).await;
+    let response = result.map_err(|problem| (None, Failure::of_sent(&problem, &answer)))?;
+    let status = response.status().as_u16();
+    if status >= 400 {
+        let failure = Failure::of_status(status, "", answer.retry_after);
+        return Err((Some(status), failure));
+    }
+    Ok(response)
+}
+
+/// Where a response says that the file is.
+pub(crate) fn redirect(response: &Response, at: &Url) -> Option<Url> {
+    if !response.status().is_redirection() {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let url = at.join(location).ok()?;
+    matches!(url.scheme(), "http" | "https").then_some(url)
+}
+
+/// The bytes of a response to a request for a range.
+pub(crate) async fn read_range(
+    response: Response,
+    range: &Range<u64>,
+) -> Result<(Bytes, Meta), Failure> {
+    let meta = meta(response.headers());
+    let (size, from) = match response.status().as_u16() {
+        206 => (
+            total(response.headers()).ok_or_else(no_size)?,
+            first(response.headers()),
+        ),
+        // The whole file, which is as good if it is what was asked for.
+        200 if length(response.headers()) == Some(range.end) && range.start == 0 => {
+            (range.end, Some(0))
+        }
+        200 => {
+            return Err(Failure::io(
+                std::io::ErrorKind::Unsupported,
+                "the server does not answer ranges of bytes, without which the whole file would \
+                 be fetched for every page: copy the file, or use another server",
+            ));
+        }
+        status => return Err(Failure::of_status(status, "", None)),
+    };
+    if from != Some(range.start) {
+        return Err(Failure::again("the server sent another range"));
+    }
+    let (body, answer) = observed(response.bytes()).await;
+    let body = body.map_err(|error| {
+        Failure::of_sent(
+            &crate::transport::Sent::Failed(error.without_url()),
+            &answer,
+        )
+    })?;
+    Ok((body, Meta { size, ..meta }))
+}
+
+fn no_size() -> Failure {
+    Failure::io(
+        std::io::ErrorKind::Unsupported,
+        "the server does not tell the file's size",
+    )
+}
+
+pub(crate) fn text(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    text(headers, CONTENT_LENGTH)?.parse().ok()
+}
+
+/// Size of the whole file, of `Content-Range: bytes 0-9/100`.
+fn total(headers: &HeaderMap) -> Option<u64> {
+    text(headers, CONTENT_RANGE)?
+        .rsplit('/')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// First byte of what was sent.
+fn first(headers: &HeaderMap) -> Option<u64> {
+    let range = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
+    range.split('-').next()?.parse().ok()
+}
+
+/// All but the size. Dates serve as versions where there are no tags.
+fn meta(headers: &HeaderMap) -> Meta {
+    let version = text(headers, ETAG).or_else(|| text(headers, LAST_MODIFIED));
+    Meta {
+        size: 0,
+        version: Meta::version_of(version.unwrap_or_default()),
+        modified: 0,
+    }
+}

@@ -1,0 +1,77 @@
+"""Datasets of the hub: revisions, signed URLs that expire, tokens, rate limits."""
+
+import pytest
+
+import pagefeed as pf
+from numbered import numbered_loader
+from pagefeed.errors import AccessDeniedError, MissingFileError
+from web_servers import COMMIT, TOKEN, Cdn, Hub, running
+
+PINNED = f"hf://datasets/owner/name@{COMMIT}/tokens"
+
+
+@pytest.fixture
+def hub(root):
+    cdn = Cdn(root / "corpus")
+    hub = Hub(root / "corpus", cdn)
+    with running(cdn, hub):
+        yield hub
+
+
+def dataset(hub, url="hf://datasets/owner/name/tokens", **options):
+    settings = {"hf_endpoint": hub.url, "hf_token": TOKEN, "allow_http": True}
+    return pf.parquet(url, column="input_ids", storage_options=settings | options)
+
+
+def test_a_folder_is_pinned_to_its_commit(hub):
+    expected = [f"{PINNED}/part-{number}.parquet" for number in (0, 1)]
+    assert list(dataset(hub).files) == expected
+    assert list(dataset(hub, "hf://datasets/owner/name@v1.0").files) == expected
+    assert list(dataset(hub, f"{PINNED}/*-1.parquet").files) == expected[1:]
+    one = dataset(hub, "hf://datasets/owner/name/tokens/part-0.parquet")
+    assert list(one.files) == expected[:1]
+    assert one.index.find_file("hf://datasets/owner/name/tokens/part-0.parquet") == 0
+
+
+def test_an_epoch_resolves_each_file_once(hub, root):
+    data = dataset(hub)
+    near = pf.parquet(root / "corpus" / "tokens", column="input_ids")
+    far = [batch["input_ids"].tolist() for batch in numbered_loader(data)]
+    assert far == [batch["input_ids"].tolist() for batch in numbered_loader(near)]
+    resolved = [path for _, path, _ in hub.asked if "/resolve/" in path]
+    assert any("authorization" in headers for _, _, headers in hub.asked)
+    assert len(resolved) <= 4  # Two files; two threads may ask at the same time.
+    assert not any("authorization" in headers for _, _, headers in hub.cdn.asked)
+
+
+def test_signed_urls_are_renewed(hub):
+    data = dataset(hub)
+    assert len(data) == 600
+    for signature in hub.signatures:
+        hub.signatures[signature] = 0.0
+    assert len(list(numbered_loader(data))) > 10
+
+
+def test_rate_limits_are_waited_for(hub):
+    left = [3]
+
+    def limited(handler):
+        if "/resolve/" not in handler.path or left[0] == 0:
+            return False
+        left[0] -= 1
+        handler.send(429, b"", {"RateLimit": '"resolvers";r=0;t=1'})
+        return True
+
+    hub.fault = limited
+    assert len(dataset(hub)) == 600
+    assert left == [0]
+
+
+def test_gated_and_missing(hub):
+    with pytest.raises(AccessDeniedError, match="401") as caught:
+        dataset(hub, hf_token="hf_wrong")
+    assert "hf_wrong" not in str(caught.value)
+    with pytest.raises(MissingFileError):
+        dataset(hub, "hf://datasets/owner/name@v9/tokens")
+    with pytest.raises(MissingFileError):
+        dataset(hub, f"{PINNED}/part-7.parquet")

@@ -1,0 +1,128 @@
+"""What is read from afar is what lies on the disk."""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import pagefeed as pf
+from numbered import numbered_loader
+
+
+def remote(place, **options):
+    return pf.parquet(
+        place.urls, column="input_ids", storage_options=place.options or None, **options
+    )
+
+
+def local(place):
+    return pf.parquet(place.folder, column="input_ids")
+
+
+def tokens_of(loader):
+    return [batch["input_ids"].tolist() for batch in loader]
+
+
+def test_index_is_that_of_the_files(place):
+    far, near = remote(place).index, local(place).index
+    assert far.fingerprint == near.fingerprint
+    assert far.files == place.urls
+    for page in (0, len(near) - 1):
+        assert pa.array(far.read_page(page)).equals(pa.array(near.read_page(page)))
+        np.testing.assert_array_equal(far.row_offsets(page), near.row_offsets(page))
+    assert replace(far.locate(3), file="") == replace(near.locate(3), file="")
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", None])
+def test_batches_are_those_of_the_files(place, shuffle):
+    far = numbered_loader(remote(place), shuffle=shuffle)
+    near = numbered_loader(local(place), shuffle=shuffle)
+    assert tokens_of(far) == tokens_of(near)
+
+
+def test_documents_and_packed(place):
+    documents = pf.Documents(columns=["text", "input_ids"])
+    pairs = []
+    for data in (remote(place), local(place)):
+        batches = numbered_loader(data, sequences=documents, padding=0)
+        rows = [pa.table(batch).to_pylist() for batch in batches]
+        packed = tokens_of(numbered_loader(data, sequences=pf.Packed(64)))
+        pairs.append((rows, packed))
+    assert pairs[0] == pairs[1]
+
+
+def test_resume_is_exact(place):
+    whole = tokens_of(numbered_loader(remote(place)))
+    loader = numbered_loader(remote(place))
+    batches = iter(loader)
+    for _ in range(7):
+        next(batches)
+    other = numbered_loader(local(place))  # The contents are the same dataset.
+    other.load_state_dict(loader.state_dict())
+    assert tokens_of(other) == whole[7:]
+
+
+def test_rows_by_predicate_tier_and_length(place):
+    far, near = remote(place), local(place)
+    predicate = "quality >= 0.5 and text != '0.7 words'"
+    assert len(far.where(predicate)) == len(near.where(predicate)) > 0
+    tiers = far.tiers("quality", edges=[0.3])
+    assert {name: len(part) for name, part in tiers.items()} == {
+        name: len(part) for name, part in near.tiers("quality", edges=[0.3]).items()
+    }
+    assert tokens_of(numbered_loader(far.where(predicate))) == tokens_of(
+        numbered_loader(near.where(predicate))
+    )
+    assert far.columns == near.columns
+    assert far.head(2) == near.head(2)
+
+
+def test_texts_are_tokenized(place):
+    tokenizer = pf.Tokenizer(
+        lambda text: [*text.encode()], vocab_size=256, name="bytes"
+    )
+    pairs = []
+    for data in (remote(place), local(place)):
+        tokens = replace(data, column="text").tokenize(tokenizer)
+        page = pa.array(tokens.index.read_page(1)).to_pylist()
+        pairs.append((page, tokens_of(numbered_loader(tokens))))
+    assert pairs[0] == pairs[1]
+
+
+def test_index_is_kept(place, tmp_path):
+    first = remote(place, cache_dir=tmp_path)
+    assert len(first) == 600
+    again = remote(place, cache_dir=tmp_path)
+    assert tokens_of(numbered_loader(again)) == tokens_of(numbered_loader(local(place)))
+    assert len(list(tmp_path.glob("*.pagefeed-index"))) == 1
+
+
+def test_folders_and_patterns(s3):
+    def files(url):
+        index = pf.PageIndex.build(url, "input_ids", storage_options=s3.options)
+        return index.files
+
+    assert files(s3.base) == files(f"{s3.base}/") == s3.urls
+    assert files(f"{s3.base}/part-*.parquet") == s3.urls
+    assert files(f"{s3.base}/part-[!0].parquet") == s3.urls[1:]
+    assert files("s3://corpus/**/*-1.parquet") == s3.urls[1:]
+    assert files([s3.urls[1], str(s3.folder / "part-0.parquet")]) == [
+        s3.urls[1],
+        str(s3.folder / "part-0.parquet"),
+    ]
+
+
+def test_mixture_of_near_and_far(s3):
+    mixture = pf.mix({"far": (remote(s3), 1), "near": (local(s3), 1)})
+    mixed = pf.mix({"far": (local(s3), 1), "near": (local(s3), 1)})
+    pairs = [islice(numbered_loader(each), 10) for each in (mixture, mixed)]
+    far, near = map(tokens_of, pairs)
+    assert far == near
+
+
+def test_forecast_and_proof(place):
+    loader = numbered_loader(remote(place))
+    assert pf.verify(loader).ok
+    assert pf.forecast(loader) is not None

@@ -1,0 +1,76 @@
+"""Secrets are sent where they belong, and shown nowhere."""
+
+import logging
+import pickle
+
+import pytest
+
+import pagefeed as pf
+from numbered import numbered_loader
+from object_store import ACCESS_KEY, SECRET_KEY
+from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
+from web_servers import Handler, WebServer, running
+
+
+def test_secrets_are_in_nothing_that_is_kept_or_shown(s3, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    data = pf.parquet(
+        s3.base, column="input_ids", cache_dir=tmp_path, storage_options=s3.options
+    )
+    loader = numbered_loader(data)
+    next(iter(loader))
+    shown = [repr(data), repr(data.storage), repr(loader), repr(data.index)]
+    shown += [str(loader.state_dict()), caplog.text, repr(data._repr_html_())]
+    kept = [pickle.dumps(data), pickle.dumps(data.index), pickle.dumps(loader)]
+    kept += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for text in shown:
+        assert SECRET_KEY not in text
+    for held in kept:
+        assert SECRET_KEY.encode() not in held
+        assert ACCESS_KEY.encode() not in held
+
+
+def test_other_processes_have_secrets_of_the_environment(s3, monkeypatch):
+    data = pf.parquet(s3.base, column="input_ids", storage_options=s3.options)
+    assert len(data) == 600
+    travelled = pickle.dumps(data)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "wrong")
+    with pytest.raises(AccessDeniedError, match="secret_access_key do not travel"):
+        pickle.loads(travelled).storage.read(s3.urls[0], 0, 4)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    assert pickle.loads(travelled).storage.read(s3.urls[0], 0, 4) == b"PAR1"
+
+
+def test_credentials_are_not_sent_unencrypted_unless_allowed(s3, web):
+    with pytest.raises(InvalidArgumentError, match="unencrypted"):
+        pf.parquet(
+            s3.base, column="a", storage_options=s3.options | {"allow_http": "no"}
+        )
+    secret = {"authorization": "Bearer hidden"}
+    with pytest.raises(InvalidArgumentError, match="unencrypted") as caught:
+        pf.parquet(web.urls, column="a", storage_options=secret)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("web")
+def test_another_server_gets_no_authorization(web_server, root):
+    class Elsewhere(Handler):
+        def answer(self):
+            location = f"{web_server.url}{self.path}?signature=hidden"
+            self.send(307, b"", {"Location": location})
+
+    front = WebServer(root, Elsewhere)
+    options = {"authorization": "Bearer hidden", "allow_http": True}
+    with running(front):
+        url = f"{front.url}/corpus/tokens/part-0.parquet"
+        data = pf.parquet(url, column="input_ids", storage_options=options)
+        assert len(data) == 300
+        web_server.fault = lambda handler: handler.send(500) is None
+        with pytest.raises(PagefeedError) as caught:
+            pf.parquet(url, column="a", storage_options=options | {"deadline": 0.2})
+    assert "hidden" not in str(caught.value)
+    sent = [headers.get("authorization") for _, _, headers in front.asked]
+    assert set(sent) == {"Bearer hidden"}
+    assert not any("authorization" in headers for _, _, headers in web_server.asked)
