@@ -24,6 +24,10 @@ HAVE_TRAINERS := $(VENV)/trainers
 LOCKS := tests/trainers/locks
 TRAINERS := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
 HAVE_WHEEL := $(VENV)/wheel.stamp
+# Other loaders, to be held against this one.
+EVALUATION := benchmarks/evaluation/requirements
+EVALUATION_VENV := $(VENV)/evaluation
+HAVE_EVALUATION := $(EVALUATION_VENV).stamp
 DOCS_VENV := .venv/docs
 HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
@@ -94,6 +98,10 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 		echo "== $$script"; $(BIN)/python "$$script" $(ARGS); \
 	done
 
+.PHONY: evaluation
+evaluation: $(HAVE_EVALUATION) $(HAVE_CORE)  ## Train on each order, run beside other loaders (ARGS="--small")
+	PYTHONPATH=benchmarks $(EVALUATION_VENV)/bin/python benchmarks/evaluation/evaluate.py $(ARGS)
+
 .PHONY: tools
 tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
 
@@ -129,6 +137,9 @@ constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 			--constraint $(VENV)/large.txt --output-file $(LOCKS)/$$name.txt \
 			$(LOCKS)/$$name.in; \
 	done
+	$(UV) pip compile --quiet --upgrade --python-version 3.11 --no-annotate \
+		--custom-compile-command "make constraints" --no-emit-index-url \
+		--constraint $(VENV)/large.txt --output-file $(EVALUATION).txt $(EVALUATION).in
 
 .PHONY: clean
 clean:  ## Remove everything that was built or installed here
@@ -150,12 +161,20 @@ $(HAVE_DEV): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --requirements pyproject.toml --extra all --group dev
 	@touch $@
 
-$(HAVE_TRAINERS)/%.stamp: $(LOCKS)/%.txt | $(HAVE_UV)
-	$(UV) venv --quiet --clear --python $(BIN)/python $(HAVE_TRAINERS)/$*
-	$(UV) pip install --quiet --python $(HAVE_TRAINERS)/$*/bin/python --requirements $<
+# An environment of its own, with what a lock file pins and the package as it lies here.
+define SEPARATE_ENVIRONMENT
+	$(UV) venv --quiet --clear --python $(BIN)/python $(@:.stamp=)
+	$(UV) pip install --quiet --python $(@:.stamp=)/bin/python --requirements $<
 	echo $(CURDIR)/python > \
-		"$$(echo $(HAVE_TRAINERS)/$*/lib/python3*/site-packages)/pagefeed.pth"
+		"$$(echo $(@:.stamp=)/lib/python3*/site-packages)/pagefeed.pth"
 	@touch $@
+endef
+
+$(HAVE_TRAINERS)/%.stamp: $(LOCKS)/%.txt | $(HAVE_UV)
+	$(SEPARATE_ENVIRONMENT)
+
+$(HAVE_EVALUATION): $(EVALUATION).txt | $(HAVE_UV)
+	$(SEPARATE_ENVIRONMENT)
 
 $(HAVE_WHEEL): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --group wheel

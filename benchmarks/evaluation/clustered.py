@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,45 @@ import pagefeed as pf
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "benchmarks" / ".data" / "evaluation"
-VOCABULARY = 4096
-PAGE_DOCUMENTS = 32
-GROUP_DOCUMENTS = 1024
 VALIDATION = 0.05
-MOST_CHARACTERS = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How much of the texts is used, and how it lies."""
+
+    documents: int | None
+    """At most as many, evenly from all over the texts."""
+    characters: int
+    """At most as many of each."""
+    vocabulary: int
+    page_documents: int
+    group_documents: int
+
+
+CUTS = {
+    "full": Cut(
+        documents=None,
+        characters=4000,
+        vocabulary=4096,
+        page_documents=32,
+        group_documents=1024,
+    ),
+    "medium": Cut(
+        documents=3200,
+        characters=1200,
+        vocabulary=1024,
+        page_documents=8,
+        group_documents=128,
+    ),
+    "small": Cut(
+        documents=150,
+        characters=4000,
+        vocabulary=1024,
+        page_documents=8,
+        group_documents=32,
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,19 +83,19 @@ def shared_corpus() -> Path:
     return folder
 
 
-def make_corpus(folder: Path, most_documents: int | None) -> Corpus:
+def make_corpus(folder: Path, cut: Cut) -> Corpus:
     """Tokenize texts once, with a small vocabulary that a small model can learn."""
     key = hashlib.blake2b(
-        json.dumps([str(folder), most_documents, VOCABULARY]).encode(), digest_size=6
+        json.dumps([str(folder), asdict(cut)]).encode(), digest_size=6
     )
     path = CACHE / f"{key.hexdigest()}.parquet"
     tokenizer_path = path.with_suffix(".json")
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        texts = _texts(folder, most_documents)
-        tokenizer = _trained(texts)
+        texts = _texts(folder, cut)
+        tokenizer = _trained(texts, cut.vocabulary)
         tokenizer.save(str(tokenizer_path))
-        _write(texts, tokenizer, path)
+        _write(texts, tokenizer, path, cut)
     tokenizer = Tokenizer.from_file(str(tokenizer_path))
     end = tokenizer.token_to_id("<|end|>")
     assert end is not None
@@ -76,22 +110,23 @@ def make_corpus(folder: Path, most_documents: int | None) -> Corpus:
     )
 
 
-def _texts(folder: Path, most: int | None) -> list[str]:
+def _texts(folder: Path, cut: Cut) -> list[str]:
     """Texts of all sources in their order; some evenly if there are too many."""
     table = pq.read_table(sorted(folder.glob("*.parquet")), columns=["text"])
-    if most is not None and most < len(table):
-        table = table.take(np.linspace(0, len(table) - 1, most).astype(np.int64))
-    return [text[:MOST_CHARACTERS] for text in table["text"].to_pylist()]
+    if cut.documents is not None and cut.documents < len(table):
+        places = np.linspace(0, len(table) - 1, cut.documents).astype(np.int64)
+        table = table.take(places)
+    return [text[: cut.characters] for text in table["text"].to_pylist()]
 
 
-def _trained(texts: list[str]) -> Tokenizer:
+def _trained(texts: list[str], vocabulary: int) -> Tokenizer:
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         special_tokens=["<|end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -100,16 +135,16 @@ def _trained(texts: list[str]) -> Tokenizer:
     return tokenizer
 
 
-def _write(texts: list[str], tokenizer: Tokenizer, path: Path) -> None:
+def _write(texts: list[str], tokenizer: Tokenizer, path: Path, cut: Cut) -> None:
     rows = [encoded.ids for encoded in tokenizer.encode_batch_fast(texts)]
     table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
     partial = path.with_suffix(".partial")
     pq.write_table(
         table,
         partial,
-        row_group_size=GROUP_DOCUMENTS,
+        row_group_size=cut.group_documents,
         # A page is checked for its size after each batch: it has as many documents.
-        write_batch_size=PAGE_DOCUMENTS,
+        write_batch_size=cut.page_documents,
         data_page_size=1,
         use_dictionary=False,
         compression="zstd",

@@ -25,8 +25,12 @@ class Size:
     warmup: int = 40
 
 
-FULL = Size(width=256, layers=4, heads=4, length=256, batch_size=32)
-SMALL = Size(width=16, layers=1, heads=1, length=32, batch_size=64)
+SIZES = {
+    "full": Size(width=256, layers=4, heads=4, length=256, batch_size=32),
+    # An hour on two processors, for all orders and three seeds.
+    "medium": Size(width=64, layers=2, heads=2, length=128, batch_size=32, rate=4e-3),
+    "small": Size(width=16, layers=1, heads=1, length=32, batch_size=64),
+}
 
 
 class Transformer(nn.Module):

@@ -1,0 +1,126 @@
+"""The page and the figure of what was measured."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from loaders import table
+
+__all__ = ["draw", "page"]
+
+BEGINNING = """# Evaluation
+
+What an order costs a model, how long starts take, and how pagefeed runs beside other
+loaders. `make evaluation ARGS="--json results.json --page evaluation.md"` measures all
+of it and writes this page.
+"""
+
+
+def page(results: dict[str, Any]) -> str:
+    """Write the page in Markdown."""
+    parts: dict[str, Callable[[Any], Iterator[str]]] = {
+        "perplexity": _orders,
+        "startup": _starts,
+        "loaders": _loaders,
+    }
+    lines = [BEGINNING]
+    for name, tell in parts.items():
+        if name in results:
+            lines += [*tell(results[name]["results"]), "", _measured(results[name]), ""]
+    return "\n".join(lines)
+
+
+def _measured(part: dict[str, Any]) -> str:
+    machine = part["machine"]
+    return (
+        f"Measured on {machine['processors']} processors ({machine['system']}), at a "
+        f"load of {part['load']} when it ended."
+    )
+
+
+def _orders(found: dict[str, Any]) -> Iterator[str]:
+    of = found["of"]
+    model = of["model"]
+    yield "## Orders"
+    yield ""
+    yield (
+        f"A transformer of {model['layers']} layers, {model['width']} wide, one epoch "
+        f"of {of['documents']:,} documents in the order of their sources "
+        f"({of['pages']:,} pages, {of['sequences']:,} sequences of {model['length']} "
+        f"tokens, {of['steps']:,} steps), perplexity of held-out documents, median "
+        "and range of the seeds. The share is what remains of the loss between no "
+        "shuffling and a row-exact one."
+    )
+    yield ""
+    yield "| order | data in the window | perplexity | range | share |"
+    yield "|---|---|---|---|---|"
+    for row in found["orders"]:
+        window = f"{row['window_share']:.0%}" if row["window_share"] else "-"
+        low, high = min(row["perplexities"]), max(row["perplexities"])
+        kept = "-" if row["share_kept"] is None else f"{row['share_kept']:.1%}"
+        yield (
+            f"| {row['order']} | {window} | {row['median']:.2f} "
+            f"| {low:.2f} to {high:.2f} | {kept} |"
+        )
+    yield ""
+    yield "![Share of the loss that remains, by order](evaluation.svg)"
+
+
+def _starts(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "## Starts"
+    yield ""
+    yield "| files | first batch, nothing cached | with a page index | peak memory |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        yield (
+            f"| {row['files']:,} | {row['cold_seconds']:.2f} s "
+            f"| {row['warm_seconds']:.2f} s | {row['peak_bytes'] / 2**20:.0f} MiB |"
+        )
+
+
+def _loaders(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "## Beside other loaders"
+    yield ""
+    yield (
+        "Samples of 2,048 tokens, shuffled, batches of 64 as int64 tensors of torch, "
+        "each loader as its own documentation says, in processes of its own, in turn; "
+        "medians. The first batch counts from the start of the process, imports "
+        "included. Waits are those of a consumer with 20 ms of its own work a batch. "
+        "Memory is anonymous and shared memory of all processes."
+    )
+    yield ""
+    yield from table(rows)
+    yield ""
+    yield "What each cannot do:"
+    yield ""
+    for row in rows:
+        if row["cannot"]:
+            yield f"- **{row['loader']}** {row['cannot']}."
+
+
+def draw(part: dict[str, Any], path: Path) -> None:
+    """Draw the shares that remain, by order."""
+    from matplotlib.figure import Figure
+
+    shown = [
+        row
+        for row in part["results"]["orders"]
+        if row["window_share"] and row["share_kept"] is not None
+    ]
+    names = list(dict.fromkeys(row["order"] for row in shown))
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for share, offset in ((0.1, -0.2), (0.01, 0.2)):
+        kept = {
+            r["order"]: r["share_kept"] for r in shown if r["window_share"] == share
+        }
+        axes.bar(
+            [place + offset for place in range(len(names))],
+            [100 * kept.get(name, 0.0) for name in names],
+            width=0.4,
+            label=f"{share:.0%} of the data in the window",
+        )
+    axes.set_xticks(range(len(names)), names)
+    axes.set(ylabel="% of the loss of no shuffling that remains")
+    axes.legend()
+    figure.savefig(path)
