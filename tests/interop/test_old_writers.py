@@ -1,6 +1,7 @@
 """What old and odd writers leave behind, that says nothing about the values."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pagefeed
 from files import ParquetBytes, chunk_metas, read_footer, with_footer
 from pagefeed import Documents, Loader, Windows
 from pagefeed.errors import CorruptFileError
-from thrift import I64, Field, i32
+from thrift import BINARY, I64, Field, i32
 
 
 @pytest.mark.parametrize("code", [22, 99, -1])
@@ -35,15 +36,26 @@ def test_unknown_converted_types_mean_nothing(tmp_path: Path, code: int, column:
         assert found == expected
 
 
-def nulls_denied(path: Path, column: str, *, pages: bool) -> Path:
+def nulls_denied(
+    path: Path,
+    column: str,
+    *,
+    pages: bool,
+    histogram: bool = False,
+    created_by: bytes | None = None,
+) -> Path:
     """The file with statistics of a column that claim no nulls, as old Arrows wrote."""
     file = ParquetBytes.parse(path.read_bytes())
     for meta in chunk_metas(file.footer, column):
         meta[12].value[3] = Field(I64, 0)
+        if not histogram:
+            meta.pop(16, None)
     for page in (page for one in file.chunks for page in one) if pages else ():
         statistics = page.detail.get(5)
         if page.kind == 0 and statistics is not None:
             statistics.value[3] = Field(I64, 0)
+    if created_by is not None:
+        file.footer[6] = Field(BINARY, created_by)
     denied = path.with_name(f"denied-{column}.parquet")
     denied.write_bytes(file.encode())
     return denied
@@ -67,18 +79,64 @@ def test_pages_are_believed_not_statistics_of_texts(
     assert rows == texts
 
 
-def test_numbers_are_counted_by_their_pages_when_asked(tmp_path: Path):
-    """Their values are numbered: that needs the true counts."""
-    path = tmp_path / "sound.parquet"
-    numbers = [None if n % 3 == 0 else n for n in range(300)]
-    pq.write_table(pa.table({"n": numbers}), path, data_page_size=64)
-    denied = nulls_denied(path, "n", pages=True)
-    believed = pagefeed.PageIndex.build(denied, column="n")
-    with pytest.raises(CorruptFileError, match="page_index=False"):
-        believed.read_page(0)
-    index = pagefeed.PageIndex.build(denied, column="n", page_index=False)
-    assert index.num_values == 200
-    data = pagefeed.parquet(denied, column="n", page_index=False)
+NUMBERS = [None if n % 3 == 0 else n for n in range(300)]
+ARROW2 = b"Arrow2 - Native Rust implementation of Arrow"
+
+
+def tokens_of(path: Path, *, page_index: bool = True) -> list[int]:
+    """What windows of a column of numbers deliver."""
+    data = pagefeed.parquet(path, column="n", page_index=page_index)
+    assert data.spans.num_values == 200
     loader = Loader(data, sequences=Windows(200), batch_size=1, shuffle=None)
     (batch,) = loader
-    assert batch["input_ids"][0].tolist() == [n for n in numbers if n is not None]
+    return batch["input_ids"][0].tolist()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"pages": False},
+        {"pages": True, "histogram": True},
+        {"pages": True, "created_by": ARROW2},
+    ],
+    ids=["by pages", "by histogram", "by writer"],
+)
+def test_numbers_are_counted_by_their_pages(tmp_path: Path, told: dict[str, Any]):
+    """Their values are numbered: that needs the true counts, wherever these are."""
+    path = tmp_path / "sound.parquet"
+    pq.write_table(pa.table({"n": NUMBERS}), path, data_page_size=64)
+    denied = nulls_denied(path, "n", **told)
+    assert tokens_of(denied) == [n for n in NUMBERS if n is not None]
+
+
+@pytest.mark.parametrize("told", ["histogram", "writer"])
+def test_numbers_are_counted_by_their_pages_with_an_index(tmp_path: Path, told: str):
+    path = tmp_path / "sound.parquet"
+    table = pa.table({"n": NUMBERS})
+    pq.write_table(table, path, data_page_size=64, write_page_index=True)
+    data = path.read_bytes()
+    footer = read_footer(data)
+    for meta in chunk_metas(footer, "n"):
+        meta[12].value[3] = Field(I64, 0)
+        if told == "writer":
+            meta.pop(16)
+    if told == "writer":
+        footer[6] = Field(BINARY, ARROW2)
+    path.write_bytes(with_footer(data, footer))
+    assert tokens_of(path) == [n for n in NUMBERS if n is not None]
+
+
+def test_numbers_of_which_all_counts_are_wrong_are_never_misnumbered(tmp_path: Path):
+    path = tmp_path / "sound.parquet"
+    pq.write_table(pa.table({"n": NUMBERS}), path, data_page_size=64)
+    denied = nulls_denied(path, "n", pages=True)
+    # Rows are numbered by what no statistics say.
+    index = pagefeed.PageIndex.build(denied, column="n")
+    found = [row for page in golden.read_pages(index) for row in page.to_pylist()]
+    assert found == NUMBERS
+    data = pagefeed.parquet(denied, column="n")
+    loader = Loader(data, sequences=Windows(200), batch_size=1, shuffle=None)
+    with pytest.raises(CorruptFileError, match="page_index=False"):
+        next(iter(loader))
+    found = tokens_of(denied, page_index=False)
+    assert found == [n for n in NUMBERS if n is not None]

@@ -50,6 +50,8 @@ pub struct Chunk {
     pub dictionary_pages: Option<u64>,
     /// Levels below the maximum, if the writer counted them.
     pub num_nulls: Option<u64>,
+    /// Whether that is what its statistics say, of a writer that gets them wrong.
+    pub miscounts_nulls: bool,
     /// Byte range of the offset index.
     pub offset_index: Option<Range<u64>>,
     /// Byte range of the column index.

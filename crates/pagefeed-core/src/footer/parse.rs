@@ -11,6 +11,10 @@ use crate::schema::hint::{self, ARROW_SCHEMA_KEY};
 use crate::schema::tree::SchemaTree;
 use crate::thrift::{Reader, Wire};
 
+/// A writer, in all its versions, that counts as a chunk's nulls those of its dictionary:
+/// none. (Arrow C++ before 6 did so, too, of strings only.)
+const COUNTS_NULLS_OF_DICTIONARIES: &[u8] = b"Arrow2";
+
 /// What all chunks are checked against.
 struct Context<'a> {
     /// Where the footer begins: pages and indexes lie before it.
@@ -36,7 +40,7 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
     let mut reader = Reader::new(bytes);
     let mut schema = None;
     let (mut num_rows, mut row_groups, mut arrow_schema) = (None, None, None);
-    let mut selected = 0..0;
+    let (mut selected, mut created_by) = (0..0, &b""[..]);
     reader.fields(|id, wire, reader| {
         match (id, wire) {
             (2, Wire::List) => {
@@ -58,6 +62,7 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
                 row_groups = Some(parse_row_groups(reader, &context)?);
             }
             (5, Wire::List) => arrow_schema = parse_key_values(reader)?,
+            (6, Wire::Binary) => created_by = reader.binary()?,
             (8, _) => return Err(encrypted("the file")),
             _ => reader.skip(wire)?,
         }
@@ -65,8 +70,12 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
     })?;
     let (schema, _) = schema.ok_or_else(|| missing("a schema"))?;
     let num_rows = num_rows.ok_or_else(|| missing("the number of rows"))?;
-    let row_groups = row_groups.ok_or_else(|| missing("the row groups"))?;
+    let mut row_groups = row_groups.ok_or_else(|| missing("the row groups"))?;
     check_rows(num_rows, &row_groups)?;
+    if created_by.starts_with(COUNTS_NULLS_OF_DICTIONARIES) {
+        let chunks = row_groups.iter_mut().flat_map(|group| &mut group.chunks);
+        chunks.for_each(|chunk| chunk.miscounts_nulls = chunk.dictionary_page_offset.is_some());
+    }
     let hint = arrow_schema.and_then(hint::decode);
     Ok(Footer {
         schema: empty_footer(&schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
@@ -246,7 +255,7 @@ fn parse_chunk_metadata(
 ) -> Result<Chunk> {
     let (mut physical, mut codec, mut num_values, mut total) = (None, None, None, None);
     let (mut data_page, mut dictionary_page) = (None, None);
-    let (mut num_nulls, mut dictionary_pages) = (None, None);
+    let (mut num_nulls, mut dictionary_pages, mut histogram) = (None, None, Vec::new());
     reader.fields(|id, wire, reader| {
         match (id, wire) {
             (1, Wire::I32) => physical = Some(reader.i32()?),
@@ -257,6 +266,7 @@ fn parse_chunk_metadata(
             (11, Wire::I64) => dictionary_page = Some(reader.count("the dictionary page offset")?),
             (12, Wire::Struct) => num_nulls = parse_null_count(reader)?,
             (13, Wire::List) => dictionary_pages = Some(parse_encoding_stats(reader)?),
+            (16, Wire::Struct) => histogram = parse_level_histogram(reader)?,
             _ => reader.skip(wire)?,
         }
         Ok(())
@@ -266,15 +276,18 @@ fn parse_chunk_metadata(
             "the column chunk's type is not the schema's type",
         ));
     }
+    let num_values = num_values.ok_or_else(|| missing("a chunk's number of values"))?;
     let chunk = Chunk {
         codec: codec.ok_or_else(|| missing("a chunk's codec"))?,
-        num_values: num_values.ok_or_else(|| missing("a chunk's number of values"))?,
+        num_values,
         data_page_offset: data_page.ok_or_else(|| missing("a chunk's data page offset"))?,
         // Some writers store 0 for "none": the magic bytes lie there.
         dictionary_page_offset: dictionary_page.filter(|offset| *offset > 0),
         total_compressed_size: total.ok_or_else(|| missing("a chunk's compressed size"))?,
         dictionary_pages,
-        num_nulls,
+        // What is counted from levels cannot be wrong as statistics can.
+        num_nulls: levels_below(&histogram, num_values).or(num_nulls),
+        miscounts_nulls: false,
         offset_index: None,
         column_index: None,
     };
@@ -300,6 +313,29 @@ pub(crate) fn parse_null_count(reader: &mut Reader<'_>) -> Result<Option<u64>> {
         Ok(())
     })?;
     Ok(null_count)
+}
+
+/// How often each definition level occurs, by a `SizeStatistics` structure.
+fn parse_level_histogram(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
+    let mut histogram = Vec::new();
+    reader.fields(|id, wire, reader| {
+        if (id, wire) != (3, Wire::List) {
+            return reader.skip(wire);
+        }
+        for _ in 0..reader.list_of(Wire::I64)? {
+            histogram.push(reader.i64()?);
+        }
+        Ok(())
+    })?;
+    Ok(histogram)
+}
+
+/// Levels below the maximum, by a histogram of all, if it makes sense.
+fn levels_below(histogram: &[i64], num_levels: u64) -> Option<u64> {
+    let (&last, _) = histogram.split_last()?;
+    let counts = histogram.iter().map(|&count| u64::try_from(count).ok());
+    let sum = counts.sum::<Option<u64>>();
+    (sum? == num_levels).then(|| num_levels - last.cast_unsigned())
 }
 
 /// Number of dictionary-encoded data pages.

@@ -48,7 +48,7 @@ pub fn locate(
     if chunk.num_values == 0 {
         return ChunkPages::new(None, &[], num_rows);
     }
-    match (regions, &chunk.offset_index) {
+    let found = |reader: &mut ChunkReader<'_>| match (regions, &chunk.offset_index) {
         (Some(regions), Some(offset_index)) => {
             let bytes = regions.get(offset_index)?;
             let locations = parse_offset_index(bytes, chunk, num_rows)?;
@@ -58,6 +58,11 @@ pub fn locate(
             let (dictionary, pages) = reader.walk()?;
             ChunkPages::new(dictionary, &pages, num_rows)
         }
+    };
+    let pages = found(reader)?;
+    match reader.finds_miscounted(&pages) {
+        true => found(reader),
+        false => Ok(pages),
     }
 }
 
@@ -74,10 +79,12 @@ fn indexed(
         Some(_) => chunk.dictionary_pages.unwrap_or(u64::MAX),
         None => 0,
     };
+    let needs_counts = needs_level_counts(chunk, leaf);
+    // Without lists, what the index counts may be statistics, too.
+    let reads_all =
+        leaf.max_repetition == 0 && leaf.max_definition > 0 && !reader.trusts_counts();
     let histograms = match &chunk.column_index {
-        Some(range) if needs_level_counts(chunk, leaf) => {
-            LevelHistograms::parse(regions.get(range)?)?
-        }
+        Some(range) if needs_counts && !reads_all => LevelHistograms::parse(regions.get(range)?)?,
         _ => LevelHistograms::default(),
     };
     let (mut pages, mut levels) = (Vec::with_capacity(locations.len()), 0u64);
@@ -87,7 +94,7 @@ fn indexed(
             .get(number + 1)
             .map_or(num_rows, |next| next.first_row);
         let rows = next - location.first_row;
-        let counted = if needs_level_counts(chunk, leaf) {
+        let counted = if needs_counts || reads_all {
             histograms.page(number, locations.len(), rows, leaf)?
         } else {
             Some(PageLevels {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parquet::basic::Type;
 
 use super::BuildOptions;
-use super::chunk::StoredPage;
+use super::chunk::{ChunkPages, StoredPage};
 use crate::error::{Error, Result};
 use crate::footer::{self, Chunk};
 use crate::header::{DataV2, PageHeader, PageKind};
@@ -38,8 +38,8 @@ pub struct ChunkReader<'a> {
     window: Bytes,
     window_start: u64,
     window_size: u64,
-    /// Whether the writer's counts of nulls are believed. Those of texts are needed for
-    /// nothing, and these are too large to be read for them.
+    /// Whether the writer's counts of nulls are believed, of a column without lists. Those
+    /// of texts are needed for nothing, and these are too large to be read for them.
     trusts_counts: bool,
 }
 
@@ -65,8 +65,27 @@ impl<'a> ChunkReader<'a> {
             window: Bytes::new(),
             window_start: 0,
             window_size: HEADER_WINDOW,
-            trusts_counts: options.use_page_index || leaf.physical == Type::BYTE_ARRAY,
+            trusts_counts: leaf.physical == Type::BYTE_ARRAY
+                || (options.use_page_index && !chunk.miscounts_nulls),
         }
+    }
+
+    /// Whether pages of a column without lists may be counted without their levels.
+    pub fn trusts_counts(&self) -> bool {
+        self.trusts_counts
+    }
+
+    /// Whether the writer's counts of nulls contradict each other: from now on, levels
+    /// are counted.
+    pub fn finds_miscounted(&mut self, pages: &ChunkPages) -> bool {
+        let found: u64 = pages.pages.iter().map(|page| page.num_values).sum();
+        let promised = self.chunk.num_nulls.map(|nulls| found.checked_add(nulls));
+        let is_checked = self.leaf.max_repetition == 0 && self.leaf.physical != Type::BYTE_ARRAY;
+        let is_miscounted = is_checked
+            && self.trusts_counts
+            && promised.is_some_and(|promised| promised != Some(self.chunk.num_values));
+        self.trusts_counts &= !is_miscounted;
+        is_miscounted
     }
 
     /// The dictionary page and the data pages that are not empty.
@@ -191,14 +210,13 @@ impl<'a> ChunkReader<'a> {
         if !self.trusts_counts {
             return Ok(None);
         }
-        if self.chunk.num_nulls == Some(0) {
-            return Ok(Some(0));
-        }
         if matches!(header.kind, PageKind::DataV2(_)) {
-            return Ok(None); // its levels are near and never compressed
+            // Its levels are near and never compressed.
+            return Ok(self.chunk.num_nulls.filter(|&nulls| nulls == 0));
         }
         let bytes = self.bytes(offset, header.header_size as u64)?;
-        header_null_count(&bytes)
+        let of_page = header_null_count(&bytes)?;
+        Ok(of_page.or(self.chunk.num_nulls.filter(|&nulls| nulls == 0)))
     }
 
     fn level_counts(&mut self, offset: u64, header: &PageHeader) -> Result<LevelCounts> {

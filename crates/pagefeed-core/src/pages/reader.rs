@@ -3,7 +3,6 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-use parquet::basic::Type;
 
 use crate::decode::{TokenPage, conform, decode_array};
 use crate::error::{Error, Result};
@@ -14,7 +13,7 @@ use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
 
 /// Reads and decodes `page` as `data_type`, a type that takes the column of any file: an
-/// array of exactly the rows and, for a column of one leaf, the values that the index
+/// array of exactly the rows and, for a list of one leaf, the values that the index
 /// promises.
 pub fn read_array(
     column: &Indexed,
@@ -46,17 +45,13 @@ pub fn read_array(
         // Without lists, rows are what is numbered, and writers' counts of nulls need
         // not be right: old Arrows say 0 for any dictionary of texts.
         if let [leaf] = &schema.leaves[..]
-            && (leaf.max_repetition > 0 || is_number(leaf.physical))
+            && leaf.max_repetition > 0
         {
             check_num_values(&record, num_leaf_values(array.as_ref()))?;
         }
         conform(&array, data_type)
     };
     read().map_err(|error| column.locate(error, &record))
-}
-
-fn is_number(physical: Type) -> bool {
-    matches!(physical, Type::INT32 | Type::INT64)
 }
 
 /// Refuses a page whose values are not as many as the index, and so the numbering of
