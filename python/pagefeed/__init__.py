@@ -30,7 +30,14 @@ from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
-from pagefeed.prepare import Conversion, convert
+from pagefeed.prepare import (
+    Conversion,
+    SampledSource,
+    TokenRate,
+    TrainedTokenizer,
+    convert,
+    train_tokenizer,
+)
 from pagefeed.reports import (
     Check,
     ColumnFacts,
@@ -101,6 +108,7 @@ __all__ = [
     "Permutation",
     "Progress",
     "Rewriting",
+    "SampledSource",
     "SequenceView",
     "Shuffle",
     "ShuffleCost",
@@ -111,9 +119,11 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
+    "TokenRate",
     "Tokenizer",
     "TracedPart",
     "TracedRow",
+    "TrainedTokenizer",
     "Verification",
     "Windows",
     "checklist",
@@ -136,6 +146,7 @@ __all__ = [
     "stream",
     "tokens",
     "trace",
+    "train_tokenizer",
     "verify",
 ]
 """All that is public beside `pagefeed.torch`, `pagefeed.integrations` and the CLI."""
