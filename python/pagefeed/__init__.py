@@ -32,10 +32,15 @@ from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
 from pagefeed.prepare import (
     Conversion,
+    ExtendedEmbeddings,
+    ExtendedTokenizer,
+    NewToken,
     SampledSource,
     TokenRate,
     TrainedTokenizer,
     convert,
+    extend_embeddings,
+    extend_tokenizer,
     train_tokenizer,
 )
 from pagefeed.reports import (
@@ -86,6 +91,8 @@ __all__ = [
     "Diagnosis",
     "Documents",
     "Evidence",
+    "ExtendedEmbeddings",
+    "ExtendedTokenizer",
     "Fields",
     "FileFacts",
     "FlatDataset",
@@ -98,6 +105,7 @@ __all__ = [
     "MegatronDataset",
     "Mixture",
     "MixtureForecast",
+    "NewToken",
     "Origin",
     "Packed",
     "Page",
@@ -131,6 +139,8 @@ __all__ = [
     "diagnose",
     "doctor",
     "errors",
+    "extend_embeddings",
+    "extend_tokenizer",
     "facts_of_node",
     "forecast",
     "forecast_mixture",

@@ -7,17 +7,27 @@ the formats, and :func:`convert` puts the two together.
 
 from pagefeed.prepare.conversion import Conversion, convert
 from pagefeed.prepare.vocabulary import (
+    ExtendedEmbeddings,
+    ExtendedTokenizer,
+    NewToken,
     SampledSource,
     TokenRate,
     TrainedTokenizer,
+    extend_embeddings,
+    extend_tokenizer,
     train_tokenizer,
 )
 
 __all__ = [
     "Conversion",
+    "ExtendedEmbeddings",
+    "ExtendedTokenizer",
+    "NewToken",
     "SampledSource",
     "TokenRate",
     "TrainedTokenizer",
     "convert",
+    "extend_embeddings",
+    "extend_tokenizer",
     "train_tokenizer",
 ]

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 
-from pagefeed.cli.tokenizer import train
+from pagefeed.cli.tokenizer import extend, train
 
 __all__ = ["configure", "run"]
 
 _VERBS = {
     "train": (train, "train one on texts sampled from Parquet"),
+    "extend": (extend, "add what the texts of a domain are made of"),
 }
 
 

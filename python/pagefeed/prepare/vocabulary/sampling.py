@@ -17,6 +17,7 @@ from pagefeed.loader import Loader
 from pagefeed.sequences import Documents
 
 __all__ = [
+    "Mixing",
     "SampledSource",
     "TextDatasets",
     "TextSample",
@@ -138,8 +139,8 @@ def amounts(
         InvalidArgumentError: If the temperature is not above 0, or there are no texts.
 
     Example:
-        >>> amounts({"en": 900, "is": 100}, 100, 2)
-        {'en': 75.0, 'is': 25.0}
+        >>> amounts({"en": 900, "is": 100}, 500, 1)
+        {'en': 450.0, 'is': 50.0}
     """
     if not (temperature > 0 and math.isfinite(temperature)):
         raise InvalidArgumentError(
