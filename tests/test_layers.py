@@ -157,7 +157,9 @@ def test_uses_of_files_are_found(source):
 FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE})
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "folder", FOLDERS, ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_every_folder_says_what_is_in_it(folder):
     assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert len(list(folder.glob("*.py"))) - 1 <= MOST_MODULES

@@ -30,7 +30,19 @@ from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
-from pagefeed.prepare import Conversion, convert
+from pagefeed.prepare import (
+    Conversion,
+    ExtendedEmbeddings,
+    ExtendedTokenizer,
+    NewToken,
+    SampledSource,
+    TokenRate,
+    TrainedTokenizer,
+    convert,
+    extend_embeddings,
+    extend_tokenizer,
+    train_tokenizer,
+)
 from pagefeed.reports import (
     Check,
     ColumnFacts,
@@ -79,6 +91,8 @@ __all__ = [
     "Diagnosis",
     "Documents",
     "Evidence",
+    "ExtendedEmbeddings",
+    "ExtendedTokenizer",
     "Fields",
     "FileFacts",
     "FlatDataset",
@@ -91,6 +105,7 @@ __all__ = [
     "MegatronDataset",
     "Mixture",
     "MixtureForecast",
+    "NewToken",
     "Origin",
     "Packed",
     "Page",
@@ -101,6 +116,7 @@ __all__ = [
     "Permutation",
     "Progress",
     "Rewriting",
+    "SampledSource",
     "SequenceView",
     "Shuffle",
     "ShuffleCost",
@@ -111,9 +127,11 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
+    "TokenRate",
     "Tokenizer",
     "TracedPart",
     "TracedRow",
+    "TrainedTokenizer",
     "Verification",
     "Windows",
     "checklist",
@@ -121,6 +139,8 @@ __all__ = [
     "diagnose",
     "doctor",
     "errors",
+    "extend_embeddings",
+    "extend_tokenizer",
     "facts_of_node",
     "forecast",
     "forecast_mixture",
@@ -136,6 +156,7 @@ __all__ = [
     "stream",
     "tokens",
     "trace",
+    "train_tokenizer",
     "verify",
 ]
 """All that is public beside `pagefeed.torch`, `pagefeed.integrations` and the CLI."""

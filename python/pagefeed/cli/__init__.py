@@ -20,6 +20,7 @@ VERBS = {
     "inspect": "look at a dataset: how it is stored, and what it will cost",
     "head": "show rows: tokens as numbers or text, and any other columns",
     "convert": "write token files in another format",
+    "tokenizer": "train a tokenizer on texts, or extend one",
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",
     "smoke": "try a run before it begins: some steps and a tiny model",

@@ -5,6 +5,7 @@ tiktoken's ranks, a Python function. What can be said as a ``tokenizer.json`` is
 by the data plane, without the GIL.
 """
 
+from pagefeed.tokenizer.ranks import ENCODINGS
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["Tokenizer"]
+__all__ = ["ENCODINGS", "Tokenizer"]

@@ -22,7 +22,7 @@ from pagefeed._base import (
     lazy,
     text_of,
 )
-from pagefeed.errors import InvalidArgumentError, TokenRangeError
+from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
 from pagefeed.tokenizer.sources import Definition, as_bytes, define, sentence_pieces
 
 __all__ = ["Tokenizer"]
@@ -180,6 +180,29 @@ class Tokenizer:
     def engine_reason(self) -> str:
         """Why this engine encodes, in words."""
         return self.handle.engine()[1]
+
+    def to_json(self) -> str:
+        """Return the ``tokenizer.json`` that says it.
+
+        Raises:
+            UnsupportedError: Of SentencePiece models and functions, which have none.
+        """
+        definition = self._settings.definition
+        if definition.kind in ("tokenizers", "tiktoken"):
+            return str(definition.data)
+        raise UnsupportedError(
+            f"{self.name} is {definition.kind}: no tokenizer.json says the same"
+        )
+
+    def replaced(self, content: str) -> Tokenizer:
+        """Return a tokenizer of another ``tokenizer.json``, with settings as this one.
+
+        Raises:
+            InvalidArgumentError: If it is none.
+        """
+        definition = self._settings.definition._replace(data=content)
+        settings = self._settings._replace(definition=definition, vocab_size=None)
+        return _rebuild(type(self), settings)
 
     @lazy
     def vocab_size(self) -> int:

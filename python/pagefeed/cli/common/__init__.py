@@ -10,7 +10,7 @@ from pagefeed.cli.common.options import (
     make_tokenizer,
     named_function,
 )
-from pagefeed.cli.common.pairs import configure_storage, storage_options
+from pagefeed.cli.common.pairs import configure_storage, pairs_of, storage_options
 from pagefeed.cli.common.telling import tell_checks, tell_damage
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "make_sound_dataset",
     "make_tokenizer",
     "named_function",
+    "pairs_of",
     "storage_options",
     "tell_checks",
     "tell_damage",

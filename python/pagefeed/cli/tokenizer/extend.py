@@ -1,0 +1,138 @@
+"""Extend a tokenizer by what the texts of a domain are made of.
+
+Prints what held-out texts come to, before and after; with a checkpoint, gives it rows
+for the new tokens, each the mean of those of the tokens that it replaces.
+
+For example:
+  pagefeed tokenizer extend tokenizer.json law/ --column text --new-tokens 2000 \
+--output law.json
+  pagefeed tokenizer extend tokenizer.json law/ --column text --output law.json \
+--beside web=web/ --checkpoint model.safetensors --checkpoint-output law.safetensors
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from pagefeed.cli.common import make_tokenizer, pairs_of, storage_options
+from pagefeed.cli.tokenizer.texts import (
+    as_rows,
+    configure_texts,
+    make_texts,
+    tell_rates,
+)
+from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare import ExtendedEmbeddings, extend_embeddings, extend_tokenizer
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["configure", "run"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "tokenize", metavar="TOKENIZER", help="tokenizer.json, or tiktoken's ranks"
+    )
+    configure_texts(parser)
+    parser.add_argument("--output", required=True, help="path of the new one")
+    parser.add_argument(
+        "--new-tokens", type=int, default=2000, help="at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--min-gain", type=int, default=10, help="tokens one must save (%(default)s)"
+    )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        default=1.0,
+        help="sources of n bytes give n^(1/T): 1 is proportional, 2 more even (1)",
+    )
+    parser.add_argument(
+        "--beside",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help="other texts, to report what becomes of them",
+    )
+    parser.add_argument("--pattern", help="of tiktoken's ranks, as of other verbs")
+    parser.set_defaults(special_tokens=None)
+    group = parser.add_argument_group("a model's embeddings")
+    group.add_argument("--checkpoint", metavar="FILE", help=".safetensors, or torch's")
+    group.add_argument("--checkpoint-output", metavar="FILE", help="the new one")
+    group.add_argument(
+        "--tensors", nargs="+", metavar="NAME", help="embeddings and head (by name)"
+    )
+    group.add_argument(
+        "--multiple-of", type=int, default=1, help="rows are filled up to it (1)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Extend and report."""
+    if (options.checkpoint is None) != (options.checkpoint_output is None):
+        raise InvalidArgumentError(
+            "--checkpoint FILE and --checkpoint-output FILE go together"
+        )
+    tokenizer = make_tokenizer(options)
+    beside = pairs_of(options.beside, "--beside NAME=PATH")
+    done = extend_tokenizer(
+        tokenizer,
+        make_texts(options),
+        options.output,
+        new_tokens=options.new_tokens,
+        beside={name: _texts(options, path) for name, path in beside} or None,
+        source_column=options.source_column,
+        temperature=options.temperature,
+        sample=options.sample,
+        held_out=options.held_out,
+        min_gain=options.min_gain,
+        shuffle=options.shuffle,
+        seed=options.seed,
+    )
+    rows = _extended(options, tokenizer)
+    if options.json:
+        rates = {"before": as_rows(done.before), "held_out": as_rows(done.held_out)}
+        report: dict[str, Any] = asdict(done) | rates
+        report["embeddings"] = None if rows is None else asdict(rows)
+        print(json.dumps(report, indent=2))
+        return 0
+    some = ", ".join(repr(token.text) for token in done.new_tokens[:8])
+    print(
+        f"{done.path}: {len(done.new_tokens):,} new tokens, {done.vocab_size:,} in "
+        f"all: {some}, ...; {done.fingerprint}"
+    )
+    tell_rates(done.held_out, done.before)
+    if rows is not None:
+        print(
+            f"{rows.path}: {rows.num_new:,} rows are means of others, "
+            f"{rows.num_rows:,} in all, of {', '.join(rows.tensors)}"
+        )
+    return 0
+
+
+def _texts(options: argparse.Namespace, path: str) -> ParquetDataset:
+    return parquet(
+        path,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
+
+
+def _extended(
+    options: argparse.Namespace, tokenizer: Tokenizer
+) -> ExtendedEmbeddings | None:
+    if options.checkpoint is None:
+        return None
+    return extend_embeddings(
+        options.checkpoint,
+        options.checkpoint_output,
+        old=tokenizer,
+        new=tokenizer.replaced(Tokenizer(options.output).to_json()),
+        tensors=options.tensors,
+        multiple_of=options.multiple_of,
+    )

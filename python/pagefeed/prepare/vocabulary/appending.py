@@ -1,0 +1,164 @@
+"""How tokens are added to a tokenizer of each kind, so that the others stay."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pagefeed.errors import UnsupportedError
+from pagefeed.prepare.vocabulary.recipes import BYTES, library
+from pagefeed.prepare.vocabulary.segmentation import Join
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["Appending", "appending_of"]
+
+MARGIN = 0.1
+"""By so much a new piece of Unigram is better than the two that it is made of."""
+
+
+def appending_of(tokenizer: Tokenizer) -> Appending:
+    """Return how to add to a tokenizer.
+
+    Raises:
+        UnsupportedError: If it is of a kind to which nothing can be added.
+    """
+    content = json.loads(tokenizer.to_json())
+    kind = content["model"]["type"]
+    if kind == "WordPiece":
+        raise UnsupportedError(
+            f"{tokenizer.name} is WordPiece, which takes the longest token that a word "
+            "begins with: a new one changes how the rest of such a word is cut; "
+            "extend BPE or Unigram, or train one"
+        )
+    if kind not in _KINDS:
+        raise UnsupportedError(f"{tokenizer.name} is {kind}: BPE and Unigram grow")
+    return _KINDS[kind](content, tokenizer)
+
+
+class Appending(ABC):
+    """A tokenizer as its JSON, whose pieces of texts are looked at.
+
+    Args:
+        content: What its ``tokenizer.json`` holds.
+        tokenizer: The same.
+    """
+
+    def __init__(self, content: dict[str, Any], tokenizer: Tokenizer) -> None:
+        self._content = content
+        self._model: dict[str, Any] = content["model"]
+        self._library = library().Tokenizer.from_str(json.dumps(content))
+        self._name = tokenizer.name
+        self.first_id = tokenizer.vocab_size
+        """Id of the first new token."""
+        self._never = {self._model.get("unk_token"), *self._added}
+        if self._model.get("byte_fallback"):
+            self._never.update(BYTES)
+
+    @property
+    @abstractmethod
+    def tokens(self) -> set[str]:
+        """All tokens that there are."""
+
+    @abstractmethod
+    def joined(self, left: str, right: str) -> str | None:
+        """Return the token that two neighbours make; None if they must not."""
+
+    @abstractmethod
+    def appended(self, joins: Sequence[Join], num_tokens: int) -> dict[str, Any]:
+        """Return the JSON with more tokens, chosen in texts of ``num_tokens``."""
+
+    @property
+    def _added(self) -> dict[str, int]:
+        """Special and other tokens beside the model, and their ids."""
+        added = self._content.get("added_tokens") or []
+        return {token["content"]: token["id"] for token in added}
+
+    def words(self, text: str) -> Iterator[str]:
+        """Yield what a text is split into, before any token is found."""
+        library = self._library
+        if library.normalizer is not None:
+            text = library.normalizer.normalize_str(text)
+        if library.pre_tokenizer is not None:
+            for word, _ in library.pre_tokenizer.pre_tokenize_str(text):
+                yield word
+            return
+        # Of those that take a text as one word, tokens are kept within words.
+        for number, word in enumerate(text.split("▁")):
+            if word or number:
+                yield "▁" * bool(number) + word
+
+    def encoded(self, word: str) -> tuple[str, ...]:
+        """Return the tokens of a word."""
+        return tuple(token.value for token in self._library.model.tokenize(word))
+
+
+class _Merges(Appending):
+    """BPE: merges behind all others."""
+
+    @property
+    def tokens(self) -> set[str]:
+        """All tokens that there are."""
+        return {*self._model["vocab"], *self._added}
+
+    def joined(self, left: str, right: str) -> str | None:
+        """Return the token that a merge makes."""
+        prefix = self._model.get("continuing_subword_prefix") or ""
+        if self._never.intersection((left, right)):
+            return None
+        return left + right.removeprefix(prefix)
+
+    def appended(
+        self,
+        joins: Sequence[Join],
+        num_tokens: int,  # noqa: ARG002 - of the other kind
+    ) -> dict[str, Any]:
+        """Return the JSON with more merges."""
+        model = self._model
+        merges = [
+            each.split(" ", 1) if isinstance(each, str) else each
+            for each in model["merges"]
+        ]
+        # The library numbers added tokens anew that are not in the vocabulary too.
+        vocab = model["vocab"] | self._added
+        vocab |= {join.token: self.first_id + n for n, join in enumerate(joins)}
+        merges += [[join.left, join.right] for join in joins]
+        return self._content | {"model": model | {"vocab": vocab, "merges": merges}}
+
+
+class _Pieces(Appending):
+    """Unigram: pieces with scores behind all others."""
+
+    @property
+    def tokens(self) -> set[str]:
+        """All tokens that there are."""
+        return {*(piece for piece, _ in self._model["vocab"]), *self._added}
+
+    def joined(self, left: str, right: str) -> str | None:
+        """Return the piece that two make."""
+        unknown = self._model["vocab"][self._model["unk_id"] or 0][0]
+        if self._never.intersection((left, right)) or unknown in (left, right):
+            return None
+        return left + right
+
+    def appended(self, joins: Sequence[Join], num_tokens: int) -> dict[str, Any]:
+        """Return the JSON with more pieces, as probable as they were frequent."""
+        vocab = self._model["vocab"]
+        if self.first_id != len(vocab):
+            raise UnsupportedError(
+                f"{self._name} has added tokens with ids behind its pieces, and new "
+                "pieces would take these: extend it before tokens are added"
+            )
+        scores = dict(vocab)
+        least = min(scores.values())
+        for join in joins:
+            frequency = math.log(join.gain / num_tokens)
+            parts = scores[join.left] + scores[join.right]
+            scores[join.token] = max(frequency, parts + MARGIN, least)
+        more = [[join.token, scores[join.token]] for join in joins]
+        return self._content | {"model": self._model | {"vocab": [*vocab, *more]}}
+
+
+_KINDS: dict[str, type[Appending]] = {"BPE": _Merges, "Unigram": _Pieces}

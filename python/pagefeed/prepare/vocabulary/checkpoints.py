@@ -1,0 +1,247 @@
+"""Checkpoints of safetensors and of torch: some tensors changed, the others copied."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import require
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
+from pagefeed.storage import FileWriter, LocalStorage
+
+__all__ = ["Change", "Checkpoint", "TensorFacts", "open_checkpoint"]
+
+Values = npt.NDArray[Any]
+Change = Callable[[Values], Values]
+"""Makes other values of those of a tensor: float [rows, ...] in and out."""
+
+CHUNK = 64 << 20
+"""Bytes copied at a time."""
+MOST_HEADER = 100 << 20
+"""Bytes of a header at most, as safetensors itself has it."""
+_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+class TensorFacts(NamedTuple):
+    """What is known of a tensor without reading it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    begin: int
+    """First byte in the file; of torch 0."""
+    end: int
+
+
+class Checkpoint(ABC):
+    """Tensors by their names."""
+
+    path: str
+    tensors: dict[str, TensorFacts]
+
+    @abstractmethod
+    def write(self, output: str, names: Sequence[str], change: Change) -> None:
+        """Write it with some tensors changed; it appears when it is complete."""
+
+
+def open_checkpoint(path: str) -> Checkpoint:
+    """Open a checkpoint.
+
+    Raises:
+        MissingFileError: If there is no such file.
+        CorruptFileError: If it is not what its name says.
+        MissingDependencyError: If it is torch's, and torch is not installed.
+        InvalidArgumentError: If its name says no kind.
+    """
+    if path.endswith(".safetensors"):
+        return _Safetensors(path)
+    if path.endswith((".pt", ".pth", ".bin", ".ckpt")):
+        return _Torch(path)
+    raise InvalidArgumentError(
+        f"{path} is no checkpoint that is known by its name: give a .safetensors file, "
+        "or torch's .pt, .pth, .bin or .ckpt; of a model in several, the one that "
+        "holds the embeddings"
+    )
+
+
+class _Safetensors(Checkpoint):
+    """A header in JSON and the bytes of tensors, of which a few are read."""
+
+    def __init__(self, path: str) -> None:
+        self._storage = LocalStorage()
+        self.path = self._storage.name_of(path)
+        size = self._storage.size(self.path)
+        length = int.from_bytes(
+            self._storage.read(self.path, 0, min(8, size)), "little"
+        )
+        if not 0 < length <= min(MOST_HEADER, size - 8):
+            raise self._corrupt(f"a header of {length} bytes in a file of {size}")
+        try:
+            header = json.loads(self._storage.read(self.path, 8, 8 + length))
+            self._about = header.pop("__metadata__", None)
+            self.tensors = {
+                name: TensorFacts(
+                    tuple(each["shape"]),
+                    each["dtype"],
+                    *(8 + length + place for place in each["data_offsets"]),
+                )
+                for name, each in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise self._corrupt(f"its header cannot be read: {problem}") from problem
+        for name, facts in self.tensors.items():
+            if not 8 + length <= facts.begin <= facts.end <= size:
+                raise self._corrupt(f"{name!r} lies beyond its {size} bytes")
+
+    def write(self, output: str, names: Sequence[str], change: Change) -> None:
+        """Write it with some tensors changed; nothing else is held in memory."""
+        changed = {name: self._changed(name, change) for name in names}
+        order = sorted(self.tensors, key=lambda name: self.tensors[name].begin)
+        header: dict[str, Any] = {}
+        if self._about is not None:
+            header["__metadata__"] = self._about
+        place = 0
+        for name in order:
+            facts = self.tensors[name]
+            shape, size = facts.shape, facts.end - facts.begin
+            if name in changed:
+                shape, size = changed[name].shape, changed[name].nbytes
+            header[name] = {
+                "dtype": facts.dtype,
+                "shape": list(shape),
+                "data_offsets": [place, place + size],
+            }
+            place += size
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        with FileWriter(output) as out:
+            out.write(len(text).to_bytes(8, "little") + text)
+            for name in order:
+                if name in changed:
+                    out.write(changed[name].data.cast("B"))
+                    continue
+                for part in self._bytes(self.tensors[name]):
+                    out.write(part)
+
+    def _changed(self, name: str, change: Change) -> Values:
+        facts = self.tensors[name]
+        if facts.dtype not in _FLOATS:
+            raise UnsupportedError(
+                f"{self.path}: {name!r} is {facts.dtype}: rows can be the mean of "
+                f"others in {', '.join(_FLOATS)}"
+            )
+        data = self._storage.read(self.path, facts.begin, facts.end)
+        stored = np.frombuffer(data, dtype=_FLOATS[facts.dtype])
+        if stored.size != math.prod(facts.shape):
+            raise self._corrupt(f"{name!r} has {len(data)} bytes for {facts.shape}")
+        stored = stored.reshape(facts.shape)
+        if facts.dtype != "BF16":
+            return np.ascontiguousarray(change(stored))
+        return _to_bfloat16(change(_of_bfloat16(stored)))
+
+    def _bytes(self, facts: TensorFacts) -> Iterator[bytes]:
+        for begin in range(facts.begin, facts.end, CHUNK):
+            yield self._storage.read(self.path, begin, min(begin + CHUNK, facts.end))
+
+    def _corrupt(self, what: str) -> CorruptFileError:
+        error = CorruptFileError(f"{self.path} is no file of safetensors: {what}")
+        error.file = self.path
+        return error
+
+
+def _of_bfloat16(values: Values) -> Values:
+    """The upper halves of floats as these: float32."""
+    return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+def _to_bfloat16(values: Values) -> Values:
+    """The nearest upper halves, to even ones if two are as near: uint16."""
+    whole = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    even = (whole >> 16) & 1
+    rounded = (whole + 0x7FFF + even) >> 16
+    return np.where(np.isnan(values), whole >> 16 | 0x40, rounded).astype("<u2")
+
+
+class _Torch(Checkpoint):
+    """What torch saved: a dictionary of tensors, perhaps with others in it."""
+
+    def __init__(self, path: str) -> None:
+        self._torch = require("torch", extra="torch", purpose="a torch checkpoint")
+        storage = LocalStorage()
+        self.path = storage.name_of(path)
+        storage.size(self.path)  # Tells whether there is such a file.
+        try:
+            self._content = self._torch.load(
+                self.path, map_location="cpu", weights_only=True, mmap=True
+            )
+        except Exception as problem:  # Of many kinds, by what is wrong with it.
+            error = CorruptFileError(
+                f"{self.path} is no checkpoint of torch with weights alone: {problem}"
+            )
+            error.file = self.path
+            raise error from problem
+        self._places = dict(_tensors(self._torch, self._content))
+        self.tensors = {
+            name: TensorFacts(tuple(place[key].shape), str(place[key].dtype), 0, 0)
+            for name, (place, key) in self._places.items()
+        }
+
+    def write(self, output: str, names: Sequence[str], change: Change) -> None:
+        """Write it with some tensors changed; those that share memory still do."""
+        torch = self._torch
+        made: dict[tuple[int, ...], Any] = {}
+        for name in names:
+            place, key = self._places[name]
+            given = place[key]
+            if given.dtype not in (
+                *(torch.float64, torch.float32, torch.float16),
+                torch.bfloat16,
+            ):
+                raise UnsupportedError(
+                    f"{self.path}: {name!r} is {given.dtype}: rows can be the mean of "
+                    "others in floats of 16, 32 and 64 bits"
+                )
+            same = (given.data_ptr(), *given.shape, *given.stride())
+            if same not in made:
+                wide = given.float() if given.dtype == torch.bfloat16 else given
+                values = torch.from_numpy(change(wide.detach().numpy()))
+                made[same] = values.to(given.dtype)
+            place[key] = made[same]
+        with FileWriter(output) as out:
+            torch.save(self._content, _Output(out))
+
+
+class _Output:
+    """A file as torch writes to it."""
+
+    def __init__(self, out: FileWriter) -> None:
+        self._out = out
+
+    def write(self, data: bytes) -> int:
+        """Append bytes."""
+        self._out.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: it is flushed when it is complete."""
+
+
+def _tensors(
+    torch: Any,  # noqa: ANN401 - a module
+    content: object,
+    before: str = "",
+) -> Iterator[tuple[str, tuple[dict[str, Any], str]]]:
+    """Yield the name of every tensor, and the dictionary it lies in with its key."""
+    if not isinstance(content, dict):
+        return
+    for key, value in content.items():
+        name = f"{before}{key}"
+        if isinstance(value, torch.Tensor):
+            yield name, (content, key)
+        else:
+            yield from _tensors(torch, value, f"{name}.")

@@ -1,0 +1,207 @@
+"""Tokenizers extended by what the texts of a domain are made of."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pagefeed._base import check_positive, check_whole, parse_bytes
+from pagefeed.dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.prepare.vocabulary.appending import Appending, appending_of
+from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
+from pagefeed.prepare.vocabulary.recipes import library
+from pagefeed.prepare.vocabulary.sampling import (
+    Mixing,
+    SampledSource,
+    TextDatasets,
+    TextSample,
+    check_share,
+    divided,
+    sources_of,
+)
+from pagefeed.prepare.vocabulary.segmentation import best_joins
+from pagefeed.prepare.vocabulary.training import HELD_OUT_BYTES, write_text
+from pagefeed.storage import PathLike, plain_path
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["ExtendedTokenizer", "NewToken", "extend_tokenizer"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewToken:
+    """A token that was not there before."""
+
+    id: int
+    """Its id."""
+    text: str
+    """What it stands for; U+FFFD for parts of characters."""
+    gain: int
+    """Tokens that it saves in the texts it was chosen by."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtendedTokenizer:
+    """What a tokenizer was extended by, and what that saves."""
+
+    path: str
+    """Its ``tokenizer.json``."""
+    vocab_size: int
+    """Number of ids."""
+    fingerprint: str
+    """See :attr:`Tokenizer.fingerprint`."""
+    new_tokens: tuple[NewToken, ...]
+    """What is new, by rising ids."""
+    sources: tuple[SampledSource, ...]
+    """The texts by which it was chosen."""
+    before: tuple[TokenRate, ...]
+    """What texts held out of each source, and those beside, came to."""
+    held_out: tuple[TokenRate, ...]
+    """What they come to now."""
+
+
+def extend_tokenizer(
+    tokenizer: Tokenizer,
+    domain: TextDatasets,
+    output: PathLike,
+    *,
+    new_tokens: int = 2000,
+    beside: TextDatasets | None = None,
+    source_column: str | None = None,
+    temperature: float = 1.0,
+    sample: int | str = "256MiB",
+    held_out: float = 0.01,
+    min_gain: int = 10,
+    shuffle: Mixing = "page",
+    seed: int = 0,
+) -> ExtendedTokenizer:
+    """Add the tokens that save the most in the texts of a domain.
+
+    Words of the domain, as the tokenizer splits texts, are encoded; then, again and
+    again, the two neighbouring tokens whose joining saves the most tokens become one.
+    The ids that there are stay: of BPE the new merges come behind all others, so a text
+    is encoded as before, and then some of its tokens are joined; of Unigram the best
+    way through a text is another one only if a new piece is on it.
+
+    Args:
+        tokenizer: What to extend: BPE or Unigram that a ``tokenizer.json`` can say,
+            tiktoken's ranks included.
+        domain: Texts of the domain: a dataset, or several by their names.
+        output: Path of the new ``tokenizer.json``.
+        new_tokens: How many tokens to add at most.
+        beside: Other texts, by which nothing is chosen: it is reported what they come
+            to.
+        source_column: A column of the domain whose values are sources, see
+            :func:`train_tokenizer`; so for the next arguments.
+        temperature: How sources are balanced.
+        sample: Bytes of text to draw, at most those that there are.
+        held_out: Share of the rows by which nothing is chosen: it is reported what they
+            come to, before and after.
+        min_gain: Tokens that a new one must save in the sample.
+        shuffle: ``"page"`` or ``"row"``.
+        seed: Another seed draws and holds out other rows.
+
+    Returns:
+        What was added, and what that saves.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right, or there are no texts.
+        UnsupportedError: If tokens cannot be added so that others stay: to WordPiece,
+            SentencePiece models and functions.
+        MissingDependencyError: If tokenizers or pyarrow are not installed.
+        FileAccessError: If the file cannot be written.
+
+    Example:
+        >>> law = pagefeed.parquet("law/", column="text")  # doctest: +SKIP
+        >>> extend_tokenizer(  # doctest: +SKIP
+        ...     Tokenizer("tokenizer.json"), law, "law.json", new_tokens=2000
+        ... )
+    """
+    library()
+    if not isinstance(tokenizer, Tokenizer):
+        raise InvalidArgumentError(
+            f"tokenizer={tokenizer!r:.60} is none: give pagefeed.Tokenizer(path)"
+        )
+    appending = appending_of(tokenizer)
+    number = check_positive(new_tokens, "new_tokens")
+    least = check_whole(min_gain, "min_gain", least=1)
+    path = plain_path(output, "output")
+    num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
+    share = check_share(held_out)
+    sources = sources_of(domain, source_column)
+    learned, others = divided(sources, share, check_whole(seed, "seed"))
+    texts = TextSample(
+        learned,
+        num_bytes=num_bytes,
+        temperature=temperature,
+        seed=seed,
+        shuffle=shuffle,
+    )
+    words = _encoded_words(appending, texts)
+    joins = best_joins(
+        words,
+        number,
+        joined=appending.joined,
+        known=appending.tokens,
+        least_gain=least,
+    )
+    content = appending.appended(joins, sum(len(w) * n for w, n in words.items()))
+    measured = _measured(others, beside, seed)
+    made = _checked(json.dumps(content), tokenizer, measured)
+    write_text(path, json.dumps(content))
+    first = appending.first_id
+    return ExtendedTokenizer(
+        path=path,
+        vocab_size=made.vocab_size,
+        fingerprint=made.fingerprint,
+        new_tokens=tuple(
+            NewToken(id=first + n, text=made.decode([first + n]), gain=join.gain)
+            for n, join in enumerate(joins)
+        ),
+        sources=texts.sources,
+        before=rates_of(tokenizer, measured),
+        held_out=rates_of(made, measured),
+    )
+
+
+def _encoded_words(
+    appending: Appending, texts: Iterable[str]
+) -> Mapping[tuple[str, ...], int]:
+    """How often each word of texts is there, by its tokens."""
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(appending.words(text))
+    encoded: Counter[tuple[str, ...]] = Counter()
+    for word, count in words.items():
+        encoded[appending.encoded(word)] += count
+    return encoded
+
+
+def _measured(
+    others: Mapping[str, ParquetDataset], beside: TextDatasets | None, seed: int
+) -> dict[str, list[str]]:
+    """Texts by which nothing was chosen, of the domain and beside it."""
+    found = texts_held_out(others, HELD_OUT_BYTES, seed)
+    if beside is not None:
+        more = texts_held_out(sources_of(beside, None), HELD_OUT_BYTES, seed)
+        found |= {f"beside/{name}": texts for name, texts in more.items()}
+    return found
+
+
+def _checked(
+    content: str, before: Tokenizer, texts: Mapping[str, list[str]]
+) -> Tokenizer:
+    """Return the new tokenizer, seen to keep the ids of texts without new tokens."""
+    made = before.replaced(content)
+    for some in texts.values():
+        pairs = zip(before.encode_batch(some), made.encode_batch(some), strict=True)
+        for number, (old, new) in enumerate(pairs):
+            is_new = (new >= before.vocab_size).any()
+            if not is_new and old.tolist() != new.tolist():
+                raise UnsupportedError(
+                    f"{before.name} cannot be extended: {some[number]!r:.60} has no "
+                    "new token and other ids than before"
+                )
+    return made

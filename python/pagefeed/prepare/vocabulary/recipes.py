@@ -1,0 +1,250 @@
+"""How tokenizers of each kind are set up and trained, alike every time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.tokenizer import ENCODINGS
+
+__all__ = [
+    "BYTES",
+    "SPECIAL_TOKENS",
+    "UNKNOWN",
+    "Kind",
+    "Recipe",
+    "letters_of",
+    "library",
+    "pattern_of",
+    "train",
+]
+
+Kind: TypeAlias = Literal["bpe", "wordpiece", "unigram"]
+
+SPECIAL_TOKENS: dict[Kind, tuple[str, ...]] = {
+    "bpe": ("<|endoftext|>",),
+    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "unigram": ("<unk>", "<s>", "</s>"),
+}
+"""Those of each kind if none are told."""
+
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""Tokens that stand for bytes of characters outside a vocabulary."""
+
+UNKNOWN = {"wordpiece": "[UNK]", "unigram": "<unk>"}
+"""Tokens without which a kind cannot do."""
+_DIGITS = 9
+"""Digits of a score that do not depend on the order in which threads add up."""
+_STEP = 1e-4
+"""By so much the library tells apart the scores of letters that it kept unasked."""
+
+
+class Recipe(NamedTuple):
+    """What is trained."""
+
+    kind: Kind
+    vocab_size: int
+    special_tokens: tuple[str, ...]
+    pattern: str
+    """Of BPE and Unigram: what texts are split by."""
+    byte_fallback: bool
+    """Of Unigram: whether other characters are bytes, or unknown."""
+    coverage: float
+    """Share of all characters for which there are tokens of one character."""
+    min_frequency: int
+    """Of BPE and WordPiece: how often a pair must be there."""
+
+
+def library() -> Any:  # noqa: ANN401 - most of it has no types
+    """Return the package that trains.
+
+    Raises:
+        MissingDependencyError: If it is not installed.
+    """
+    for part in ("models", "trainers", "pre_tokenizers", "normalizers", "decoders"):
+        require(f"tokenizers.{part}", extra="tokenizers", purpose="training")
+    return require("tokenizers", extra="tokenizers", purpose="training a tokenizer")
+
+
+def train(recipe: Recipe, texts: Iterable[str]) -> str:
+    """Train a tokenizer; ``texts`` are iterated once or twice.
+
+    Returns:
+        Its ``tokenizer.json``.
+
+    Raises:
+        InvalidArgumentError: If the vocabulary is too small for what it must hold.
+    """
+    return _TRAINERS[recipe.kind](recipe, texts)
+
+
+def _bpe(recipe: Recipe, texts: Iterable[str]) -> str:
+    lib = library()
+    before = lib.pre_tokenizers
+    made = lib.Tokenizer(lib.models.BPE())
+    by_pattern = before.Split(lib.Regex(recipe.pattern), "isolated")
+    to_letters = before.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.pre_tokenizer = before.Sequence([by_pattern, to_letters])
+    made.decoder = lib.decoders.ByteLevel()
+    _check_room(
+        recipe, 256 + len(recipe.special_tokens), "256 bytes and special tokens"
+    )
+    trainer = lib.trainers.BpeTrainer(
+        vocab_size=recipe.vocab_size,
+        special_tokens=list(recipe.special_tokens),
+        initial_alphabet=sorted(before.ByteLevel.alphabet()),
+        min_frequency=recipe.min_frequency,
+        show_progress=False,
+    )
+    made.train_from_iterator(texts, trainer)
+    return str(made.to_str())
+
+
+def _wordpiece(recipe: Recipe, texts: Iterable[str]) -> str:
+    lib = library()
+    unknown = UNKNOWN["wordpiece"]
+    made = lib.Tokenizer(lib.models.WordPiece(unk_token=unknown))
+    made.normalizer = lib.normalizers.BertNormalizer(
+        lowercase=False, strip_accents=False
+    )
+    made.pre_tokenizer = lib.pre_tokenizers.BertPreTokenizer()
+    made.decoder = lib.decoders.WordPiece()
+    words: Counter[str] = Counter()
+    for text in texts:
+        plain = made.normalizer.normalize_str(text)
+        words.update(word for word, _ in made.pre_tokenizer.pre_tokenize_str(plain))
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            counts[letter] += count
+    letters = letters_of(counts, recipe.coverage)
+    inner = {letter for word in words for letter in word[1:]}.intersection(letters)
+    # Told ahead and in order: else they are numbered as a hash of words has it, and
+    # which of two pairs that are as frequent comes first depends on that.
+    known = [*recipe.special_tokens, *letters, *(f"##{c}" for c in sorted(inner))]
+    _check_room(
+        recipe,
+        len(known),
+        "special tokens and letters, at the begin of words and inside",
+    )
+    trainer = lib.trainers.WordPieceTrainer(
+        vocab_size=recipe.vocab_size,
+        special_tokens=known,
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        min_frequency=recipe.min_frequency,
+        show_progress=False,
+    )
+    repeated = (word for word in sorted(words) for _ in range(words[word]))
+    made.train_from_iterator(repeated, trainer)
+    content = json.loads(made.to_str())
+    special = set(recipe.special_tokens)
+    content["added_tokens"] = [
+        token for token in content["added_tokens"] if token["content"] in special
+    ]
+    return json.dumps(content)
+
+
+def _unigram(recipe: Recipe, texts: Iterable[str]) -> str:
+    lib = library()
+    unknown = UNKNOWN["unigram"]
+    made = lib.Tokenizer(lib.models.Unigram())
+    made.pre_tokenizer = lib.pre_tokenizers.Sequence(
+        [
+            lib.pre_tokenizers.Split(lib.Regex(recipe.pattern), "isolated"),
+            lib.pre_tokenizers.Metaspace(prepend_scheme="never"),
+        ]
+    )
+    made.decoder = lib.decoders.Sequence(
+        [
+            lib.decoders.Replace("▁", " "),
+            lib.decoders.ByteFallback(),
+            lib.decoders.Fuse(),
+        ]
+    )
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    letters = letters_of(counts, recipe.coverage)
+    others = BYTES if recipe.byte_fallback else ()
+    least = len(recipe.special_tokens) + len(others) + len(letters)
+    _check_room(recipe, least, "special tokens, bytes and letters")
+    trainer = lib.trainers.UnigramTrainer(
+        vocab_size=recipe.vocab_size - len(others),
+        special_tokens=list(recipe.special_tokens),
+        unk_token=unknown,
+        show_progress=False,
+    )
+    rare = dict.fromkeys(map(ord, set(counts).difference(letters)), " ")
+    made.train_from_iterator((text.translate(rare) for text in texts), trainer)
+    content = json.loads(made.to_str())
+    content["model"] |= _even_scores(content["model"], recipe.special_tokens, others)
+    return json.dumps(content)
+
+
+def _even_scores(
+    model: dict[str, Any], special: tuple[str, ...], others: tuple[str, ...]
+) -> dict[str, Any]:
+    """The vocabulary of Unigram in an order, and with scores, that never change.
+
+    Letters that it holds though no text needs them have the least score.
+    """
+    scored = [(piece, score) for piece, score in model["vocab"] if piece not in special]
+    least = min(score for _, score in scored)
+
+    def even(piece: str, score: float) -> float:
+        steps = (score - least) / _STEP
+        is_kept = len(piece) == 1 and abs(steps - round(steps)) < 1e-3
+        is_kept &= steps < len(scored)
+        return round(least if is_kept else score, _DIGITS)
+
+    pieces = [(piece, even(piece, score)) for piece, score in scored]
+    pieces.sort(key=lambda pair: (-pair[1], pair[0]))
+    before = [(piece, 0.0) for piece in (*special, *others)]
+    unknown = special.index(UNKNOWN["unigram"])
+    return {
+        "vocab": [*before, *pieces],
+        "unk_id": unknown,
+        "byte_fallback": bool(others),
+    }
+
+
+def letters_of(counts: Counter[str], coverage: float) -> list[str]:
+    """Return the most frequent characters that make up a share of all, in order.
+
+    Example:
+        >>> letters_of(Counter(a=90, b=9, c=1), 0.99)
+        ['a', 'b']
+    """
+    least, covered, found = coverage * counts.total(), 0, list[str]()
+    for letter, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        if covered >= least:
+            break
+        covered += count
+        found.append(letter)
+    return sorted(found)
+
+
+def _check_room(recipe: Recipe, least: int, what: str) -> None:
+    if recipe.vocab_size <= least:
+        raise InvalidArgumentError(
+            f"vocab_size={recipe.vocab_size} is too small: {what} alone are {least:,}; "
+            "give more, or a lower character_coverage where there is one"
+        )
+
+
+def pattern_of(pattern: str) -> str:
+    """Return the regular expression of an encoding's name, or what was given."""
+    known = ENCODINGS.get(pattern)
+    return pattern if known is None else known.pattern
+
+
+_TRAINERS: dict[Kind, Callable[[Recipe, Iterable[str]], str]] = {
+    "bpe": _bpe,
+    "wordpiece": _wordpiece,
+    "unigram": _unigram,
+}

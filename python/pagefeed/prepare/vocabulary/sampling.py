@@ -1,0 +1,314 @@
+"""Texts drawn at random from datasets, so much of each source as balance asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pagefeed._base import Work, check_column, in_order, require
+from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+from pagefeed.sequences import Documents
+
+__all__ = [
+    "Mixing",
+    "SampledSource",
+    "TextDatasets",
+    "TextSample",
+    "amounts",
+    "check_share",
+    "divided",
+    "some_texts",
+    "sources_of",
+    "texts_of",
+]
+
+TextDatasets: TypeAlias = ParquetDataset | Mapping[str, ParquetDataset]
+"""A dataset of texts, or several by their names."""
+Mixing: TypeAlias = Literal["page", "row"]
+
+MOST_SOURCES = 1000
+PILOT_ROWS = 256
+"""Rows from which the mean length of a source's texts is taken."""
+MEMORY = "128MiB"
+"""What reading may hold at a time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampledSource:
+    """What was drawn from one source."""
+
+    name: str
+    """Its name, or its value in the column of sources."""
+    num_rows: int
+    """Rows that it has, those held out left out."""
+    num_bytes: int
+    """Bytes of their texts, by the mean of some."""
+    sampled_rows: int
+    """Rows drawn, each time counted."""
+    sampled_bytes: int
+    """Bytes of their texts."""
+
+
+class TextSample:
+    """The same texts whenever it is iterated: so many bytes of each source.
+
+    Args:
+        sources: Datasets of texts by the names of sources.
+        num_bytes: Bytes to draw in all, at most those that there are.
+        temperature: Sources of n bytes are drawn in proportion to n ** (1 / T).
+        seed: Another seed draws others.
+        shuffle: Whether pages or rows are drawn at random.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, ParquetDataset],
+        *,
+        num_bytes: int,
+        temperature: float,
+        seed: int,
+        shuffle: Mixing,
+    ) -> None:
+        self._sources = sources
+        self._seed = seed
+        self._shuffle = shuffle
+        self._sizes = {name: self._size(each) for name, each in sources.items()}
+        self._wanted = amounts(self._sizes, num_bytes, temperature)
+        self._drawn = dict.fromkeys(sources, (0, 0))
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the texts, source after source."""
+        total = round(sum(self._wanted.values()))
+        with Work("texts are read", total=total, unit="B") as work:
+            for name, dataset in self._sources.items():
+                rows = size = 0
+                for text in self._texts(name, dataset):
+                    if size >= self._wanted[name]:
+                        break
+                    here = len(text.encode())
+                    rows, size = rows + 1, size + here
+                    work.advance(here)
+                    yield text
+                self._drawn[name] = rows, size
+
+    @property
+    def sources(self) -> tuple[SampledSource, ...]:
+        """What was drawn, once it was iterated."""
+        return tuple(
+            SampledSource(
+                name=name,
+                num_rows=len(dataset),
+                num_bytes=round(self._sizes[name]),
+                sampled_rows=self._drawn[name][0],
+                sampled_bytes=self._drawn[name][1],
+            )
+            for name, dataset in self._sources.items()
+        )
+
+    def _texts(self, name: str, dataset: ParquetDataset) -> Iterator[str]:
+        # A source that is to weigh more than it has comes again and again.
+        more = self._wanted[name] > self._sizes[name] * (1 + 1e-9) > 0
+        return texts_of(
+            dataset, seed=self._seed, shuffle=self._shuffle, epochs=None if more else 1
+        )
+
+    def _size(self, dataset: ParquetDataset) -> float:
+        some = texts_of(dataset, seed=self._seed, shuffle=self._shuffle)
+        lengths = [len(text.encode()) for text in islice(some, PILOT_ROWS)]
+        return len(dataset) * float(np.mean(lengths)) if lengths else 0.0
+
+
+def amounts(
+    sizes: Mapping[str, float], num_bytes: int, temperature: float
+) -> dict[str, float]:
+    """Return how much of each source to draw, in proportion to n ** (1 / T).
+
+    Args:
+        sizes: Bytes that there are.
+        num_bytes: Bytes to draw in all, at most those that there are.
+        temperature: 1 is proportional, more is more even.
+
+    Raises:
+        InvalidArgumentError: If the temperature is not above 0, or there are no texts.
+
+    Example:
+        >>> amounts({"en": 900, "is": 100}, 500, 1)
+        {'en': 450.0, 'is': 50.0}
+    """
+    if not (temperature > 0 and math.isfinite(temperature)):
+        raise InvalidArgumentError(
+            f"temperature={temperature!r} must be above 0: 1 is proportional to what "
+            "there is, 2 and more give small sources more"
+        )
+    total = sum(sizes.values())
+    if total <= 0:
+        raise InvalidArgumentError(f"there are no texts in {', '.join(sizes)}")
+    # Of shares, so that no power is beyond what a float holds.
+    weights = {
+        name: (size / total) ** (1 / temperature) if size else 0.0
+        for name, size in sizes.items()
+    }
+    part = min(num_bytes, total) / math.fsum(weights.values())
+    return {name: weight * part for name, weight in weights.items()}
+
+
+def texts_of(
+    dataset: ParquetDataset,
+    *,
+    seed: int,
+    shuffle: Mixing = "page",
+    epochs: int | None = 1,
+) -> Iterator[str]:
+    """Yield the texts of a dataset in shuffled order; none that is null or empty."""
+    arrow = require("pyarrow", extra="pyarrow", purpose="texts of Parquet")
+    if not len(dataset):
+        return
+    column = dataset.column
+    loader = Loader(
+        dataset,
+        sequences=Documents(columns=[column]),
+        batch_size=min(64, len(dataset)),
+        seed=seed,
+        shuffle=shuffle,
+        epochs=epochs,
+        drop_last=epochs is None,
+        memory=MEMORY,
+        rank=0,
+        world_size=1,
+    )
+    for batch in loader:
+        for text in arrow.array(batch[column]).to_pylist():
+            if text:
+                yield text.decode() if isinstance(text, bytes) else text
+
+
+def some_texts(dataset: ParquetDataset, num_bytes: int, seed: int) -> list[str]:
+    """Return texts of a dataset, drawn by pages, until they have so many bytes."""
+    found, size = [], 0
+    for text in texts_of(dataset, seed=seed):
+        found.append(text)
+        size += len(text.encode())
+        if size >= num_bytes:
+            break
+    return found
+
+
+def divided(
+    sources: Mapping[str, ParquetDataset], held_out: float, seed: int
+) -> tuple[dict[str, ParquetDataset], dict[str, ParquetDataset]]:
+    """Divide every source into rows to learn from and rows held out."""
+    parts = {
+        name: dataset.split(seed=seed, learned=1 - held_out, held_out=held_out)
+        for name, dataset in sources.items()
+    }
+    return (
+        {name: part["learned"] for name, part in parts.items()},
+        {name: part["held_out"] for name, part in parts.items()},
+    )
+
+
+def check_share(held_out: float) -> float:
+    """Return a share of rows to hold out.
+
+    Raises:
+        InvalidArgumentError: If it is no share, or leaves nothing.
+    """
+    if isinstance(held_out, int | float) and 0 < held_out < 1:
+        return float(held_out)
+    raise InvalidArgumentError(
+        f"held_out={held_out!r} must be a share of the rows, above 0 and below 1"
+    )
+
+
+def sources_of(
+    datasets: TextDatasets, source_column: str | None
+) -> dict[str, ParquetDataset]:
+    """Return datasets by their names, divided by the values of a column if one is told.
+
+    Raises:
+        InvalidArgumentError: If one is no dataset of texts, or there are too many.
+        ColumnNotFoundError: If there is no such column.
+    """
+    named = datasets if isinstance(datasets, Mapping) else {"": datasets}
+    if not named:
+        raise InvalidArgumentError("there are no datasets: name one at least")
+    found: dict[str, ParquetDataset] = {}
+    for name, dataset in named.items():
+        texts = _checked(name, dataset)
+        if source_column is None:
+            found[name or "all"] = texts
+            continue
+        column = check_column(source_column, "source_column")
+        prefix = f"{name}/" if name else ""
+        found |= {
+            prefix + value: part for value, part in _by_value(texts, column).items()
+        }
+    return found
+
+
+def _checked(name: str, dataset: object) -> ParquetDataset:
+    shown = f"dataset {name!r}" if name else "dataset"
+    if not isinstance(dataset, ParquetDataset):
+        raise InvalidArgumentError(
+            f"{shown}={dataset!r:.60} is no dataset of texts: give "
+            "pagefeed.parquet(paths, column='text')"
+        )
+    if dataset.tokenizer is not None:
+        raise InvalidArgumentError(
+            f"{shown} is tokenized already: give its texts, without tokenize(...)"
+        )
+    if dataset.index.value_bytes:
+        raise InvalidArgumentError(
+            f"{shown}: column {dataset.column!r} holds numbers: name a column of texts"
+        )
+    return replace(dataset, metadata=(), aligned=())
+
+
+def _by_value(dataset: ParquetDataset, column: str) -> dict[str, ParquetDataset]:
+    """Divide by the values of a column; rows without one, if any, are the last."""
+    values = _values(dataset, column)
+    if len(values) > MOST_SOURCES:
+        raise InvalidArgumentError(
+            f"column {column!r} has {len(values):,} values, such as {values[0]!r}: "
+            f"sources can be {MOST_SOURCES:,} at most; name a column of languages or "
+            "sources"
+        )
+    if not values:
+        return {f"{column} is null": dataset}
+    # Between neighbouring values there is no other: a tier for each, from one pass.
+    _, *tiers = dataset.tiers(column, edges=values).items()
+    names = [*map(str, values), *(name for name, _ in tiers[len(values) :])]
+    return {
+        name: tier for name, (_, tier) in zip(names, tiers, strict=True) if len(tier)
+    }
+
+
+def _values(dataset: ParquetDataset, column: str) -> list[Any]:
+    """Return all values that a column has, in rising order."""
+    source = dataset.source_of(column)
+    if isinstance(source, FolderColumn):
+        return sorted({value for value in source.values if value is not None})
+    found: set[Any] = set()
+    pages = range(len(source))
+    for values in in_order(lambda page: _of_page(source, column, page), pages):
+        found |= values
+        if len(found) > 100 * MOST_SOURCES:  # Of no use: told above.
+            break
+    return sorted(found)
+
+
+def _of_page(index: PageIndex, column: str, page: int) -> set[Any]:
+    arrow = require("pyarrow", extra="pyarrow", purpose="a column of sources")
+    compute = require("pyarrow.compute", extra="pyarrow", purpose="a column of sources")
+    values = arrow.array(index.read_page(page))
+    for field in column.split(".")[1:]:
+        if arrow.types.is_struct(values.type):
+            values = compute.struct_field(values, field)
+    return {value for value in compute.unique(values).to_pylist() if value is not None}

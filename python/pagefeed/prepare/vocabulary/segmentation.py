@@ -1,0 +1,130 @@
+"""Which neighbouring tokens to join, so that the fewest tokens are left."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Join", "best_joins"]
+
+Pair: TypeAlias = tuple[str, str]
+
+
+class Join(NamedTuple):
+    """Two neighbouring tokens that become one."""
+
+    left: str
+    right: str
+    token: str
+    gain: int
+    """Tokens that it saves in the texts it was chosen by, after those before it."""
+
+
+def best_joins(
+    words: Mapping[tuple[str, ...], int],
+    number: int,
+    *,
+    joined: Callable[[str, str], str | None],
+    known: Iterable[str] = (),
+    least_gain: int = 2,
+) -> list[Join]:
+    """Choose joins one after the other, each the one that saves the most tokens.
+
+    Args:
+        words: How often each word is there, by the tokens that it comes to.
+        number: How many joins to choose at most.
+        joined: The token that two make; None if they must not.
+        known: Tokens that there are; what would make one of them is left out.
+        least_gain: Tokens that a join must save at least.
+
+    Returns:
+        The joins in their order; of equal gain, by their tokens.
+
+    Example:
+        >>> best_joins({("a", "b"): 3}, 9, joined=lambda a, b: a + b)
+        [Join(left='a', right='b', token='ab', gain=3)]
+    """
+    taken = set(known)
+    text = _Words(words)
+    heap = [(-gain, pair) for pair, gain in text.gains.items()]
+    heapq.heapify(heap)
+    chosen: list[Join] = []
+    while heap and len(chosen) < number:
+        negative, pair = heapq.heappop(heap)
+        gain = text.gains.get(pair, 0)
+        if gain < least_gain or gain != -negative:
+            if least_gain <= gain < -negative:  # It was worth more: in its place.
+                heapq.heappush(heap, (-gain, pair))
+            continue
+        token = joined(*pair)
+        if token is None or token in taken:
+            continue
+        taken.add(token)
+        chosen.append(Join(*pair, token, gain))
+        for other in text.join(pair, token):
+            heapq.heappush(heap, (-text.gains[other], other))
+    return chosen
+
+
+class _Words:
+    """Words as tokens, and what joining each two neighbours would save."""
+
+    def __init__(self, words: Mapping[tuple[str, ...], int]) -> None:
+        several = sorted((word, n) for word, n in words.items() if len(word) > 1)
+        self._tokens = [list(word) for word, _ in several]
+        self._counts = [count for _, count in several]
+        self.gains: Counter[Pair] = Counter()
+        self._where: defaultdict[Pair, set[int]] = defaultdict(set)
+        for number in range(len(several)):
+            self._add(number, 1)
+
+    def join(self, pair: Pair, token: str) -> set[Pair]:
+        """Join two neighbours wherever they are; returns the pairs that there are now.
+
+        All of these have the token: no other pair gains.
+        """
+        new: set[Pair] = set()
+        for number in sorted(self._where.pop(pair, ())):
+            self._add(number, -1)
+            self._tokens[number] = _replaced(self._tokens[number], pair, token)
+            self._add(number, 1)
+            tokens = self._tokens[number]
+            new.update(two for two in itertools.pairwise(tokens) if token in two)
+        return new
+
+    def _add(self, number: int, sign: int) -> None:
+        """Count the pairs of a word, or count them no longer."""
+        tokens, count = self._tokens[number], self._counts[number]
+        for pair, times in _pairs(tokens).items():
+            self.gains[pair] += sign * count * times
+            if sign > 0:
+                self._where[pair].add(number)
+
+
+def _pairs(tokens: Sequence[str]) -> Counter[Pair]:
+    """How often two neighbours can be joined: of three that are equal, once."""
+    found: Counter[Pair] = Counter()
+    last: tuple[Pair, int] | None = None
+    for place, pair in enumerate(itertools.pairwise(tokens)):
+        if last == (pair, place - 1):
+            last = None
+            continue
+        found[pair] += 1
+        last = pair, place
+    return found
+
+
+def _replaced(tokens: list[str], pair: Pair, token: str) -> list[str]:
+    found: list[str] = []
+    place = 0
+    while place < len(tokens):
+        if place + 1 < len(tokens) and (tokens[place], tokens[place + 1]) == pair:
+            found.append(token)
+            place += 2
+        else:
+            found.append(tokens[place])
+            place += 1
+    return found

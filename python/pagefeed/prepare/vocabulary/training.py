@@ -1,0 +1,209 @@
+"""Tokenizers trained on texts that are sampled straight from Parquet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pagefeed._base import check_choice, check_positive, check_whole, parse_bytes
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
+from pagefeed.prepare.vocabulary.recipes import (
+    SPECIAL_TOKENS,
+    UNKNOWN,
+    Kind,
+    Recipe,
+    library,
+    pattern_of,
+    train,
+)
+from pagefeed.prepare.vocabulary.sampling import (
+    Mixing,
+    SampledSource,
+    TextDatasets,
+    TextSample,
+    check_share,
+    divided,
+    sources_of,
+)
+from pagefeed.storage import FileWriter, PathLike, plain_path
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]
+
+HELD_OUT_BYTES = 1 << 20
+"""Bytes of held-out texts that are encoded of each source."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainedTokenizer:
+    """What was trained, and on what."""
+
+    path: str
+    """Its ``tokenizer.json``."""
+    model: Kind
+    """Its kind."""
+    vocab_size: int
+    """Number of ids; fewer than asked for if the texts have no more to tell."""
+    fingerprint: str
+    """See :attr:`Tokenizer.fingerprint`."""
+    sources: tuple[SampledSource, ...]
+    """What it was trained on."""
+    held_out: tuple[TokenRate, ...]
+    """What texts that it was not trained on come to."""
+
+
+def train_tokenizer(
+    datasets: TextDatasets,
+    output: PathLike,
+    *,
+    vocab_size: int,
+    model: Kind = "bpe",
+    source_column: str | None = None,
+    temperature: float = 1.0,
+    sample: int | str = "256MiB",
+    held_out: float = 0.01,
+    special_tokens: Iterable[str] | None = None,
+    pattern: str | None = None,
+    byte_fallback: bool | None = None,
+    character_coverage: float | None = None,
+    min_frequency: int = 2,
+    shuffle: Mixing = "page",
+    seed: int = 0,
+) -> TrainedTokenizer:
+    """Train a tokenizer on texts drawn at random, by the package ``tokenizers``.
+
+    Texts are read in shuffled order through pagefeed itself, until each source has
+    given its part. Rows held out, by a hash, are not learned from: they say how many
+    tokens texts come to. The same files, arguments and seed give the same tokenizer.
+
+    Args:
+        datasets: A dataset of texts (``pagefeed.parquet(paths, column="text")``), or
+            several by their names.
+        output: Path of the ``tokenizer.json``, which appears when it is complete.
+        vocab_size: Number of ids, special tokens and bytes included.
+        model: ``"bpe"``, of bytes; ``"wordpiece"``; or ``"unigram"``.
+        source_column: A column, or folder, such as ``"lang"``: its values are sources.
+        temperature: Sources of n bytes are drawn in proportion to n ** (1 / T), as
+            mixtures do it: 1 is proportional, more is more even. A source that is to
+            give more than it has is repeated.
+        sample: Bytes of text to draw, at most those that there are.
+        held_out: Share of the rows that is not learned from.
+        special_tokens: Their names, which take the first ids; by default
+            ``<|endoftext|>`` for BPE, and the usual ones of the others.
+        pattern: Of BPE and Unigram: what texts are split by, the name of one of
+            tiktoken's encodings or a regular expression (``"cl100k_base"``).
+        byte_fallback: Of Unigram: characters outside the vocabulary are tokens of their
+            bytes (true), not unknown. BPE is of bytes anyhow, WordPiece has none.
+        character_coverage: Of Unigram and WordPiece: share of all characters that have
+            tokens of their own (0.9995).
+        min_frequency: Of BPE and WordPiece: how often a pair must be there to merge.
+        shuffle: Draws ``"page"`` by page, mixed in a window; or ``"row"`` by row, which
+            reads a page for each.
+        seed: Another seed draws and holds out other rows.
+
+    Returns:
+        What was trained.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right, or there are no texts.
+        MissingDependencyError: If tokenizers or pyarrow are not installed.
+        FileAccessError: If the file cannot be written.
+
+    Example:
+        >>> web = pagefeed.parquet("web/", column="text")  # doctest: +SKIP
+        >>> train_tokenizer(  # doctest: +SKIP
+        ...     web, "tokenizer.json", vocab_size=32_000, source_column="lang"
+        ... ).held_out
+    """
+    library()
+    check_choice(model, tuple(SPECIAL_TOKENS), "model")
+    recipe = Recipe(
+        kind=model,
+        vocab_size=check_positive(vocab_size, "vocab_size"),
+        special_tokens=_special(special_tokens, model),
+        pattern=_pattern(pattern, model),
+        byte_fallback=_fallback(byte_fallback, model),
+        coverage=_coverage(character_coverage, model),
+        min_frequency=check_whole(min_frequency, "min_frequency", least=0),
+    )
+    path = plain_path(output, "output")
+    num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
+    check_choice(shuffle, ("page", "row"), "shuffle")
+    share = check_share(held_out)
+    sources = sources_of(datasets, source_column)
+    learned, others = divided(sources, share, check_whole(seed, "seed"))
+    texts = TextSample(
+        learned,
+        num_bytes=num_bytes,
+        temperature=temperature,
+        seed=seed,
+        shuffle=shuffle,
+    )
+    write_text(path, train(recipe, texts))
+    tokenizer = Tokenizer(path)
+    return TrainedTokenizer(
+        path=path,
+        model=model,
+        vocab_size=tokenizer.vocab_size,
+        fingerprint=tokenizer.fingerprint,
+        sources=texts.sources,
+        held_out=rates_of(tokenizer, texts_held_out(others, HELD_OUT_BYTES, seed)),
+    )
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file that appears when it is complete."""
+    with FileWriter(path) as out:
+        out.write(text.encode())
+
+
+def _special(names: Iterable[str] | None, model: Kind) -> tuple[str, ...]:
+    if names is None:
+        return SPECIAL_TOKENS[model]
+    found = (names,) if isinstance(names, str) else tuple(names)
+    wrong = [name for name in found if not isinstance(name, str) or not name]
+    if wrong or len(set(found)) < len(found):
+        raise InvalidArgumentError(
+            f"special_tokens={list(found)!r} must be names, each once"
+        )
+    unknown = UNKNOWN.get(model)
+    return found if unknown is None or unknown in found else (unknown, *found)
+
+
+def _pattern(pattern: str | None, model: Kind) -> str:
+    if pattern is not None and model == "wordpiece":
+        raise InvalidArgumentError(
+            f"pattern={pattern!r} is of BPE and Unigram: WordPiece splits as BERT does"
+        )
+    return pattern_of(pattern or "cl100k_base")
+
+
+def _fallback(byte_fallback: bool | None, model: Kind) -> bool:  # noqa: FBT001
+    if model == "wordpiece" and byte_fallback:
+        raise InvalidArgumentError(
+            "byte_fallback=True: WordPiece has none, other characters are [UNK]; "
+            "choose model='unigram', or 'bpe', which is of bytes"
+        )
+    if model == "bpe" and byte_fallback is False:
+        raise InvalidArgumentError(
+            "byte_fallback=False: this BPE is of bytes; choose model='unigram' for "
+            "unknown characters"
+        )
+    return model == "unigram" and byte_fallback is not False
+
+
+def _coverage(share: float | None, model: Kind) -> float:
+    if share is None:
+        return 0.9995
+    if model == "bpe":
+        raise InvalidArgumentError(
+            f"character_coverage={share!r}: BPE is of bytes, which cover all; leave it "
+            "out, or choose model='unigram' or 'wordpiece'"
+        )
+    if not (isinstance(share, int | float) and 0 < share <= 1 and math.isfinite(share)):
+        raise InvalidArgumentError(
+            f"character_coverage={share!r} must be a share, above 0 and at most 1"
+        )
+    return float(share)
