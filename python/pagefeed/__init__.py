@@ -30,7 +30,7 @@ from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Permutation, Shuffle
-from pagefeed.prepare import Conversion, convert
+from pagefeed.prepare import Conversion, Tokenized, convert, tokenize
 from pagefeed.reports import (
     Check,
     ColumnFacts,
@@ -111,6 +111,7 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
+    "Tokenized",
     "Tokenizer",
     "TracedPart",
     "TracedRow",
@@ -134,6 +135,7 @@ __all__ = [
     "show_progress",
     "smoke",
     "stream",
+    "tokenize",
     "tokens",
     "trace",
     "verify",

@@ -1,9 +1,11 @@
 """Datasets made from others: between Parquet, streams, and other token files.
 
 ``rows`` reads the documents of any dataset in order, ``outputs`` writes them in one of
-the formats, and :func:`convert` puts the two together.
+the formats, and :func:`convert` puts the two together. :func:`tokenize` makes them of
+texts: ``texts/`` reads these, ``tokenizing/`` writes their tokens.
 """
 
 from pagefeed.prepare.conversion import Conversion, convert
+from pagefeed.prepare.tokenizing import Tokenized, tokenize
 
-__all__ = ["Conversion", "convert"]
+__all__ = ["Conversion", "Tokenized", "convert", "tokenize"]
