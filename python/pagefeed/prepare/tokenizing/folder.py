@@ -23,10 +23,11 @@ from pagefeed.storage import (
 
 __all__ = ["JobFolder", "ShardRecord", "Tokenized"]
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"
+"""Readers of folders pass over names that begin so."""
 _ACCOUNT = "_tokenize"
 _REJECTED = "_rejected"
-_DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|manifest\.json)\..+")
+_DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json)\..+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class JobFolder:
                 f"{self.path} is of another job ({'; '.join(differing)}): give another "
                 "folder, or remove this one"
             )
-        others = {n for n in names_in(self.path) if not n.startswith(".")} - {_ACCOUNT}
+        others = {n for n in names_in(self.path) if not n.startswith(".")} - {_ACCOUNT, MANIFEST}
         if known is None and others:
             raise InvalidArgumentError(
                 f"{self.path} holds other files: give a folder that is empty, or none yet"

@@ -19,6 +19,8 @@ __all__ = ["is_done", "run_task"]
 
 GROUP_BYTES = 32 << 20
 """Of tables that wait to become a row group."""
+STORED_BYTES = 4
+"""Of a token, before pages are compressed: Parquet has no smaller numbers."""
 _logger = logging.getLogger("pagefeed")
 
 Advance = Callable[[int, int], object]
@@ -141,7 +143,7 @@ class _Shard:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        table = arrow().concat_tables(self._waiting).combine_chunks()
+        table = arrow().concat_tables(self._waiting)
         self._waiting = []
         if self._file is None:
             self._file = self._stack.enter_context(self._opened())
@@ -156,8 +158,9 @@ class _Shard:
             # Tokens are many and differ; names of sources and languages are few.
             use_dictionary=list(self._job.wanted.kept),
             data_page_size=layout.page_bytes,
+            # Looked at for the end of a page once in a page, not every 1,024 tokens.
+            write_batch_size=max(1024, layout.page_bytes // STORED_BYTES),
             write_page_checksum=True,
-            write_statistics=list(self._job.wanted.kept),
         )
 
     def finish(self, folder: JobFolder, following: tuple[int, int] | None) -> None:
