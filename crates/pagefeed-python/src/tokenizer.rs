@@ -10,8 +10,8 @@ use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::text::{self, RowCounts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::Encode;
-use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch};
-use pyo3::buffer::PyBuffer;
+use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch, encode_joined};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -130,6 +130,25 @@ impl Tokenizer {
         Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts)))
     }
 
+    /// The ids of texts that lie one after the other in `data` (uint8), each from one of
+    /// `offsets` (int64) to the next: ids and counts as of `encode_batch`, and the numbers
+    /// of those that are no UTF-8, which come to nothing.
+    fn encode_joined<'py>(
+        &self,
+        py: Python<'py>,
+        data: Bound<'_, PyAny>,
+        offsets: Bound<'_, PyAny>,
+        num_threads: usize,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<usize>)> {
+        let data: Held<u8> = Held::new(data)?;
+        let offsets: Held<i64> = Held::new(offsets)?;
+        let encoder = self.encoder();
+        let (all, wrong) = detached(py, || {
+            encode_joined(encoder.as_ref(), data.all(), offsets.all(), num_threads)
+        })?;
+        Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts), wrong))
+    }
+
     /// Where in a text each token comes from: bytes, begin and end.
     fn places(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(usize, usize)>> {
         let library = self.library()?;
@@ -231,25 +250,28 @@ pub fn text_of(
     })
 }
 
-/// Counts of tokens in memory that Python keeps: an array, often one mapped from disk.
-pub struct HeldCounts {
-    start: *const u32,
+/// Numbers in memory that Python keeps: an array, often one mapped from disk.
+pub struct Held<T> {
+    start: *const T,
     length: usize,
     /// Keeps the memory where it is.
     _array: Py<PyAny>,
 }
 
-// SAFETY: the memory is only read, and stays as it is for as long as the array lives.
-unsafe impl Send for HeldCounts {}
-// SAFETY: likewise.
-unsafe impl Sync for HeldCounts {}
+/// Counts of tokens.
+pub type HeldCounts = Held<u32>;
 
-impl HeldCounts {
-    /// Takes a contiguous uint32 array that nobody writes to.
+// SAFETY: the memory is only read, and stays as it is for as long as the array lives.
+unsafe impl<T: Sync> Send for Held<T> {}
+// SAFETY: likewise.
+unsafe impl<T: Sync> Sync for Held<T> {}
+
+impl<T: Element> Held<T> {
+    /// Takes a contiguous array of these numbers that nobody writes to.
     pub fn new(array: Bound<'_, PyAny>) -> PyResult<Self> {
-        let view = PyBuffer::<u32>::get(&array)?;
+        let view = PyBuffer::<T>::get(&array)?;
         if !view.is_c_contiguous() {
-            return Err(PyValueError::new_err("counts must be contiguous"));
+            return Err(PyValueError::new_err("arrays must be contiguous"));
         }
         let (start, length) = (view.buf_ptr().cast_const().cast(), view.item_count());
         Ok(Self {
@@ -257,6 +279,15 @@ impl HeldCounts {
             length,
             _array: array.unbind(),
         })
+    }
+
+    fn all(&self) -> &[T] {
+        if self.length == 0 {
+            return &[];
+        }
+        // SAFETY: so many aligned numbers lie there (the buffer was one of them), kept
+        // by the array.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }
 
@@ -267,9 +298,6 @@ impl RowCounts for HeldCounts {
         if self.length == 0 {
             return (first..end).is_empty().then_some(&[]);
         }
-        // SAFETY: so many aligned numbers lie there (the buffer was one of uint32), kept
-        // by the array.
-        let all = unsafe { std::slice::from_raw_parts(self.start, self.length) };
-        all.get(first..end)
+        self.all().get(first..end)
     }
 }

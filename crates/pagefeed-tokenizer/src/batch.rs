@@ -69,6 +69,33 @@ pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) ->
     Ok(all)
 }
 
+/// Encodes texts that lie one after the other in `bytes`, each from an offset to the next.
+///
+/// Those that are no UTF-8 come to nothing; their numbers are returned beside the ids.
+pub fn encode_joined(
+    encoder: &dyn Encode,
+    bytes: &[u8],
+    offsets: &[i64],
+    num_threads: usize,
+) -> Result<(Encoded, Vec<usize>)> {
+    let mut wrong = Vec::new();
+    let mut texts = Vec::with_capacity(offsets.len().saturating_sub(1));
+    for (number, borders) in offsets.windows(2).enumerate() {
+        let begin = usize::try_from(borders[0]).map_err(|_| outside(number))?;
+        let end = usize::try_from(borders[1]).map_err(|_| outside(number))?;
+        let text = bytes.get(begin..end).ok_or_else(|| outside(number))?;
+        texts.push(std::str::from_utf8(text).unwrap_or_else(|_| {
+            wrong.push(number);
+            ""
+        }));
+    }
+    Ok((encode_batch(encoder, &texts, num_threads)?, wrong))
+}
+
+fn outside(number: usize) -> Error {
+    Error::invalid(format!("text {number} lies outside of the bytes given"))
+}
+
 fn encode(encoder: &dyn Encode, texts: &[&str]) -> Result<Encoded> {
     let mut all = Encoded::default();
     all.counts.reserve_exact(texts.len());
@@ -100,4 +127,35 @@ fn divide<'t, 's>(texts: &'t [&'s str]) -> Vec<&'t [&'s str]> {
         parts.push(&texts[begin..]);
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bytes;
+
+    impl Encode for Bytes {
+        fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+            ids.extend(text.bytes().map(u32::from));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn joined_texts_that_are_no_utf8_are_named() {
+        let bytes = b"ab\xFFc";
+        let (all, wrong) = encode_joined(&Bytes, bytes, &[0, 2, 2, 3, 4], 2).unwrap();
+        assert_eq!(all.ids, [97, 98, 99]);
+        assert_eq!(all.counts, [2, 0, 0, 1]);
+        assert_eq!(wrong, [2]);
+        assert!(encode_joined(&Bytes, bytes, &[], 1).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn joined_texts_outside_are_refused() {
+        for offsets in [[0, 5], [-1, 2], [3, 2]] {
+            assert!(encode_joined(&Bytes, b"abcd", &offsets, 1).is_err());
+        }
+    }
 }

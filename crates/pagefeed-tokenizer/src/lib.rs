@@ -18,5 +18,5 @@ pub mod trials;
 
 mod tokenizer;
 
-pub use batch::{Encoded, encode_batch};
+pub use batch::{Encoded, encode_batch, encode_joined};
 pub use tokenizer::{Engine, Tokenizer};

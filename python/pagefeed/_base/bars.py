@@ -52,6 +52,7 @@ class Bars:
         bar = self._bars.get(key)
         if bar is None:
             bar = self._bars[key] = _new_bar(progress)
+        bar.total = progress.total
         bar.update(progress.done - bar.n)
         if progress.finished:
             bar.close()
@@ -82,11 +83,8 @@ class _Line:
     """The little of tqdm's bar that is needed, as a line that is written over."""
 
     def __init__(self, progress: Report) -> None:
-        self._what, self._total, self._unit = (
-            progress.what,
-            progress.total,
-            progress.unit,
-        )
+        self._what, self._unit = progress.what, progress.unit
+        self.total = progress.total
         self._begin = time.monotonic()
         self._width = 0
         self.n = 0
@@ -94,9 +92,14 @@ class _Line:
     def update(self, amount: int) -> None:
         """Show that some more is done."""
         self.n += amount
-        if time.monotonic() - self._begin >= DELAY_SECONDS:
-            share = self.n / max(1, self._total)
-            self._write(f"{self._what}: {share:.0%} of {self._total:,} {self._unit}")
+        seconds = time.monotonic() - self._begin
+        if seconds >= DELAY_SECONDS:
+            share = self.n / max(1, self.total)
+            text = f"{self._what}: {share:.0%} of {self.total:,} {self._unit}"
+            if self.n:
+                left = seconds * (self.total - self.n) / self.n
+                text += f", {self.n / seconds:,.0f}/s, {left:,.0f} s left"
+            self._write(text)
 
     def close(self) -> None:
         """Take the line away."""

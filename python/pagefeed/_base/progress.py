@@ -131,6 +131,10 @@ class Work:
         if self._callback is not None and time.monotonic() >= self._next:
             self._report()
 
+    def expect(self, total: int) -> None:
+        """Say that there is so much to do, where that was not known at first."""
+        self._progress = self._progress._replace(total=total)
+
     def _report(self) -> None:
         if self._callback is not None:
             self._next = time.monotonic() + SECONDS_BETWEEN

@@ -1,11 +1,13 @@
 """Datasets made from others: between Parquet, streams, and other token files.
 
 ``rows`` reads the documents of any dataset in order, ``outputs`` writes them in one of
-the formats, and :func:`convert` puts the two together.
-:mod:`pagefeed.prepare.vocabulary` makes tokenizers for their texts.
+the formats, and :func:`convert` puts the two together. :func:`tokenize` makes them of
+texts: ``texts/`` reads these, ``tokenizing/`` writes their tokens; ``vocabulary/`` makes
+tokenizers for them.
 """
 
 from pagefeed.prepare.conversion import Conversion, convert
+from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
     ExtendedEmbeddings,
     ExtendedTokenizer,
@@ -25,9 +27,11 @@ __all__ = [
     "NewToken",
     "SampledSource",
     "TokenRate",
+    "Tokenized",
     "TrainedTokenizer",
     "convert",
     "extend_embeddings",
     "extend_tokenizer",
+    "tokenize",
     "train_tokenizer",
 ]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pagefeed._base import require
 from pagefeed.dataset import StreamWriter, fitting
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare.parquet_file import ParquetFileWriter
 from pagefeed.prepare.rows import TokenRows
 from pagefeed.storage import FileWriter, make_folder
 
@@ -169,82 +170,48 @@ class StreamOutput(Output):
 class ParquetOutput(Output):
     """Parquet files with a list of tokens a row."""
 
-    _file: FileWriter | None = None
-    _writer: Any = None
+    _file: ParquetFileWriter | None = None
 
     def put(self, rows: TokenRows) -> None:
         """Write documents: those of a page are a row group at least."""
         arrow = require("pyarrow", extra="pyarrow", purpose="Parquet files")
-        if self._file is None or self._file.size >= self.shard_bytes:
-            self._begin(arrow)
         lists = arrow.LargeListArray.from_arrays(rows.offsets, arrow.array(rows.tokens))
         kind = arrow.list_(arrow.from_numpy_dtype(self.dtype))
-        self._waiting.append(arrow.table({self.column: lists.cast(kind)}))
+        table = arrow.table({self.column: lists.cast(kind)})
+        if self._file is None or self._file.size >= self.shard_bytes:
+            self._begin(table.schema)
+        self._waiting.append(table)
         if sum(table.nbytes for table in self._waiting) >= _GROUP_BYTES:
             self._flush(arrow)
 
-    def _begin(self, arrow: Any) -> None:  # noqa: ANN401 - pyarrow has no types
-        self._end(arrow)
+    def _begin(self, schema: Any) -> None:  # noqa: ANN401 - pyarrow has no types
+        self.finish()
         path = f"{make_folder(self.path)}/part-{len(self.files):05}.parquet"
-        self._file = self.stack.enter_context(FileWriter(path))
+        self._file = self.stack.enter_context(
+            ParquetFileWriter(
+                path,
+                schema,
+                compression="zstd",
+                use_dictionary=False,
+                data_page_size=256 << 10,
+            )
+        )
         self.files.append(path)
         self._waiting: list[Any] = []
 
     def _flush(self, arrow: Any) -> None:  # noqa: ANN401
-        if not self._waiting or self._file is None:
-            return
-        table = arrow.concat_tables(self._waiting)
-        if self._writer is None:
-            parquet = require("pyarrow.parquet", extra="pyarrow", purpose="Parquet")
-            self._sink = arrow.PythonFile(_Sink(self._file), mode="w")
-            self._writer = parquet.ParquetWriter(
-                self._sink,
-                table.schema,
-                compression="zstd",
-                use_dictionary=False,
-                write_page_index=True,
-                data_page_size=256 << 10,
-            )
-        self._writer.write_table(table)
-        self._waiting = []
-
-    def _end(self, arrow: Any) -> None:  # noqa: ANN401
-        if self._file is not None:
-            self._flush(arrow)
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        if self._file is not None:
-            self._file.commit()
+        if self._waiting and self._file is not None:
+            self._file.write(arrow.concat_tables(self._waiting))
+            self._waiting = []
 
     def finish(self) -> None:
         """Write the last footer."""
-        self._end(require("pyarrow", extra="pyarrow", purpose="Parquet files"))
+        if self._file is not None:
+            self._flush(require("pyarrow", extra="pyarrow", purpose="Parquet files"))
+            self._file.commit()
 
 
 _GROUP_BYTES = 64 << 20
-
-
-class _Sink:
-    """A file as pyarrow writes to it."""
-
-    def __init__(self, file: FileWriter) -> None:
-        self._file = file
-        self.closed = False
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - anything with bytes
-        view = memoryview(data).cast("B")
-        self._file.write(view)
-        return len(view)
-
-    def tell(self) -> int:
-        return self._file.size
-
-    def flush(self) -> None:
-        """Nothing: the file is committed as a whole."""
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class MdsOutput(Output):

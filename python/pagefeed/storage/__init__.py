@@ -6,12 +6,18 @@ or :class:`RemoteStorage`, whose requests the data plane sends. :class:`FileWrit
 writes new ones.
 """
 
-from pagefeed.storage.paths import PathLike, Paths, plain_path
+from pagefeed.storage.paths import PARQUET, PathLike, Paths, plain_path
 from pagefeed.storage.remote import Located, RemoteStorage, StorageOptions, located
 from pagefeed.storage.storage import LocalStorage, Storage
-from pagefeed.storage.writing import FileWriter, make_folder
+from pagefeed.storage.writing import (
+    FileWriter,
+    make_folder,
+    names_in,
+    remove_files,
+)
 
 __all__ = [
+    "PARQUET",
     "FileWriter",
     "LocalStorage",
     "Located",
@@ -22,5 +28,7 @@ __all__ = [
     "StorageOptions",
     "located",
     "make_folder",
+    "names_in",
     "plain_path",
+    "remove_files",
 ]

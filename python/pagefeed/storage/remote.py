@@ -185,8 +185,14 @@ class Located(NamedTuple):
     """As the storage names them, in order."""
 
 
-def located(paths: Paths, options: StorageOptions | None = None) -> Located:
+def located(
+    paths: Paths,
+    options: StorageOptions | None = None,
+    suffixes: tuple[str, ...] = PARQUET,
+) -> Located:
     """Find the files meant by paths, URLs, folders and patterns.
+
+    A folder stands for the files below whose names end in one of ``suffixes``.
 
     Raises:
         MissingFileError: If there is nothing at one of them.
@@ -197,7 +203,7 @@ def located(paths: Paths, options: StorageOptions | None = None) -> Located:
     given = plain_paths(paths)
     is_remote = any(map(is_url, given))
     storage = _storage(options, is_remote=is_remote)
-    return Located(storage, tuple(storage.list_files(given)))
+    return Located(storage, tuple(storage.list_files(given, suffixes)))
 
 
 def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
 from pagefeed.errors import FileAccessError
 
-__all__ = ["FileWriter", "make_folder"]
+__all__ = ["FileWriter", "make_folder", "names_in", "remove_files"]
 
 
 class FileWriter:
@@ -98,6 +98,24 @@ def make_folder(path: str) -> str:
     with _writing(path):
         os.makedirs(path, exist_ok=True)
     return os.path.abspath(path)
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names of all that lies in a folder, sorted; none if there is none."""
+    with _writing(folder), suppress(FileNotFoundError):
+        return sorted(os.listdir(folder))
+    return []
+
+
+def remove_files(folder: str, names: Iterable[str]) -> None:
+    """Remove files of a folder, and the folder if nothing is left in it."""
+    with _writing(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")
+        with suppress(FileNotFoundError):
+            if not os.listdir(folder):
+                os.rmdir(folder)
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 :class:`Tokenizer` takes what a team has: a ``tokenizer.json``, a SentencePiece model,
 tiktoken's ranks, a Python function. What can be said as a ``tokenizer.json`` is encoded
-by the data plane, without the GIL.
+by the data plane, without the GIL. :class:`ChatTemplate` renders chats first.
 """
 
+from pagefeed.tokenizer.chat import ChatTemplate
 from pagefeed.tokenizer.ranks import ENCODINGS
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["ENCODINGS", "Tokenizer"]
+__all__ = ["ENCODINGS", "ChatTemplate", "Tokenizer"]

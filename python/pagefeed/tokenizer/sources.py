@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ class Definition(NamedTuple):
     """Name of the token that begins a document, if the source tells."""
     end: str | None = None
     """Name of the token that ends one, likewise."""
+    config: Mapping[str, Any] | None = None
+    """What ``tokenizer_config.json`` says, of chats and special tokens."""
 
 
 def define(
@@ -63,11 +66,10 @@ def _defined(
     inner = getattr(source, "backend_tokenizer", source)  # Of transformers.
     if hasattr(inner, "to_str") and hasattr(inner, "token_to_id"):
         name = f"{type(source).__module__}.{type(source).__name__}"
-        begin, end = (
-            getattr(source, "bos_token", None),
-            getattr(source, "eos_token", None),
-        )
-        return Definition("tokenizers", name, inner.to_str(), begin, end)
+        config = dict(getattr(source, "special_tokens_map", {}))
+        config["chat_template"] = getattr(source, "chat_template", None)
+        begin, end = config.get("bos_token"), config.get("eos_token")
+        return Definition("tokenizers", name, inner.to_str(), begin, end, config)
     if hasattr(source, "_mergeable_ranks"):  # tiktoken.Encoding
         encoding = Encoding(_known_pattern(source), dict(source._special_tokens))  # noqa: SLF001
         if pattern is not None:
@@ -98,11 +100,12 @@ def _from_file(
             f"pattern={path!r} unless the file is named {path}.tiktoken"
         )
     path = storage.name_of(os.path.expanduser(path))
-    data = storage.read(path, 0, storage.size(path))
+    data = _read(storage, path)
     name = os.path.basename(path)
     if data.lstrip()[:1] == b"{":
-        begin, end = _configured(storage, path)
-        return Definition("tokenizers", name, _text(data, name), begin, end)
+        config = _configured(storage, path)
+        begin, end = (_content(config.get(f"{name}_token")) for name in ("bos", "eos"))
+        return Definition("tokenizers", name, _text(data, name), begin, end, config)
     if name.endswith(".tiktoken") or _are_ranks(data):
         return _from_ranks(data, name, pattern, special_tokens)
     return Definition("sentencepiece", name, data)
@@ -155,16 +158,24 @@ def _known_pattern(encoding: Any) -> str:  # noqa: ANN401 - tiktoken's
 _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 
 
-def _configured(storage: LocalStorage, path: str) -> tuple[str | None, str | None]:
-    """Begin and end of documents, as the file beside a tokenizer.json names them."""
-    beside = os.path.join(os.path.dirname(path), "tokenizer_config.json")
+def _configured(storage: LocalStorage, path: str) -> dict[str, Any]:
+    """What the files beside a tokenizer.json say of special tokens and chats."""
+    folder = os.path.dirname(path)
     try:
-        config = json.loads(storage.read(beside, 0, storage.size(beside)))
+        config = json.loads(_read(storage, f"{folder}/tokenizer_config.json"))
     except (MissingFileError, ValueError):
-        return None, None
+        config = {}
     if not isinstance(config, dict):
-        return None, None
-    return _content(config.get("bos_token")), _content(config.get("eos_token"))
+        config = {}
+    with suppress(MissingFileError, ValueError):
+        template = _read(storage, f"{folder}/chat_template.jinja")
+        config["chat_template"] = template.decode()
+    known = {k: v for k, v in config.items() if k.endswith("_token") and v is not None}
+    return {**known, "chat_template": config.get("chat_template")}
+
+
+def _read(storage: LocalStorage, path: str) -> bytes:
+    return storage.read(path, 0, storage.size(path))
 
 
 def _content(token: object) -> str | None:

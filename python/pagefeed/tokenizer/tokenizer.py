@@ -172,6 +172,29 @@ class Tokenizer:
         return self._settings.definition.kind
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """What ``tokenizer_config.json`` says: special tokens, and chat_template."""
+        return self._settings.definition.config or {}
+
+    @property
+    def takes_special_tokens(self) -> bool:
+        """Whether special tokens written in a text are tokens."""
+        return self._settings.special_tokens == "as_token"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What files of its tokens say of it, as JSON."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "fingerprint": self.fingerprint,
+            "vocab_size": self.vocab_size,
+            "eos": self.eos,
+            "bos": self.bos,
+            "special_ids": self.special_ids,
+        }
+
+    @property
     def engine(self) -> str:
         """What encodes: ``"fastokens"``, ``"tokenizers"`` or ``"python"``."""
         return self.handle.engine()[0]

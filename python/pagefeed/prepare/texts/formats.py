@@ -1,0 +1,146 @@
+"""Formats by the names of files, and inputs found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pagefeed._base import check_choice
+from pagefeed.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
+from pagefeed.prepare.texts.json_lines import JsonLines
+from pagefeed.prepare.texts.lines import PlainText, TextLines
+from pagefeed.prepare.texts.parquet_files import ParquetFile
+from pagefeed.prepare.texts.records import (
+    Batch,
+    Piece,
+    Reader,
+    Rejected,
+    Wanted,
+    no_rows,
+    translated,
+)
+from pagefeed.prepare.texts.samples import Mds, Tar
+from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
+from pagefeed.storage import Paths, Storage, StorageOptions, located
+
+__all__ = ["FORMATS", "Inputs", "find_inputs", "pieces_of", "read_piece", "types_of"]
+
+_READERS: Mapping[str, Reader] = {
+    "jsonl": JsonLines(),
+    "csv": Csv(),
+    "parquet": ParquetFile(),
+    "arrow": ArrowFile(),
+    "mds": Mds(),
+    "tar": Tar(),
+    "text": PlainText(),
+    "lines": TextLines(),
+}
+FORMATS = tuple(_READERS)
+"""Names of the formats."""
+
+
+class Inputs(NamedTuple):
+    """Files, and how each is read."""
+
+    storage: Storage
+    files: tuple[str, ...]
+    formats: tuple[str, ...]
+
+
+def find_inputs(
+    paths: Paths, format: str | None, options: StorageOptions | None  # noqa: A002
+) -> Inputs:
+    """Find files by paths, folders, patterns and URLs.
+
+    Raises:
+        InvalidArgumentError: If the format of a file cannot be told by its name.
+        MissingFileError: If there is nothing at a path.
+    """
+    if format is not None:
+        check_choice(format, FORMATS, "format")
+    known = _READERS.values() if format is None else [_READERS[format]]
+    suffixes = tuple(dict.fromkeys(end for one in known for end in one.suffixes))
+    found = located(paths, options, suffixes)
+    files = without_leftovers(found.storage, list(found.files))
+    _check_splits(found.storage, files)
+    return Inputs(
+        found.storage,
+        tuple(files),
+        tuple(format or _format_of(file) for file in files),
+    )
+
+
+def _format_of(file: str) -> str:
+    fitting = [
+        name for name, reader in _READERS.items() if file.endswith(reader.suffixes)
+    ]
+    if "text" in fitting:
+        raise InvalidArgumentError(
+            f"{file} is plain text: say whether a document is a file, format='text', "
+            "or a line, format='lines'"
+        )
+    if not fitting:
+        raise InvalidArgumentError(
+            f"{file}: its name does not tell its format: give one, format= "
+            f"{' or '.join(map(repr, FORMATS))}"
+        )
+    return fitting[0]
+
+
+def _check_splits(storage: Storage, files: list[str]) -> None:
+    """Refuse several parts of a saved dataset at once: one of them is the test set."""
+    folders = {file.rpartition("/")[0] for file in files if file.endswith(".arrow")}
+    parts: dict[str, list[str]] = {}
+    for folder in sorted(folders):
+        parts.setdefault(folder.rpartition("/")[0], []).append(folder)
+    for above, splits in parts.items():
+        if len(splits) > 1 and _exists(storage, f"{above}/dataset_dict.json"):
+            names = [split.rpartition("/")[2] for split in splits]
+            raise InvalidArgumentError(
+                f"{above} holds the parts {names} of one dataset: name those wanted, "
+                f"such as {splits[-1]}"
+            )
+
+
+def _exists(storage: Storage, file: str) -> bool:
+    try:
+        storage.size(file)
+    except MissingFileError:
+        return False
+    return True
+
+
+def types_of(inputs: Inputs, number: int) -> dict[str, Any] | None:
+    """Return the columns of a file and their types; None if any may be asked for."""
+    file = inputs.files[number]
+    with translated(file):
+        return _READERS[inputs.formats[number]].types(inputs.storage, file)
+
+
+def pieces_of(inputs: Inputs, number: int, most: int) -> list[Piece]:
+    """Divide a file into pieces of some bytes, as far as its format allows."""
+    file, name = inputs.files[number], inputs.formats[number]
+    with translated(file):
+        found = _READERS[name].pieces(inputs.storage, file, most)
+        return [piece._replace(format=name) for piece in found]
+
+
+def read_piece(storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+    """Yield the records of a piece; what follows damage of the file is rejected."""
+    count = 0
+    try:
+        with translated(piece.file):
+            for batch in _READERS[piece.format].read(storage, piece, wanted):
+                count += len(batch.table)
+                yield batch
+    except UnsupportedError:
+        raise
+    except CorruptFileError as problem:
+        rest = f"all that follows {count} records"
+        found = Rejected(piece.file, rest, str(problem), None, None)
+        yield Batch(no_rows(wanted), str, (found,))

@@ -1,0 +1,109 @@
+"""Files of lines, which can be read from any place on; and plain texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pagefeed.prepare.texts.records import Batch, Piece, Wanted, arrow, of_objects
+from pagefeed.prepare.texts.streams import (
+    COMPRESSION,
+    codec_of,
+    line_blocks,
+    opened,
+    with_compressed,
+)
+from pagefeed.storage import Storage
+
+__all__ = ["Lines", "PlainText", "TextLines", "numbered"]
+
+_COUNTED_BYTES = 8 << 20
+
+
+class Lines:
+    """Files that can be divided at the ends of lines, unless they are compressed."""
+
+    name = "lines"
+
+    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+        """Divide a file."""
+        size = storage.size(file)
+        if codec_of(file) is not None:
+            yield Piece(self.name, file, 0, None, size * COMPRESSION)
+            return
+        count = max(1, -(-size // most))
+        borders = [size * number // count for number in range(count + 1)]
+        for begin, end in zip(borders, borders[1:], strict=False):
+            if begin < end or count == 1:
+                yield Piece(self.name, file, begin, end, end - begin)
+
+
+class TextLines(Lines):
+    """A document a line, as far as the line end."""
+
+    suffixes = with_compressed(".txt", ".text")
+
+    def types(self, storage: Storage, file: str) -> dict[str, Any]:
+        """Return the column there is."""
+        del storage, file
+        return {"text": arrow().string()}
+
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the lines of a piece."""
+        for block, first in numbered(storage, piece, wanted.batch_bytes):
+            rows = block.removesuffix(b"\n").split(b"\n")
+            texts = [{wanted.source: row.removesuffix(b"\r")} for row in rows]
+            table = of_objects(texts, wanted)
+            yield Batch(table, lambda row, first=first: f"line {first() + row}")  # type: ignore[misc]
+
+
+class PlainText:
+    """A document a file."""
+
+    suffixes = TextLines.suffixes
+
+    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+        """Return the file as one."""
+        del most
+        times = 1 if codec_of(file) is None else COMPRESSION
+        yield Piece("text", file, 0, None, storage.size(file) * times)
+
+    def types(self, storage: Storage, file: str) -> dict[str, Any]:
+        """Return the columns there are."""
+        del storage, file
+        return {"text": arrow().string(), "file": arrow().string()}
+
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the document."""
+        with opened(storage, piece.file) as stream:
+            row = {"file": piece.file, wanted.source: stream.read()}
+        yield Batch(of_objects([row], wanted), lambda _: "the file")
+
+
+def numbered(
+    storage: Storage, piece: Piece, size: int
+) -> Iterator[tuple[bytes, Callable[[], int]]]:
+    """Yield blocks of lines, each with what tells the number of its first line.
+
+    What lies before a piece is counted only if somebody asks.
+    """
+    before, start = 0, 0 if piece.begin == 0 else None
+    with opened(storage, piece.file) as stream:
+        for at, block in line_blocks(stream, piece.begin, piece.end, size):
+
+            def first(begin: int | None = start, more: int = before, at: int = at) -> int:
+                if begin is None:
+                    return _lines_before(storage, piece.file, at) + 1
+                return begin + more + 1
+
+            yield block, first
+            before += block.count(b"\n")
+
+
+def _lines_before(storage: Storage, file: str, end: int) -> int:
+    count, at = 0, 0
+    while at < end:
+        stop = min(end, at + _COUNTED_BYTES)
+        count += storage.read(file, at, stop).count(b"\n")
+        at = stop
+    return count

@@ -1,0 +1,162 @@
+"""Records of any input: what is wanted of them, and what is wrong with some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from tarfile import TarError
+from typing import Any, NamedTuple, Protocol
+
+from pagefeed._base import require
+from pagefeed.errors import CorruptFileError, FileAccessError, PagefeedError
+from pagefeed.storage import Storage
+
+__all__ = [
+    "Batch",
+    "Piece",
+    "Reader",
+    "Rejected",
+    "Wanted",
+    "arrow",
+    "no_rows",
+    "of_objects",
+    "shown",
+    "translated",
+]
+
+MOST_SHOWN = 16
+"""Names of columns that an error lists."""
+
+Table = Any
+"""A ``pyarrow.Table``; pyarrow has no types."""
+
+
+def arrow(module: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Import pyarrow, or a module of it."""
+    return require(module, extra="pyarrow", purpose="tokenizing files")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is read of every record."""
+
+    source: str
+    """The column of texts or messages."""
+    kept: Mapping[str, Any]
+    """Further columns and their types, as they are written."""
+    is_chat: bool = False
+    """Whether the source holds messages."""
+    batch_bytes: int = 8 << 20
+    """Bytes of a batch, about."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all."""
+        return [self.source, *self.kept]
+
+
+class Piece(NamedTuple):
+    """Some consecutive records of a file."""
+
+    format: str
+    file: str
+    begin: int
+    """Where it begins: a byte, row group or record batch, as the format has it."""
+    end: int | None
+    """Where it ends; None for the end of the file."""
+    weight: int
+    """Bytes of it, about, if they were not compressed."""
+
+
+class Rejected(NamedTuple):
+    """A record, or several, of which no tokens can be made."""
+
+    file: str
+    place: str
+    """Where in the file, such as ``line 7``."""
+    error: str
+    record: bytes | None = None
+    """What lies there, if it is known."""
+    num_records: int | None = 1
+    """How many; None if nobody knows."""
+
+
+class Batch(NamedTuple):
+    """Some consecutive records."""
+
+    table: Table
+    """The columns wanted, in their order; types are not checked yet."""
+    place: Callable[[int], str]
+    """Where in the file a row of the table lies."""
+    rejected: Sequence[Rejected] = ()
+    """Records among these that could not be read."""
+
+
+class Reader(Protocol):
+    """How files of one format are read."""
+
+    suffixes: tuple[str, ...]
+    """How names of such files end."""
+
+    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+        """Divide a file into pieces of ``most`` bytes, as far as that can be done."""
+
+    def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
+        """Return the columns of a file and their types; None if any may be asked for.
+
+        What begins of records say, where the format itself does not.
+        """
+
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the records of a piece, in order, the same each time."""
+
+
+def shown(names: Sequence[str]) -> str:
+    """Name columns for an error."""
+    return f"{list(names)[:MOST_SHOWN]}" + ", ..." * (len(names) > MOST_SHOWN)
+
+
+def no_rows(wanted: Wanted) -> Table:
+    """Return a table without rows."""
+    return of_objects([], wanted)
+
+
+def of_objects(rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> Table:
+    """Return records as a table: the source as bytes, the others by their types.
+
+    Raises:
+        CorruptFileError: Of a single row, if a value is not of its column's type.
+        ArrowException: Of several.
+    """
+    pa = arrow()
+    columns = {wanted.source: pa.array([row[wanted.source] for row in rows], "binary")}
+    for name, kind in wanted.kept.items():
+        columns[name] = pa.array([row.get(name) for row in rows], kind)
+    return pa.table(columns)
+
+
+@contextmanager
+def translated(file: str) -> Iterator[None]:
+    """Tell what libraries say of a file as errors of pagefeed.
+
+    Raises:
+        FileAccessError: If the system refused to read.
+        CorruptFileError: If what was read makes no sense.
+    """
+    try:
+        yield
+    except PagefeedError:
+        raise
+    except OSError as problem:
+        error: PagefeedError
+        if problem.errno is not None:
+            error = FileAccessError(f"{file}: cannot be read: {problem}")
+        else:  # pyarrow's own: a stream that does not decompress.
+            error = CorruptFileError(f"{file}: {problem}")
+        error.file = file
+        raise error from problem
+    except (arrow().ArrowException, TarError, ValueError, EOFError) as problem:
+        error = CorruptFileError(f"{file}: {problem}")
+        error.file = file
+        raise error from problem

@@ -1,0 +1,216 @@
+"""Tables: CSV, and Arrow files as Feather and Hugging Face's datasets have them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pagefeed.errors import ColumnNotFoundError, MissingFileError
+from pagefeed.prepare.texts.records import (
+    Batch,
+    Piece,
+    Rejected,
+    Wanted,
+    arrow,
+    no_rows,
+    shown,
+)
+from pagefeed.prepare.texts.streams import (
+    COMPRESSION,
+    codec_of,
+    opened,
+    with_compressed,
+)
+from pagefeed.storage import Storage
+
+__all__ = ["ArrowFile", "Csv", "check_columns_of", "sliced", "without_leftovers"]
+
+_ARROW_MAGIC = b"ARROW1"
+SEEN_BYTES = 1 << 20
+
+
+class Csv:
+    """Comma- or tab-separated values with a line of names."""
+
+    suffixes = with_compressed(".csv", ".tsv")
+
+    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+        """Return the file as one: a quoted value may hold line ends."""
+        del most
+        times = 1 if codec_of(file) is None else COMPRESSION
+        yield Piece("csv", file, 0, None, storage.size(file) * times)
+
+    def types(self, storage: Storage, file: str) -> dict[str, Any]:
+        """Return numbers and flags as such, by the first rows; all else as text."""
+        pa, csv = arrow(), arrow("pyarrow.csv")
+        with opened(storage, file) as stream:
+            reader = csv.open_csv(
+                stream,
+                csv.ReadOptions(use_threads=False, block_size=SEEN_BYTES),
+                _parsing(file, lambda _: "skip"),
+            )
+            schema = reader.schema
+        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+        return {
+            field.name: field.type
+            if any(is_such(field.type) for is_such in plain)
+            else pa.string()
+            for field in schema
+        }
+
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the rows, as texts."""
+        pa, csv = arrow(), arrow("pyarrow.csv")
+        rejected: list[Rejected] = []
+
+        def skip(row: Any) -> str:  # noqa: ANN401
+            error = f"{row.actual_columns} values for {row.expected_columns} columns"
+            place = "a row" if row.number is None else f"row {row.number}"
+            record = row.text.encode() if isinstance(row.text, str) else row.text
+            rejected.append(Rejected(piece.file, place, error, record))
+            return "skip"
+
+        types = dict.fromkeys(wanted.kept, pa.string())
+        with opened(storage, piece.file) as stream:
+            reader = csv.open_csv(
+                stream,
+                csv.ReadOptions(use_threads=False, block_size=wanted.batch_bytes),
+                _parsing(piece.file, skip),
+                csv.ConvertOptions(
+                    check_utf8=False,
+                    column_types={**types, wanted.source: pa.binary()},
+                    include_columns=wanted.columns,
+                    strings_can_be_null=False,
+                ),
+            )
+            before = 0
+            for batch in reader:
+                table = pa.Table.from_batches([batch])
+                yield Batch(
+                    table,
+                    lambda row, before=before: f"row {before + row + 1} of the sound",  # type: ignore[misc]
+                    tuple(rejected),
+                )
+                rejected.clear()
+                before += len(table)
+        if rejected:
+            yield Batch(no_rows(wanted), str, tuple(rejected))
+
+
+def _parsing(file: str, handler: Any) -> Any:  # noqa: ANN401
+    name = file
+    for end in with_compressed(""):
+        name = name.removesuffix(end) if end else name
+    return arrow("pyarrow.csv").ParseOptions(
+        delimiter="\t" if name.endswith(".tsv") else ",",
+        newlines_in_values=True,
+        invalid_row_handler=handler,
+    )
+
+
+class ArrowFile:
+    """Arrow's files and streams."""
+
+    suffixes = (".arrow", ".feather", ".ipc")
+
+    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+        """Divide a file at its record batches; a stream is one."""
+        size = storage.size(file)
+        if not _is_file(storage, file):
+            yield Piece("arrow", file, 0, None, size)
+            return
+        with opened(storage, file) as stream:
+            batches = arrow("pyarrow.ipc").open_file(stream).num_record_batches
+        parts = max(1, min(batches, -(-size // most)))
+        borders = [batches * number // parts for number in range(parts + 1)]
+        for begin, end in itertools.pairwise(borders):
+            yield Piece("arrow", file, begin, end, size // parts)
+
+    def types(self, storage: Storage, file: str) -> dict[str, Any]:
+        """Return the columns of the file."""
+        ipc = arrow("pyarrow.ipc")
+        with opened(storage, file) as stream:
+            is_file = _is_file(storage, file)
+            reader = ipc.open_file(stream) if is_file else ipc.open_stream(stream)
+            return {field.name: field.type for field in reader.schema}
+
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the rows of a piece."""
+        ipc = arrow("pyarrow.ipc")
+        with opened(storage, piece.file) as stream:
+            if _is_file(storage, piece.file):
+                reader = ipc.open_file(stream)
+                rows = 0
+                numbers = range(reader.num_record_batches)
+                for number in numbers[: piece.end]:
+                    batch = reader.get_batch(number)
+                    if number >= piece.begin:
+                        yield from _some(batch, rows, piece.file, wanted)
+                    rows += len(batch)
+            else:
+                rows = 0
+                for batch in ipc.open_stream(stream):
+                    yield from _some(batch, rows, piece.file, wanted)
+                    rows += len(batch)
+
+
+def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
+    check_columns_of(batch.schema.names, wanted, file)
+    table = arrow().Table.from_batches([batch]).select(wanted.columns)
+    yield from sliced(table, first, wanted)
+
+
+def sliced(table: Any, first: int, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
+    """Yield a table as batches of some bytes, by the mean of its rows."""
+    if not len(table):
+        return
+    mean = max(1, table.nbytes // len(table))
+    step = max(1, wanted.batch_bytes // mean)
+    for begin in range(0, len(table), step):
+        at = first + begin
+        yield Batch(
+            table[begin : begin + step],
+            lambda row, at=at: f"row {at + row}",  # type: ignore[misc]
+        )
+
+
+def check_columns_of(names: list[str], wanted: Wanted, file: str) -> None:
+    """Refuse a file without a column that is wanted.
+
+    Raises:
+        ColumnNotFoundError: Naming it, and those there are.
+    """
+    for name in wanted.columns:
+        if name not in names:
+            error = ColumnNotFoundError(
+                f"{file}: there is no column {name!r}; it has {shown(names)}"
+            )
+            error.file = file
+            raise error
+
+
+def _is_file(storage: Storage, file: str) -> bool:
+    end = min(len(_ARROW_MAGIC), storage.size(file))
+    return storage.read(file, 0, end) == _ARROW_MAGIC
+
+
+def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
+    """Leave out what Hugging Face's ``datasets`` keeps beside the files of a dataset."""
+    named: dict[str, set[str] | None] = {}
+    for folder in {file.rpartition("/")[0] for file in files}:
+        state = f"{folder}/state.json"
+        try:
+            text = storage.read(state, 0, storage.size(state))
+            found = json.loads(text)["_data_files"]
+            named[folder] = {one["filename"] for one in found}
+        except (MissingFileError, ValueError, KeyError, TypeError):
+            named[folder] = None
+    sound = []
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        of_folder = named[folder]
+        if of_folder is None or name in of_folder:
+            sound.append(file)
+    return sound

@@ -1,0 +1,242 @@
+"""Batches of records to tables of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.errors import (
+    InvalidArgumentError,
+    LimitExceededError,
+    TokenRangeError,
+)
+from pagefeed.prepare.texts import Batch, Rejected, arrow
+from pagefeed.prepare.tokenizing.job import Job
+
+__all__ = ["Encoded", "encode", "schema_of"]
+
+LABELS = "labels"
+_MOST = (1 << 31) - 1
+
+Ints = npt.NDArray[Any]
+
+
+class Encoded(NamedTuple):
+    """Records as they are written."""
+
+    table: Any
+    """A ``pyarrow.Table`` of the schema of the job."""
+    num_tokens: int
+    rejected: list[Rejected]
+
+
+def schema_of(job: Job) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return the columns of shards, with the record of the tokenizer."""
+    pa = arrow()
+    fields = [pa.field(job.layout.column, _lists(_token_type(job)), nullable=False)]
+    if job.chat is not None:
+        fields.append(pa.field(LABELS, _lists(pa.int32()), nullable=False))
+    fields += [pa.field(name, kind) for name, kind in job.wanted.kept.items()]
+    return pa.schema(fields, metadata=job.record())
+
+
+def _token_type(job: Job) -> Any:  # noqa: ANN401
+    pa = arrow()
+    return pa.uint16() if job.tokenizer.vocab_size <= 1 << 16 else pa.uint32()
+
+
+def _lists(kind: Any) -> Any:  # noqa: ANN401
+    return arrow().list_(arrow().field("element", kind, nullable=False))
+
+
+def encode(job: Job, batch: Batch, file: str, num_threads: int) -> Encoded:
+    """Tokenize a batch; what no tokens can be made of is among the rejected.
+
+    Raises:
+        TokenRangeError: If the tokenizer gives an id that it says it has not.
+    """
+    rejected = list(batch.rejected)
+    sound, kept = _kept(job, batch, file, rejected)
+    source = batch.table.column(0)
+    if len(sound) < len(source):
+        source = source.take(sound)
+
+    def place(row: int) -> str:
+        return batch.place(int(sound[row]))
+
+    make = _texts if job.chat is None else _chats
+    rows, columns = make(job, source, _Rejecting(file, place, rejected), num_threads)
+    if len(rows) < len(sound):
+        kept = [column.take(rows) for column in kept]
+    schema = schema_of(job)
+    table = arrow().Table.from_arrays([*columns, *kept], schema=schema)
+    return Encoded(table, len(columns[0].values), rejected)
+
+
+class _Rejecting(NamedTuple):
+    """What rejects a row of a batch."""
+
+    file: str
+    place: Callable[[int], str]
+    rejected: list[Rejected]
+
+    def __call__(self, row: int, error: str, record: bytes | None) -> None:
+        found = Rejected(self.file, self.place(row), error, record)
+        self.rejected.append(found)
+
+
+def _kept(
+    job: Job, batch: Batch, file: str, rejected: list[Rejected]
+) -> tuple[Ints, list[Any]]:
+    """The rows whose further columns are of their types, and these columns."""
+    table, bad = batch.table, dict[int, str]()
+    columns = []
+    for name, kind in job.wanted.kept.items():
+        columns.append(_cast(table.column(name), kind, bad, name))
+    for row, error in sorted(bad.items()):
+        record = _as_bytes(table.column(0)[row].as_py())
+        rejected.append(Rejected(file, batch.place(row), error, record))
+    sound = np.setdiff1d(np.arange(len(table)), [*bad])
+    if bad:
+        columns = [column.take(sound) for column in columns]
+    return sound, columns
+
+
+def _cast(column: Any, kind: Any, bad: dict[int, str], name: str) -> Any:  # noqa: ANN401
+    pa, compute = arrow(), arrow("pyarrow.compute")
+    if pa.types.is_string(column.type) and not _is_text(kind):
+        column = compute.if_else(compute.equal(column, ""), None, column)
+    try:
+        found = column.cast(kind)
+        found.validate(full=True)
+    except pa.ArrowException:
+        values = []
+        for row, value in enumerate(column):
+            try:
+                one = pa.array([value.as_py()], value.type).cast(kind)
+                values.append(one[0].as_py())
+            except (pa.ArrowException, UnicodeError) as problem:
+                bad.setdefault(row, f"column {name!r}: {problem}")
+                values.append(None)
+        found = pa.chunked_array([pa.array(values, kind)])
+    return found
+
+
+def _is_text(kind: Any) -> bool:  # noqa: ANN401
+    types = arrow().types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _as_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json.dumps(value)).encode(
+        errors="surrogatepass"
+    )
+
+
+def _texts(
+    job: Job,
+    source: Any,  # noqa: ANN401
+    reject: _Rejecting,
+    num_threads: int,
+) -> tuple[Ints, list[Any]]:
+    """The rows that are texts, and their tokens."""
+    pa = arrow()
+    if pa.types.is_dictionary(source.type):
+        source = source.cast(source.type.value_type)
+    texts = source.cast(pa.large_binary()).fill_null(b"").combine_chunks()
+    _, offsets, data = texts.buffers()
+    borders = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
+    content = np.frombuffer(b"" if data is None else data, np.uint8)
+    found, lengths, wrong = job.tokenizer.handle.encode_joined(
+        content, borders, num_threads
+    )
+    counts = np.frombuffer(lengths, np.uint32)
+    rows = np.arange(len(texts))
+    if wrong:
+        for row in wrong:
+            reject(row, "it is not UTF-8", texts[row].as_py())
+        rows = np.setdiff1d(rows, wrong)
+        counts = counts[rows]
+    return rows, [_as_lists(job, np.frombuffer(found, np.uint32), counts)]
+
+
+def _as_lists(job: Job, ids: Ints, counts: Ints) -> Any:  # noqa: ANN401
+    pa, tokenizer = arrow(), job.tokenizer
+    if len(ids) and int(ids.max()) >= tokenizer.vocab_size:
+        raise TokenRangeError(
+            f"{tokenizer.name} gives id {ids.max()}, and says that it has "
+            f"{tokenizer.vocab_size}: give the right vocab_size"
+        )
+    dtype = _token_type(job).to_pandas_dtype()
+    return _lists_of(ids.astype(dtype, copy=False), counts, _lists(pa.from_numpy_dtype(dtype)))
+
+
+def _lists_of(values: Ints, counts: Ints, kind: Any) -> Any:  # noqa: ANN401
+    pa = arrow()
+    if len(values) > _MOST:
+        raise LimitExceededError(
+            f"some documents have {len(values):,} tokens together, and 2**31 - 1 is the "
+            "most: divide them"
+        )
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), pa.array(values), type=kind
+    )
+
+
+def _chats(
+    job: Job,
+    source: Any,  # noqa: ANN401
+    reject: _Rejecting,
+    num_threads: int,
+) -> tuple[Ints, list[Any]]:
+    """The rows that are chats, their tokens, and labels."""
+    del num_threads  # Templates need the GIL.
+    pa, chat = arrow(), job.chat
+    if chat is None:
+        raise InvalidArgumentError("a job without a chat template has no messages")
+    rows, ids, labels = [], [], []
+    for row in range(len(source)):
+        value: Any = None
+        try:
+            value = source[row].as_py()
+            tokens, targets = chat.encode(job.tokenizer, _messages(value))
+        except (InvalidArgumentError, UnicodeError, ValueError) as problem:
+            record = None if isinstance(problem, UnicodeError) else _as_bytes(value)
+            reject(row, str(problem), record)
+            continue
+        rows.append(row)
+        ids.append(tokens)
+        labels.append(targets)
+    counts = np.array([len(one) for one in ids], np.int64)
+    none = np.zeros(0, np.uint32)
+    tokens = _as_lists(job, np.concatenate([none, *ids]), counts)
+    empty = np.zeros(0, np.int32)
+    targets = np.concatenate([empty, *labels])
+    return np.array(rows, np.int64), [
+        tokens,
+        _lists_of(targets, counts, _lists(pa.int32())),
+    ]
+
+
+def _messages(value: object) -> object:
+    """Messages as templates take them: of JSON, or without what a row lacks."""
+    if isinstance(value, str | bytes):
+        return json.loads(value)
+    return _without_nulls(value)
+
+
+def _without_nulls(value: object) -> object:
+    """Leave out fields that only other rows have: tables fill them with nulls."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return value

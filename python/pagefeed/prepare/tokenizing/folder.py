@@ -1,0 +1,223 @@
+"""The folder of a job: what is done, what was rejected, and the manifest."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError, MissingFileError
+from pagefeed.prepare.texts import Rejected
+from pagefeed.prepare.tokenizing.job import Job
+from pagefeed.storage import (
+    FileWriter,
+    LocalStorage,
+    make_folder,
+    names_in,
+    remove_files,
+)
+
+__all__ = ["JobFolder", "ShardRecord", "Tokenized"]
+
+MANIFEST = "_manifest.json"
+"""Readers of folders pass over names that begin so."""
+_ACCOUNT = "_tokenize"
+_REJECTED = "_rejected"
+_DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json)\..+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenized:
+    """What :func:`pagefeed.tokenize` wrote."""
+
+    folder: str
+    """Where."""
+    files: tuple[str, ...]
+    """Paths of the Parquet files, in the order of the inputs."""
+    num_documents: int
+    """Rows written."""
+    num_tokens: int
+    """Tokens written."""
+    num_rejected: int
+    """Records of which no tokens could be made, as far as they could be counted."""
+    vocab_size: int
+    """Ids are below."""
+    fingerprint: str
+    """Of the tokenizer."""
+    manifest: str
+    """Path of the manifest: every file with its checksum and counts, as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardRecord:
+    """A shard that is finished for good."""
+
+    file: str | None
+    """Its name; None if it has no rows."""
+    rows: int
+    tokens: int
+    bytes: int
+    sha256: str
+    rejected: int
+    """Records rejected on the way."""
+    next: tuple[int, int] | None
+    """Piece of the task and batch of it that follow; None if nothing does."""
+
+
+class JobFolder:
+    """Keeps account of a job in its folder, for as long as it is not complete."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._account = f"{path}/{_ACCOUNT}"
+        self._rejected = f"{path}/{_REJECTED}"
+        self.today = datetime.date.min
+        """The day on which the job began, for templates that write it."""
+
+    def begin(self, job: Job) -> Tokenized | None:
+        """Prepare the folder, or take up what was begun there.
+
+        Returns:
+            The result, if it is there already.
+
+        Raises:
+            InvalidArgumentError: If the folder is another job's, or holds other files.
+        """
+        settings = job.settings()
+        manifest = _read_json(f"{self.path}/{MANIFEST}")
+        begun = _read_json(f"{self._account}/job.json")
+        known = (begun if manifest is None else manifest or {}) or {}
+        known = known.get("settings")
+        if known is not None and known != settings:
+            differing = [
+                f"{name}: {known.get(name)!r} there, {value!r} now"
+                for name, value in settings.items()
+                if known.get(name) != value
+            ]
+            raise InvalidArgumentError(
+                f"{self.path} is of another job ({'; '.join(differing)}): give another "
+                "folder, or remove this one"
+            )
+        others = {n for n in names_in(self.path) if not n.startswith(".")} - {_ACCOUNT, MANIFEST}
+        if known is None and others:
+            raise InvalidArgumentError(
+                f"{self.path} holds other files: give a folder that is empty, or none yet"
+            )
+        if manifest is not None:
+            self._clean()
+            return self._result(job, manifest)
+        make_folder(self._account)
+        if begun is None:
+            today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
+            begun = {"settings": settings, "today": today}
+            _write_json(f"{self._account}/job.json", begun)
+        self.today = datetime.date.fromisoformat(begun["today"])
+        return None
+
+    def shards(self, task: int) -> list[ShardRecord]:
+        """Return the shards of a task that are finished, in order."""
+        found = []
+        while (told := _read_json(self._name(task, len(found)))) is not None:
+            told["next"] = None if told["next"] is None else tuple(told["next"])
+            found.append(ShardRecord(**told))
+        return found
+
+    def finish_shard(
+        self, task: int, number: int, record: ShardRecord, rejected: Iterable[Rejected]
+    ) -> None:
+        """Have a shard finished for good; its file is there already."""
+        lines = [json.dumps(_told(one), sort_keys=True) for one in rejected]
+        if lines:
+            name = f"{make_folder(self._rejected)}/{shard_name(task, number)}.jsonl"
+            with FileWriter(name) as out:
+                out.write("".join(f"{line}\n" for line in lines).encode())
+        _write_json(self._name(task, number), asdict(record))
+
+    def finish(self, job: Job) -> Tokenized:
+        """Write the manifest, and leave nothing else but the shards."""
+        records = [r for task in range(len(job.tasks)) for r in self.shards(task)]
+        tokenizer, storage = job.tokenizer, job.inputs.storage
+        manifest = {
+            "format": "pagefeed tokens",
+            "settings": job.settings(),
+            "tokenizer": tokenizer.record,
+            "num_documents": sum(record.rows for record in records),
+            "num_tokens": sum(record.tokens for record in records),
+            "num_rejected": sum(record.rejected for record in records),
+            "rejected": [f"{_REJECTED}/{name}" for name in names_in(self._rejected)],
+            "inputs": [
+                {"file": file, "bytes": storage.size(file)} for file in job.inputs.files
+            ],
+            "shards": [
+                {
+                    "file": record.file,
+                    "documents": record.rows,
+                    "tokens": record.tokens,
+                    "bytes": record.bytes,
+                    "sha256": record.sha256,
+                }
+                for record in records
+                if record.file is not None
+            ],
+        }
+        _write_json(f"{self.path}/{MANIFEST}", manifest)
+        self._clean()
+        return self._result(job, manifest)
+
+    def _clean(self) -> None:
+        """Remove the account, and what processes that were killed left."""
+        for folder in (self.path, self._rejected):
+            remove_files(folder, filter(_DRAFT.fullmatch, names_in(folder)))
+        remove_files(self._account, names_in(self._account))
+
+    def _result(self, job: Job, manifest: dict[str, Any]) -> Tokenized:
+        return Tokenized(
+            folder=self.path,
+            files=tuple(f"{self.path}/{one['file']}" for one in manifest["shards"]),
+            num_documents=manifest["num_documents"],
+            num_tokens=manifest["num_tokens"],
+            num_rejected=manifest["num_rejected"],
+            vocab_size=job.tokenizer.vocab_size,
+            fingerprint=job.tokenizer.fingerprint,
+            manifest=f"{self.path}/{MANIFEST}",
+        )
+
+    def _name(self, task: int, number: int) -> str:
+        return f"{self._account}/{shard_name(task, number)}.json"
+
+
+def shard_name(task: int, number: int) -> str:
+    """Return the name of a shard; names are sorted as the inputs are."""
+    return f"part-{task:05}-{number:03}"
+
+
+def _told(one: Rejected) -> dict[str, Any]:
+    told = {
+        "file": one.file,
+        "place": one.place,
+        "error": one.error,
+        "records": one.num_records,
+    }
+    if one.record is not None:
+        try:
+            told["record"] = one.record.decode()
+        except UnicodeDecodeError:
+            told["record_base64"] = base64.b64encode(one.record).decode()
+    return told
+
+
+def _read_json(path: str) -> Any:  # noqa: ANN401
+    storage = LocalStorage()
+    try:
+        return json.loads(storage.read(path, 0, storage.size(path)))
+    except MissingFileError:
+        return None
+
+
+def _write_json(path: str, content: object) -> None:
+    with FileWriter(path) as out:
+        out.write((json.dumps(content, indent=1) + "\n").encode())

@@ -1,0 +1,194 @@
+"""What a job is: inputs, tokenizer, and how shards are written; its tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagefeed._base import Work, in_order
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
+from pagefeed.prepare.texts import (
+    Inputs,
+    Piece,
+    Wanted,
+    arrow,
+    pieces_of,
+    types_of,
+)
+from pagefeed.tokenizer import ChatTemplate, Tokenizer
+
+__all__ = ["Job", "Layout", "Task", "make_wanted", "plan"]
+
+VERSION = 1
+TEXT_PER_SHARD = 2
+"""Bytes of text of a task, for a byte of a shard: such a task is about one shard."""
+TYPES_READ = 8
+"""Files whose columns are looked at."""
+
+
+Task = tuple[Piece, ...]
+"""Pieces that are tokenized one after the other, into shards of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How shards are written."""
+
+    column: str
+    """What the tokens are called."""
+    shard_bytes: int
+    """Bytes from which on a shard is complete."""
+    page_bytes: int
+    """Bytes of a page of tokens, about, before it is compressed."""
+    compression: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All it takes to run any task, wherever files and folder are."""
+
+    inputs: Inputs
+    wanted: Wanted
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+    layout: Layout
+    on_error: str
+    folder: str
+    """Where shards are written."""
+    tasks: tuple[Task, ...]
+
+    def settings(self) -> dict[str, Any]:
+        """Return all that decides on what is written, for people and comparison."""
+        files, storage = self.inputs.files, self.inputs.storage
+        versions = hashlib.blake2b(digest_size=16)
+        for file, format_ in zip(files, self.inputs.formats, strict=True):
+            versions.update(f"{file} {format_} {storage.version(file)}\n".encode())
+        return {
+            "version": VERSION,
+            "tokenizer": self.tokenizer.fingerprint,
+            "chat_template": None if self.chat is None else self.chat.fingerprint,
+            "source": self.wanted.source,
+            "keep": {name: str(kind) for name, kind in self.wanted.kept.items()},
+            "column": self.layout.column,
+            "shard_bytes": self.layout.shard_bytes,
+            "page_bytes": self.layout.page_bytes,
+            "compression": self.layout.compression,
+            "on_error": self.on_error,
+            "num_inputs": len(files),
+            "inputs": versions.hexdigest(),
+        }
+
+    def record(self) -> dict[bytes, bytes]:
+        """Return what files say of the tokenizer."""
+        told = json.dumps(self.tokenizer.record, sort_keys=True)
+        return {b"pagefeed.tokenizer": told.encode()}
+
+
+def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
+    """Divide inputs into tasks of about a shard each; nothing but sizes decides."""
+    most = max(1, shard_bytes * TEXT_PER_SHARD)
+    numbers = range(len(inputs.files))
+    tasks: list[Task] = []
+    waiting: list[Piece] = []
+    weight = 0
+    with Work("sizes of inputs", total=len(numbers), unit="files") as work:
+        for pieces in in_order(lambda number: pieces_of(inputs, number, most), numbers):
+            for piece in pieces:
+                if waiting and weight + piece.weight > most:
+                    tasks.append(tuple(waiting))
+                    waiting, weight = [], 0
+                waiting.append(piece)
+                weight += piece.weight
+            work.advance()
+    if waiting:
+        tasks.append(tuple(waiting))
+    return tuple(tasks)
+
+
+def make_wanted(
+    inputs: Inputs,
+    source: str,
+    keep: Mapping[str, str | None] | Iterable[str],
+    *,
+    is_chat: bool,
+    column: str,
+    batch_bytes: int,
+) -> Wanted:
+    """Return what is read of the inputs: the types of columns as the first ones say.
+
+    Raises:
+        ColumnNotFoundError: If there is no such column.
+        InvalidArgumentError: If a type is unknown, or a name is given twice.
+        UnsupportedError: If the column holds no texts.
+    """
+    names = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep)
+    taken = {column, "labels"} if is_chat else {column}
+    if taken & names.keys():
+        raise InvalidArgumentError(
+            f"keep: {sorted(taken & names.keys())} is what tokens are called: give "
+            "column_name='tokens', or another, beside it"
+        )
+    found = _types(inputs)
+    if found is not None:
+        for name in (source, *names):
+            if name not in found:
+                raise ColumnNotFoundError(
+                    f"{inputs.files[0]}: there is no column {name!r}; it has "
+                    f"{list(found)[:20]}"
+                )
+        _check_source(source, found[source], is_chat=is_chat)
+    kept = {name: _type(name, given, found) for name, given in names.items()}
+    return Wanted(source=source, kept=kept, is_chat=is_chat, batch_bytes=batch_bytes)
+
+
+def _types(inputs: Inputs) -> dict[str, Any] | None:
+    """The columns of the first files; a number has the widest of their types."""
+    pa = arrow()
+    schemas = []
+    for number in range(min(len(inputs.files), TYPES_READ)):
+        types = types_of(inputs, number)
+        if types is None:
+            return None
+        schemas.append(pa.schema(types))
+    try:
+        together = pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException:
+        together = schemas[0]
+    return {field.name: field.type for field in together}
+
+
+def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:  # noqa: ANN401
+    types = arrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    plain = (types.is_string, types.is_large_string, types.is_string_view)
+    plain += (types.is_binary, types.is_large_binary, types.is_binary_view)
+    is_text = any(is_such(kind) for is_such in plain) or types.is_null(kind)
+    is_list = types.is_list(kind) or types.is_large_list(kind)
+    if is_text or (is_chat and is_list):
+        return
+    advice = ""
+    if is_list and not is_chat:
+        advice = f": for chats, give messages={name!r}"
+    raise UnsupportedError(f"column {name!r} holds {kind}, no texts{advice}")
+
+
+def _type(name: str, given: str | None, found: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+    pa = arrow()
+    if given is not None:
+        try:
+            return pa.type_for_alias(given)
+        except ValueError as problem:
+            raise InvalidArgumentError(
+                f"keep: {name}={given!r} is no type: give one such as 'string', "
+                "'int64' or 'float64'"
+            ) from problem
+    kind = pa.string() if found is None or name not in found else found[name]
+    return pa.string() if pa.types.is_null(kind) else kind

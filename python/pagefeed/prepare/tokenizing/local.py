@@ -1,0 +1,122 @@
+"""Tasks on threads of this process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+
+from pagefeed._base import Work
+from pagefeed.errors import FileAccessError
+from pagefeed.prepare.tokenizing.folder import JobFolder
+from pagefeed.prepare.tokenizing.job import Job
+from pagefeed.prepare.tokenizing.task import is_done, run_task
+
+__all__ = ["TokenWork", "run_locally", "with_retries"]
+
+SECONDS_BETWEEN = 0.1
+_logger = logging.getLogger("pagefeed")
+
+
+class TokenWork:
+    """How far a job is: tokens, of as many as the bytes left seem to hold."""
+
+    def __init__(self, job: Job, tasks: list[int]) -> None:
+        self._weights = {
+            task: sum(piece.weight for piece in job.tasks[task]) for task in tasks
+        }
+        self._bytes = self._tokens = self._told = 0
+        self._lock = threading.Lock()
+        self._work = Work("tokenizing", total=1, unit="tokens")
+
+    def __enter__(self) -> TokenWork:
+        self._work.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tell()
+        self._work.__exit__(None, None, None)
+
+    def advance(self, num_bytes: int, num_tokens: int) -> None:
+        """Count some more; any thread may."""
+        with self._lock:
+            self._bytes += num_bytes
+            self._tokens += num_tokens
+
+    def tell(self) -> None:
+        """Report it; from one thread."""
+        with self._lock:
+            total = max(1, self._bytes, sum(self._weights.values()))
+            tokens = self._tokens
+            expected = tokens * total // max(1, self._bytes)
+        self._work.expect(max(1, tokens, expected))
+        self._work.advance(tokens - self._told)
+        self._told = tokens
+
+
+def run_locally(job: Job, num_threads: int, retries: int) -> None:
+    """Run all tasks that are left, several at a time."""
+    folder = JobFolder(job.folder)
+    left = [task for task in range(len(job.tasks)) if not is_done(folder, task)]
+    stop = threading.Event()
+    running = 0
+    lock = threading.Lock()
+
+    def share() -> int:
+        return max(1, num_threads // max(1, running))
+
+    def run(task: int, work: TokenWork) -> None:
+        nonlocal running
+        with lock:
+            running += 1
+        try:
+            with_retries(
+                retries,
+                lambda: run_task(job, task, share, work.advance, stop.is_set),
+                stop.wait,
+            )
+        finally:
+            with lock:
+                running -= 1
+
+    pool = ThreadPoolExecutor(min(num_threads, len(left)) or 1, "pagefeed-tokenize")
+    with TokenWork(job, left) as work:
+        try:
+            futures = [pool.submit(run, task, work) for task in left]
+            _wait(futures, work)
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _wait(futures: list[Future[None]], work: TokenWork) -> None:
+    """Wait for all, or for the first that fails."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, SECONDS_BETWEEN, FIRST_EXCEPTION)
+        work.tell()
+        for future in done:
+            future.result()
+
+
+def with_retries(
+    retries: int, run: Callable[[], object], wait: Callable[[float], bool]
+) -> None:
+    """Run a task; where files cannot be read or written, again from the last shard.
+
+    Args:
+        retries: How many times more.
+        run: Runs it.
+        wait: Waits for some seconds, and returns whether it is over.
+    """
+    for attempt in range(retries):
+        try:
+            run()
+        except FileAccessError as problem:
+            _logger.warning("a shard is tried again: %s", problem)
+            if wait(2.0**attempt):
+                raise
+        else:
+            return
+    run()

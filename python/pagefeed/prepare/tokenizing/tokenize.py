@@ -1,0 +1,164 @@
+"""Texts to Parquet files of tokens: arguments checked, tasks run, the end written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from pagefeed._base import (
+    check_choice,
+    check_column,
+    check_positive,
+    check_whole,
+    parse_bytes,
+)
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare.texts import FORMATS, find_inputs
+from pagefeed.prepare.tokenizing.folder import JobFolder, Tokenized
+from pagefeed.prepare.tokenizing.job import Job, Layout, make_wanted, plan
+from pagefeed.prepare.tokenizing.local import run_locally
+from pagefeed.prepare.tokenizing.on_ray import run_on_ray
+from pagefeed.storage import PathLike, Paths, StorageOptions, make_folder, plain_path
+from pagefeed.tokenizer import ChatTemplate, Tokenizer
+
+__all__ = ["tokenize"]
+
+BATCH_BYTES = 8 << 20
+
+OnError = Literal["fail", "skip", "quarantine"]
+Format = Literal["jsonl", "csv", "parquet", "arrow", "mds", "tar", "text", "lines"]
+Compression = Literal["zstd", "lz4", "snappy", "none"]
+
+
+def tokenize(
+    inputs: Paths,
+    output: PathLike,
+    *,
+    tokenizer: Tokenizer,
+    column: str = "text",
+    messages: str | None = None,
+    keep: Iterable[str] | Mapping[str, str | None] = (),
+    format: Format | None = None,  # noqa: A002 - as loaders have it
+    on_error: OnError = "fail",
+    column_name: str = "input_ids",
+    chat_template: str | None = None,
+    shard_size: int | str = "256MiB",
+    page_size: int | str = "64KiB",
+    compression: Compression = "zstd",
+    num_threads: int | None = None,
+    retries: int = 3,
+    engine: Literal["local", "ray"] = "local",
+    storage_options: StorageOptions | None = None,
+) -> Tokenized:
+    """Tokenize texts of any input into Parquet files that training reads at random.
+
+    A record becomes a row, in the order of the inputs. Files are the same however many
+    threads or machines write them, appear whole, and say which tokenizer made their
+    tokens. A job that was killed goes on where it was, when it is started again: what
+    is finished is not done twice.
+
+    Args:
+        inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow and
+            Feather, folders of Hugging Face's ``save_to_disk``, MDS shards, WebDataset's
+            tar files, plain text; ``.gz`` and ``.zst`` of most of these.
+        output: Folder of the files, empty or begun by the same job.
+        tokenizer: What encodes.
+        column: The column or field of the texts. In tar files, what follows the first
+            dot of a name, and a field of a JSON file as ``"json.text"``.
+        messages: Instead, the column of chats: they are rendered by the chat template,
+            and ``labels`` are written beside the tokens: -100 where it is not the
+            assistant who speaks. Needs ``pagefeed[chat]``.
+        keep: Further columns to write, by name; or with types, such as
+            ``{"score": "float64"}``. Types not given are those of the files, or what the
+            first records of lines and CSV say.
+        format: How files are read; by default by their names. Plain text must be told:
+            ``"text"`` takes a file for a document, ``"lines"`` a line.
+        on_error: What is done with a record that cannot be read: ``"fail"``, ``"skip"``
+            it, or ``"quarantine"``, which keeps it. Those skipped are listed in
+            ``_rejected/``, with file, place and reason.
+        column_name: What the column of tokens is called.
+        chat_template: A template in the place of the tokenizer's.
+        shard_size: Bytes of a file, about.
+        page_size: Bytes of tokens in a page, before compression: what is read for one
+            row of a row-exact shuffle.
+        compression: Of pages.
+        num_threads: Threads that work; by default one per CPU.
+        retries: How often a shard is tried again where files cannot be read or written.
+        engine: ``"local"``; or ``"ray"``, on the cluster that ``ray.init`` finds, whose
+            nodes share the files: needs ``pagefeed[ray]``.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right, or the folder is of another
+            job.
+        ColumnNotFoundError: If there is no such column.
+        CorruptFileError: If a record cannot be read, and ``on_error`` is ``"fail"``.
+        FileAccessError: If files cannot be read or written, after all retries.
+        MissingDependencyError: If pyarrow is not installed.
+
+    Example:
+        >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
+        >>> tokenize("web/", "web-tokens", tokenizer=tok, keep=["url"])  # doctest: +SKIP
+    """
+    check_choice(on_error, ("fail", "skip", "quarantine"), "on_error")
+    check_choice(engine, ("local", "ray"), "engine")
+    check_choice(compression, ("zstd", "lz4", "snappy", "none"), "compression")
+    if format is not None:
+        check_choice(format, FORMATS, "format")
+    if not isinstance(tokenizer, Tokenizer):
+        raise InvalidArgumentError(
+            f"tokenizer={tokenizer!r:.60}: give pagefeed.Tokenizer(...) of a "
+            "tokenizer.json, a model, or a function"
+        )
+    if messages is None and chat_template is not None:
+        raise InvalidArgumentError("chat_template is for chats: give messages= too")
+    if isinstance(keep, str):
+        raise InvalidArgumentError(f"keep={keep!r} must be a list: keep=[{keep!r}]")
+    threads = num_threads
+    if threads is None:
+        threads = len(os.sched_getaffinity(0))
+    check_positive(threads, "num_threads")
+    check_whole(retries, "retries")
+    name = check_column(column_name, "column_name")
+    shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
+    chat = None if messages is None else ChatTemplate.of(tokenizer, chat_template)
+    found = find_inputs(inputs, format, storage_options)
+    wanted = make_wanted(
+        found,
+        check_column(column if messages is None else messages, "column"),
+        keep,
+        is_chat=messages is not None,
+        column=name,
+        batch_bytes=min(BATCH_BYTES, shard_bytes),
+    )
+    job = Job(
+        inputs=found,
+        wanted=wanted,
+        tokenizer=tokenizer,
+        chat=chat,
+        layout=Layout(
+            column=name,
+            shard_bytes=shard_bytes,
+            page_bytes=max(1, parse_bytes(page_size, name="page_size")),
+            compression=compression,
+        ),
+        on_error=on_error,
+        folder=make_folder(plain_path(output, "output")),
+        tasks=plan(found, shard_bytes),
+    )
+    folder = JobFolder(job.folder)
+    done = folder.begin(job)
+    if done is not None:
+        return done
+    if chat is not None:
+        job = replace(job, chat=chat.on(folder.today))
+    if engine == "ray":
+        run_on_ray(job, threads, retries)
+    else:
+        run_locally(job, threads, retries)
+    return folder.finish(job)
