@@ -24,7 +24,7 @@ from pagefeed.batches import (
 from pagefeed.dataset import Dataset, check_dataset
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
-from pagefeed.run import check_metadata, plan_batches
+from pagefeed.run import plan_batches
 from pagefeed.sequences import (
     Documents,
     SequenceIndex,
@@ -94,7 +94,6 @@ class SequenceView:
                 "a SequenceView gives sequences of tokens: for documents use a Loader, "
                 "or Windows or Packed here"
             )
-        check_metadata(dataset, sequences)
         self._sequences: SequenceIndex = sequences.bind(dataset.spans)
         layout = self._sequences.layout
         self.vocab_size = check_vocab_size(

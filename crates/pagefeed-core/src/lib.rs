@@ -8,7 +8,7 @@
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
 //! turns pages into tokens or Arrow arrays, [`pages`] loads them by number,
 //! [`packing`] puts documents into sequences, [`gather`] copies tokens into batches, [`fields`] makes what comes
-//! with them, [`engine`] executes plans on its own threads. Nothing here knows about
+//! with them, [`metadata`] what is known of their documents, [`engine`] executes plans on its own threads. Nothing here knows about
 //! Python.
 
 pub mod buffers;
@@ -24,6 +24,7 @@ pub mod header;
 pub mod index;
 pub mod levels;
 pub mod limits;
+pub mod metadata;
 pub mod packing;
 pub mod pad;
 pub mod page;

@@ -112,6 +112,14 @@ impl Fetched {
         }
     }
 
+    /// These bytes and others of the same file.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self.parts.sort_by_key(|(range, _)| range.start);
+        self
+    }
+
     fn find(&self, range: &Range<u64>) -> Option<Bytes> {
         let next = self
             .parts

@@ -6,9 +6,9 @@ use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
 use pagefeed_core::pad::{Padding, list_lengths, padded_numbers};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyTuple};
 
 use crate::buffer::Buffer;
 use crate::engine::{parse_fields, token_type};
@@ -28,14 +28,33 @@ impl ArrowArray {
         Self { array, field }
     }
 
+    /// The array.
+    pub fn array(&self) -> &ArrayRef {
+        &self.array
+    }
+
+    /// What describes it.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
     fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&self.field).map_err(export_failed)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 }
 
-fn export_failed(error: ArrowError) -> PyErr {
+pub fn export_failed(error: ArrowError) -> PyErr {
     PyValueError::new_err(format!("the array cannot be exported: {error}"))
+}
+
+/// The module `pyarrow`, which makes Python objects of values.
+pub fn with_pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    let purpose = PyDict::new(py);
+    purpose.set_item("extra", "pyarrow")?;
+    purpose.set_item("purpose", "values as Python objects")?;
+    let require = py.import("pagefeed._base")?.getattr("require")?;
+    Ok(require.call(("pyarrow",), Some(&purpose))?.cast_into()?)
 }
 
 #[pymethods]
@@ -98,6 +117,27 @@ impl ArrowArray {
             fields: parse_fields(py, &fields, shifted, across_documents)?,
         };
         detached(py, || padding.batch(&self.array)).map(Buffer::from)
+    }
+
+    /// The values as Python objects; needs pyarrow.
+    fn to_pylist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        with_pyarrow(slf.py())?
+            .call_method1("array", (slf,))?
+            .call_method0("to_pylist")
+    }
+
+    /// A value as a Python object; needs pyarrow.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, row: isize) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let length = slf.get().array.len();
+        let place = if row < 0 { row + length.cast_signed() } else { row };
+        let place = usize::try_from(place).ok().filter(|&place| place < length);
+        let Some(place) = place else {
+            let message = format!("row {row} is out of range: there are {length}");
+            return Err(PyIndexError::new_err(message));
+        };
+        let one = Self::new(slf.get().array.slice(place, 1), slf.get().field.clone());
+        Self::to_pylist(&Bound::new(py, one)?)?.get_item(0)
     }
 
     /// Pickles the array, copied.

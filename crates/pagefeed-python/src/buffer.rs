@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::arrow::ArrowArray;
 use crate::error::to_python;
 use crate::run::detached;
+use crate::table::ArrowTable;
 
 /// The memory of one batch, as writable bytes: its tokens, then its other fields.
 /// It goes back to the engine when the last array over it is gone.
@@ -84,6 +85,11 @@ impl Buffer {
                 ArrowArray::new(array, field.clone().with_data_type(data_type))
             })
             .collect())
+    }
+
+    /// Takes out the table of what is told of the documents; it can be taken once.
+    fn take_metadata(&mut self) -> Option<ArrowTable> {
+        self.batch.take_metadata().map(ArrowTable::from)
     }
 
     fn __len__(&self) -> usize {

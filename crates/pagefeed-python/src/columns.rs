@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use arrow_array::{Int64Array, StringArray};
+use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
 use arrow_schema::Field;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::{Aligned, PageSource};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::{DictionaryCache, OpenedCache};
+use pagefeed_core::metadata::TableSchema;
 use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::metadata::RowsCache;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
 use pagefeed_core::pages::text::Tokenization;
@@ -21,6 +23,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::index::Index;
+use crate::metadata::{Asked, Metadata};
 use crate::storage::stopped_by;
 
 /// What a column of rows of a dataset is made of.
@@ -41,7 +44,14 @@ impl Values<'_> {
                     Some(tokenization) => Column::Texts(column, tokenization.clone()),
                 }
             }
-            Self::Numbers(numbers) => Column::Values(Arc::new(Int64Array::from(numbers))),
+            Self::Numbers(numbers) => {
+                let is_nothing = numbers.iter().all(Option::is_none);
+                let array: ArrayRef = match is_nothing {
+                    true => Arc::new(NullArray::new(numbers.len())),
+                    false => Arc::new(Int64Array::from(numbers)),
+                };
+                Column::Values(array)
+            }
             Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
         }
     }
@@ -52,6 +62,7 @@ pub struct Columns {
     tokens: Vec<(Indexed, Option<Tokenization>)>,
     /// Of each dataset, the columns that come with its tokens.
     aligned: Vec<Vec<Indexed>>,
+    metadata: Option<Metadata>,
     rows: Vec<Column>,
     names: Vec<String>,
     token_ids: TokenIds,
@@ -98,9 +109,26 @@ impl Columns {
                 .map(|(values, &verify)| values.into_column(verify))
                 .collect(),
             names,
+            metadata: None,
             token_ids,
             has_tokens,
         })
+    }
+
+    /// The same, with what is told of the documents in a batch.
+    pub fn telling(mut self, asked: Option<Asked<'_>>, verify_checksums: &[bool]) -> Self {
+        self.metadata = asked.map(|asked| Metadata::new(asked, verify_checksums));
+        self
+    }
+
+    /// What that is, and the bytes it takes for a token.
+    pub fn metadata(&self) -> Result<(Option<Arc<TableSchema>>, f64)> {
+        let Some(metadata) = &self.metadata else {
+            return Ok((None, 0.0));
+        };
+        let tokens: Vec<&Indexed> = self.tokens.iter().map(|(column, _)| column).collect();
+        let bytes = metadata.token_bytes(&tokens)?;
+        Ok((Some(Arc::new(metadata.schema()?)), bytes))
     }
 
     /// The same, of which reads end soon after `stop` becomes true.
@@ -113,6 +141,9 @@ impl Columns {
         });
         for column in tokens.chain(rows) {
             column.storage = stopped_by(&column.storage, stop);
+        }
+        if let Some(metadata) = &mut self.metadata {
+            metadata.stop_by(stop);
         }
         self
     }
@@ -152,6 +183,8 @@ impl Columns {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         // Many pages share one of theirs, which is small as it is stored.
         let opened = Arc::new(OpenedCache::new(memory / 16));
+        let decoded = Arc::new(RowsCache::new(memory / 8));
+        let indexes: Vec<Indexed> = self.tokens.iter().map(|(each, _)| each.clone()).collect();
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
         let mut aligned = self.aligned.into_iter();
         for (column, tokenization) in self.tokens {
@@ -168,6 +201,10 @@ impl Columns {
                 }
             });
         }
+        if let Some(metadata) = self.metadata {
+            let each = sources.into_iter().zip(indexes).collect();
+            sources = metadata.with(each, &decoded)?;
+        }
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
         sources.extend(rows);
@@ -175,7 +212,7 @@ impl Columns {
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
         let fields = fields.iter().map(nullable).collect();
         Ok((
-            NumberedPages::new(sources, dictionaries).keeping(opened),
+            NumberedPages::new(sources, dictionaries).keeping(opened, decoded),
             fields,
         ))
     }

@@ -18,6 +18,7 @@ use crate::buffer::{BatchColumns, Buffer};
 use crate::columns::{Columns, Values};
 use crate::error::to_python;
 use crate::index::Index;
+use crate::metadata::Asked;
 use crate::packing::packing_rule;
 use crate::run::{detached, interruptible};
 
@@ -73,14 +74,15 @@ impl Engine {
     /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
     /// `columns` of each dataset holds token ids. `aligned` is for each dataset the columns
     /// with a number for each token, whose bits where there is none are `paddings`;
-    /// `loss_column` is the one of these that the mask of losses follows.
+    /// `loss_column` is the one of these that the mask of losses follows. `metadata` is
+    /// what is told of the documents in a batch, see [`Asked`].
     #[new]
     #[pyo3(signature = (
         tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
         names=Vec::new(), has_tokens=false, aligned=Vec::new(), paddings=Vec::new(),
         loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
         eos=None, packing=None, never_split=false, fields=Vec::new(), shifted=false,
-        across_documents=false, vocab_size=None
+        across_documents=false, vocab_size=None, metadata=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -110,6 +112,7 @@ impl Engine {
         shifted: bool,
         across_documents: bool,
         vocab_size: Option<u64>,
+        metadata: Option<Asked<'_>>,
     ) -> PyResult<Self> {
         let token_type = token_type(dtype)?;
         let num_columns = names.len();
@@ -123,6 +126,8 @@ impl Engine {
             has_tokens,
             token_ids,
         )?;
+        let columns = columns.telling(metadata, &verify_checksums);
+        let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
         let layout = Layout {
             bos,
             eos,
@@ -132,6 +137,8 @@ impl Engine {
             fields: parse_fields(py, &fields, shifted, across_documents)?,
             aligned: detached(py, || columns.aligned(&paddings))?,
             loss_column,
+            metadata,
+            metadata_token_bytes,
         };
         let stop = Arc::default();
         let columns = columns.stopped_by(&stop);

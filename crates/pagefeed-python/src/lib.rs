@@ -13,12 +13,14 @@ mod engine;
 mod error;
 mod flat;
 mod index;
+mod metadata;
 mod numbers;
 mod packing;
 #[cfg(feature = "remote")]
 mod remote;
 mod run;
 mod storage;
+mod table;
 mod tokenizer;
 
 use pyo3::prelude::*;
@@ -38,6 +40,10 @@ mod _core {
     use crate::flat::flat_index;
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::metadata::{check_metadata, document_table};
+    #[pymodule_export]
+    use crate::table::ArrowTable;
     #[pymodule_export]
     use crate::tokenizer::{Tokenizer, text_of};
 

@@ -77,7 +77,7 @@ class AlignedColumns:
         Columns called like a field take its place.
         """
         names = self.names
-        made = [name for name in fields.names if name not in names]
+        made = [name for name in fields.made if name not in names]
         found = fields.settings | {"fields": made}
         if not names:
             return found

@@ -15,6 +15,7 @@ from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.batches.formats import Batch, Converter
+from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_columns
 from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import InvalidArgumentError
@@ -38,6 +39,7 @@ class DocumentFeed:
         padding: Token that fills up short documents.
         fields: What padded documents come with.
         aligned: Columns that come with the tokens.
+        metadata: What is told of the documents.
         convert: Makes arrays what is handed out.
         vocab_size: Ids of padded tokens are below it; None for all not negative.
 
@@ -59,6 +61,7 @@ class DocumentFeed:
         padding: int,
         fields: Fields,
         aligned: AlignedColumns,
+        metadata: Metadata | None = None,
         convert: Converter,
         vocab_size: int | None = None,
     ) -> None:
@@ -68,8 +71,11 @@ class DocumentFeed:
                 "a max_length"
             )
         self._documents = documents
-        columns = row_columns(datasets, documents)
+        columns = row_columns(
+            datasets, documents, tells_metadata=metadata is not None
+        )
         self._names = columns.names
+        self._metadata = metadata
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         self._parts = cast("tuple[DocumentIndex, ...]", parts)
         self._first_sequences = np.cumsum(
@@ -79,7 +85,14 @@ class DocumentFeed:
             [dataset.source_of(name) for name in names]
             for dataset, names in zip(datasets, columns.of, strict=True)
         ]
-        self._columns = list(itertools.chain.from_iterable(sources))
+        beside = [_told(dataset, metadata) for dataset in datasets]
+        self._columns = list(
+            itertools.chain.from_iterable(
+                (*own, *told) for own, told in zip(sources, beside, strict=True)
+            )
+        )
+        names = (*self._names, *(f"metadata {n}" for n in range(len(beside[0]))))
+        self._num_columns = len(names)
         self._given = aligned
         self._aligned: list[int] = []
         """Columns that are cut and padded like the tokens, as it turned out."""
@@ -101,12 +114,12 @@ class DocumentFeed:
                 else source.handle
                 for source in self._columns
             ],
-            names=self._names,
+            names=names,
             num_threads=num_threads,
             memory=memory,
             batch_rows=batch_rows,
             verify_checksums=[
-                dataset.verify_checksums for dataset in datasets for _ in self._names
+                dataset.verify_checksums for dataset in datasets for _ in names
             ],
             has_tokens=documents.makes_tokens,
             vocab_size=vocab_size,
@@ -122,7 +135,7 @@ class DocumentFeed:
         places = np.flatnonzero(sequences != NO_SEQUENCE)
         page, row = self._cells(sequences[places])
         batch, destination = np.divmod(places, self._batch_rows)
-        num_columns = len(self._names)
+        num_columns = self._num_columns
         borders = np.arange(len(sequences) // self._batch_rows + 1)
         offsets = np.searchsorted(batch, borders) * num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
@@ -139,6 +152,8 @@ class DocumentFeed:
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""
         columns = delivered.take_columns()
+        told = columns[len(self._names) :]
+        del columns[len(self._names) :]
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
@@ -154,6 +169,9 @@ class DocumentFeed:
         )
         made: Batch = self._fields.arrays(memory, shape, self._dtype)
         made |= {"lengths": lengths}
+        if self._metadata is not None:
+            *told, is_there = told
+            made["metadata"] = self._metadata.of_documents(told, is_there, whole, most)
         # Columns called like what is made are the user's.
         del batch[self._names[0]]
         made |= batch
@@ -188,7 +206,7 @@ class DocumentFeed:
 
     def _cells(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Page, numbered through, and row in it: int64 [sequences, columns] each."""
-        num_columns = len(self._names)
+        num_columns = self._num_columns
         page, row = np.empty((2, len(sequences), num_columns), dtype=np.int64)
         part = np.searchsorted(self._first_sequences, sequences, side="right") - 1
         for number in distinct(part).tolist():
@@ -210,6 +228,21 @@ class DocumentFeed:
                     row[which, column] = rows - source.first_rows(local)
                 page[which, column] = local + self._first_pages[place]
         return page, row
+
+
+def _told(
+    dataset: Dataset, metadata: Metadata | None
+) -> list[TokenIndex | FolderColumn]:
+    """Where its metadata comes from, and one value in all rows: others are padding."""
+    if metadata is None:
+        return []
+    in_all_files = np.zeros(len(dataset.files), dtype=np.int64)
+    nothing = FolderColumn((), in_all_files)
+    named = {*dataset.metadata, *dataset.span_columns}
+    sources = [
+        dataset.source_of(name) if name in named else nothing for name in metadata.names
+    ]
+    return [*sources, FolderColumn((1,), in_all_files)]
 
 
 def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:

@@ -31,6 +31,7 @@ FIELDS = (
     "max_seqlen",
     "attention_mask",
     "loss_mask",
+    "metadata",
 )
 
 DTYPES = {
@@ -50,7 +51,8 @@ class Fields:
 
     Args:
         names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
-            ``cu_seqlens``, ``max_seqlen``, ``attention_mask`` and ``loss_mask``.
+            ``cu_seqlens``, ``max_seqlen``, ``attention_mask``, ``loss_mask`` and
+            ``metadata``, what the files tell of the documents.
         shifted: Labels stand where they are predicted, one place before their token;
             otherwise at their token, as Hugging Face models expect them.
         across_documents: The first token of a document is predicted from the last of
@@ -91,10 +93,15 @@ class Fields:
         return self.names != ("input_ids",)
 
     @property
+    def made(self) -> tuple[str, ...]:
+        """Those that the data plane makes of tokens: metadata lies in the files."""
+        return tuple(name for name in self.names if name != "metadata")
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What the data plane is told of them."""
         return {
-            "fields": self.names,
+            "fields": self.made,
             "shifted": self.shifted,
             "across_documents": self.across_documents,
         }
@@ -116,7 +123,7 @@ class Fields:
         """
         view = memoryview(memory)
         made: dict[str, Any] = {}
-        for name in self.names:
+        for name in self.made:
             if name in given:
                 continue
             if name == "max_seqlen":

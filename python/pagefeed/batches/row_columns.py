@@ -28,12 +28,15 @@ class RowColumns:
     """What they are called in the files of each dataset."""
 
 
-def row_columns(datasets: Sequence[Dataset], documents: Documents) -> RowColumns:
+def row_columns(
+    datasets: Sequence[Dataset], documents: Documents, *, tells_metadata: bool
+) -> RowColumns:
     """Return the columns that batches of documents hold.
 
     Args:
         datasets: Each has a column of its own, and may have metadata.
         documents: What is asked for.
+        tells_metadata: Whether metadata comes as a table, and not as columns.
 
     Raises:
         InvalidArgumentError: If datasets differ in a way that one name cannot tell, or
@@ -55,7 +58,8 @@ def row_columns(datasets: Sequence[Dataset], documents: Documents) -> RowColumns
             )
         return RowColumns(names=named[0], of=tuple(named))
     named = [
-        _with_aligned(data, documents.columns or data.metadata) for data in datasets
+        _with_aligned(data, documents.columns or (() if tells_metadata else data.metadata))
+        for data in datasets
     ]
     _check_same(datasets, named)
     # The tokens come as such, and not under their own name once more.

@@ -11,6 +11,7 @@ from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.document_batches import DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
+from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.token_batches import Feed, TokenFeed, token_engine
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
@@ -112,6 +113,7 @@ class LoaderSettings:
         """
         aligned = AlignedColumns.of(source.datasets)
         aligned.check(self.fields)
+        metadata = Metadata.of(source.datasets, self.fields)
         convert = make_converter(self.format, pin_memory=self.pin_memory)
         memory = self.memory - self._order_bytes
         if isinstance(self.sequences, Documents):
@@ -126,6 +128,7 @@ class LoaderSettings:
                 padding=self.padding,
                 fields=self.fields,
                 aligned=aligned,
+                metadata=metadata,
                 convert=convert,
                 vocab_size=self.vocab_size,
             )
@@ -142,6 +145,7 @@ class LoaderSettings:
             layout=layout,
             aligned=aligned,
             fields=self.fields,
+            metadata=metadata,
             vocab_size=self.vocab_size,
         )
         return TokenFeed(

@@ -13,6 +13,7 @@ from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
+from pagefeed.batches.metadata import Metadata
 from pagefeed.dataset import Dataset
 from pagefeed.run import BatchPlan, plan_batches
 from pagefeed.sequences import AnyIndex, SequenceLayout
@@ -108,10 +109,13 @@ class TokenFeed:
         given = self._aligned.arrays(delivered, self._shape)
         made = self._fields.arrays(delivered, self._shape, self._dtype, given)
         made |= given
-        return {
+        batch = {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
             for name, value in made.items()
         }
+        if "metadata" in self._fields.names:
+            batch["metadata"] = delivered.take_metadata()
+        return batch
 
 
 def token_engine(
@@ -126,6 +130,7 @@ def token_engine(
     layout: SequenceLayout,
     aligned: AlignedColumns,
     fields: Fields | None = None,
+    metadata: Metadata | None = None,
     vocab_size: int | None = None,
 ) -> ProcessEngine:
     """Return the engine that makes batches of tokens.
@@ -141,6 +146,7 @@ def token_engine(
         layout: How rows become tokens of a batch.
         aligned: Columns that come with the tokens.
         fields: What is made of the tokens.
+        metadata: What is told of the documents.
         vocab_size: Token ids are below it; None for all that are not negative.
     """
     return ProcessEngine(
@@ -159,5 +165,6 @@ def token_engine(
             never_split=layout.never_split,
             **aligned.settings(fields or Fields()),
             vocab_size=vocab_size,
+            metadata=None if metadata is None else metadata.asked,
         )
     )

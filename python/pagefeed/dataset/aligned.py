@@ -17,7 +17,7 @@ __all__ = ["Aligned", "check_aligned_index", "parse_aligned"]
 IGNORED = -100
 """Label that carries no loss."""
 
-TAKEN = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths")
+TAKEN = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths", "metadata")
 """Fields of a batch that only pagefeed can make."""
 
 

@@ -35,7 +35,11 @@ class Dataset(Protocol):
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """Further columns of the same rows, for :class:`Documents`."""
+        """Further columns of the same rows."""
+
+    @property
+    def span_columns(self) -> tuple[str, ...]:
+        """Columns of ranges of tokens of the same row."""
 
     @property
     def aligned(self) -> tuple[Aligned, ...]:

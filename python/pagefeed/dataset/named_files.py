@@ -19,6 +19,7 @@ def parquet(
     column: str,
     aligned: Iterable[str] | Mapping[str, float] = (),
     metadata: Iterable[str] = (),
+    spans: Iterable[str] = (),
     cache_dir: PathLike | None = None,
     page_index: bool = True,
     verify_checksums: bool = True,
@@ -37,9 +38,13 @@ def parquet(
             Where there is no token of a row, in padding and separators, they hold -100
             if they are called ``labels``, else 0, or what is given:
             ``aligned={"labels": -100, "loss_weight": 0.5}``.
-        metadata: Further columns of the same rows, which batches of
-            :class:`Documents` hold. Token sequences cannot carry them yet: a loader
-            of these refuses a dataset with metadata.
+        metadata: Further columns of the same rows, of any type, by dotted paths:
+            ``["id", "meta.lang"]``. A loader with ``fields=(..., "metadata")`` tells
+            them of every part of a document in its batches.
+        spans: Columns of ranges of tokens in the same rows: lists of structs with whole
+            numbers ``start`` and ``end``, the first token of the range and the one
+            behind it, and any other fields. They are columns of the same table, cut to
+            the part and moved to its place in the sequence.
         cache_dir: Folder for the page index, which every process of the machine then
             maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
         page_index: Use the files' own offset indexes where they have them.
@@ -53,24 +58,29 @@ def parquet(
 
     Raises:
         MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata or aligned are no lists of other columns.
+        InvalidArgumentError: If metadata, spans or aligned are no lists of other
+            columns.
 
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
     """
     others = check_columns(metadata, "metadata")
-    if column in others or len(set(others)) < len(others):
-        raise InvalidArgumentError(
-            f"metadata={list(others)} must name further columns, beside {column!r}, "
-            "each once"
-        )
-    found = located(paths, storage_options)
+    ranges = check_columns(spans, "spans")
+    for name, found in (("metadata", others), ("spans", ranges)):
+        taken = {column, *others} if name == "spans" else {column}
+        if taken & set(found) or len(set(found)) < len(found):
+            raise InvalidArgumentError(
+                f"{name}={list(found)} must name further columns, beside "
+                f"{', '.join(map(repr, sorted(taken)))}, each once"
+            )
+    files = located(paths, storage_options)
     return ParquetDataset(
-        files=found.files,
-        storage=found.storage,
+        files=files.files,
+        storage=files.storage,
         column=check_column(column, "column"),
-        aligned=parse_aligned(aligned, (column, *others)),
+        aligned=parse_aligned(aligned, (column, *others, *ranges)),
         metadata=others,
+        span_columns=ranges,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
         page_index=check_flag(page_index, "page_index"),
         verify_checksums=check_flag(verify_checksums, "verify_checksums"),

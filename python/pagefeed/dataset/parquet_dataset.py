@@ -35,7 +35,9 @@ class ParquetDataset(DatasetRows):
     column: str
     """The column that is fed: a list of tokens per row."""
     metadata: tuple[str, ...] = ()
-    """Further columns of the same rows, for :class:`Documents`."""
+    """Further columns of the same rows, told of the documents in a batch."""
+    span_columns: tuple[str, ...] = ()
+    """Columns of ranges of tokens of the same row, likewise."""
     aligned: tuple[Aligned, ...] = ()
     """Columns with a number for every token of the same row."""
     cache_dir: str | None = None
@@ -60,7 +62,7 @@ class ParquetDataset(DatasetRows):
         if self.selection is not None:
             return cast("PageIndex", self.selection.index)  # Made below, of one.
         index = self._build_index(self.column)
-        for name in self.metadata:  # Those that do not exist are told here.
+        for name in (*self.metadata, *self.span_columns):  # Those that do not exist are told here.
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
         for each in self.aligned:

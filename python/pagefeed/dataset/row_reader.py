@@ -29,6 +29,10 @@ class RowSource(Protocol):
         """Further columns of the same rows."""
 
     @property
+    def span_columns(self) -> tuple[str, ...]:
+        """Columns of ranges of tokens."""
+
+    @property
     def aligned(self) -> tuple[Aligned, ...]:
         """Columns with a number for every token."""
 
@@ -70,7 +74,7 @@ def rows_at(dataset: RowSource, numbers: Iterable[int]) -> Iterator[Row]:
     """
     require("pyarrow", extra="pyarrow", purpose="showing rows")
     beside = (each.column for each in dataset.aligned)
-    names = (dataset.column, *beside, *dataset.metadata)
+    names = (dataset.column, *beside, *dataset.metadata, *dataset.span_columns)
     readers = {name: _Reader(name, dataset.source_of(name)) for name in names}
     spans = dataset.spans
     for number in numbers:

@@ -28,6 +28,7 @@ class DatasetRows(ABC):
     files: tuple[str, ...]
     column: str
     metadata: tuple[str, ...]
+    span_columns: tuple[str, ...]
     aligned: tuple[Aligned, ...]
     selection: Selection | None
 
@@ -121,6 +122,7 @@ class DatasetRows(ABC):
         return {
             "column": self.column,
             "metadata": list(self.metadata) or None,
+            "spans": list(self.span_columns) or None,
             "aligned": [each.column for each in self.aligned] or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),

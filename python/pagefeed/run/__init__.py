@@ -5,7 +5,7 @@ into sequences, and a state of a few integers says where it all stands.
 """
 
 from pagefeed.run.damage import joined_ranges_of
-from pagefeed.run.epochs import EpochSource, check_metadata
+from pagefeed.run.epochs import EpochSource
 from pagefeed.run.mixed import MAX_STATE_BYTES, MixtureSource
 from pagefeed.run.mixed_track import MixtureTrack
 from pagefeed.run.planner import (
@@ -39,7 +39,6 @@ __all__ = [
     "SequenceSource",
     "Slot",
     "Track",
-    "check_metadata",
     "joined_ranges_of",
     "plan_batches",
     "sequence_of_slot",

@@ -16,9 +16,9 @@ from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
 from pagefeed.run.source import MAX_HORIZON, Held, Positions
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import Documents, SequenceIndex, SequenceSetting
+from pagefeed.sequences import SequenceIndex, SequenceSetting
 
-__all__ = ["EpochSource", "bind_checked", "check_metadata"]
+__all__ = ["EpochSource", "bind_checked"]
 
 
 class EpochSource:
@@ -219,20 +219,6 @@ def _shifted(positions: Positions, by: int) -> Positions:
     return positions + by
 
 
-def check_metadata(dataset: Dataset, sequences: SequenceSetting) -> None:
-    """Refuse metadata that would be left out without a word.
-
-    Raises:
-        InvalidArgumentError: Then.
-    """
-    if dataset.metadata and not isinstance(sequences, Documents):
-        raise InvalidArgumentError(
-            f"metadata={list(dataset.metadata)} of {dataset!r} would not arrive: "
-            f"sequences of {sequences!r} carry tokens only; leave metadata out, or "
-            "take rows with Documents, whose batches have these columns"
-        )
-
-
 def bind_checked(
     sequences: SequenceSetting, dataset: Dataset, name: str
 ) -> SequenceIndex:
@@ -244,10 +230,8 @@ def bind_checked(
         name: What to call it in an error.
 
     Raises:
-        InvalidArgumentError: If it holds no sequence, or metadata that no batch would
-            hold.
+        InvalidArgumentError: If it holds no sequence.
     """
-    check_metadata(dataset, sequences)
     index = sequences.bind(dataset.spans)
     if index.num_sequences == 0:
         dataset.check_not_empty()

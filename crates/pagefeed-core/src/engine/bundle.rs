@@ -2,6 +2,9 @@
 
 use std::sync::OnceLock;
 
+use arrow_array::{Array, ArrayRef};
+use arrow_select::concat::concat;
+
 use super::page::Scratch;
 use super::{EngineConfig, PageEntry, PageSource};
 use crate::decode::{Joins, TokenPage, Tokens};
@@ -95,6 +98,7 @@ impl Bundle {
         joined.row_offsets.clear();
         joined.row_offsets.push(0);
         joined.joins = Joins::default();
+        let mut rows: Vec<Vec<ArrayRef>> = Vec::new();
         if fetched.is_empty() {
             self.parts
                 .iter()
@@ -107,7 +111,11 @@ impl Bundle {
             scratch.page = page.into_tokens()?;
             append(&mut joined, &scratch.page, part, count)
                 .map_err(|error| source.locate(error, part.page))?;
+            let (first, count) = (part.first_row as usize, part.num_rows as usize);
+            let own = scratch.page.metadata.drain(..);
+            rows.push(own.map(|array| array.slice(first, count)).collect());
         }
+        joined.metadata = joined_columns(&rows)?;
         if let Some(rule) = config.layout.packing {
             self.pack(&joined, config, rule)
                 .map_err(|error| match self.parts.first() {
@@ -148,6 +156,17 @@ impl Bundle {
         let _ = self.packing.set(packing);
         Ok(())
     }
+}
+
+/// What is known of the rows of all parts.
+fn joined_columns(parts: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
+    let column = |column: usize| {
+        let arrays = parts.iter().filter_map(|arrays| arrays.get(column));
+        let arrays: Vec<&dyn Array> = arrays.map(AsRef::as_ref).collect();
+        Ok(concat(&arrays)?)
+    };
+    let count = parts.first().map_or(0, Vec::len);
+    (0..count).map(column).collect()
 }
 
 /// Appends rows of `page`; all rows together have about `count` tokens.

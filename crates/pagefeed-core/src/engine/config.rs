@@ -1,10 +1,13 @@
 //! How an engine runs, and what its batches are like.
 
+use std::sync::Arc;
+
 use super::Aligned;
 use super::assembly::scatter;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};
+use crate::metadata::TableSchema;
 use crate::packing::Rule;
 
 /// Type of the tokens in a batch.
@@ -76,6 +79,10 @@ pub struct Layout {
     pub aligned: Vec<Aligned>,
     /// Which of these tells the mask of losses, if one does: by not being its padding.
     pub loss_column: Option<usize>,
+    /// What is told of the documents in a batch, if that was asked for.
+    pub metadata: Option<Arc<TableSchema>>,
+    /// Bytes that this takes for a token, about.
+    pub metadata_token_bytes: f64,
 }
 
 impl Layout {
@@ -119,8 +126,10 @@ impl EngineConfig {
         let rows = self
             .batch_rows
             .saturating_mul(self.row_payload.saturating_add(cells));
+        let metadata = self.batch_tokens() as f64 * self.layout.metadata_token_bytes;
         let sections = self.sections().num_bytes();
-        sections.saturating_add(rows).saturating_add(borders)
+        let sum = sections.saturating_add(rows).saturating_add(borders);
+        sum.saturating_add(metadata as usize)
     }
 
     pub(super) fn check(&self) -> Result<()> {

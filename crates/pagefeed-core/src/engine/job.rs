@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
+
 use super::Page;
 use super::assembly::batch::Buffer;
 use super::bundle::Bundle;
@@ -82,6 +84,8 @@ pub(super) struct GatherJob {
 #[derive(Default)]
 pub(super) struct Garbage {
     pub pages: Vec<Page>,
+    /// What was known of rows.
+    pub rows: Vec<ArrayRef>,
     pub buffers: Vec<Buffer>,
     /// Whether so much was freed that the allocator should be asked to return it.
     pub is_trim_due: bool,
@@ -89,7 +93,7 @@ pub(super) struct Garbage {
 
 impl Garbage {
     pub fn discard(self) {
-        drop((self.pages, self.buffers));
+        drop((self.pages, self.rows, self.buffers));
         if self.is_trim_due {
             // Freed pages leave holes that the next, slightly larger ones do not fit.
             #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -175,7 +175,9 @@ impl Engine {
     /// What the engine has done so far.
     pub fn stats(&self) -> Result<EngineStats> {
         self.check_process()?;
-        Ok(self.shared.lock().stats())
+        let mut stats = self.shared.lock().stats();
+        stats.bytes_read += self.shared.source.bytes_beside();
+        Ok(stats)
     }
 
     /// Stops and joins the threads; a page being loaded is finished first. Whoever

@@ -56,9 +56,12 @@ impl TokenPage {
     /// Memory the page occupies, as allocated.
     pub fn num_bytes(&self) -> usize {
         let aligned = self.aligned.iter().map(Tokens::num_bytes);
+        let metadata = self.metadata.iter();
+        let metadata = metadata.map(|array| array.get_array_memory_size());
         self.tokens.num_bytes()
             + self.row_offsets.capacity() * size_of::<u32>()
             + aligned.sum::<usize>()
+            + metadata.sum::<usize>()
     }
 }
 

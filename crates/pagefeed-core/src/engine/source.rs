@@ -86,6 +86,11 @@ pub trait PageSource: Send + Sync {
         0
     }
 
+    /// Bytes read so far of pages that entries do not count: shared by several pages.
+    fn bytes_beside(&self) -> u64 {
+        0
+    }
+
     /// Says where in which file an error about `page` is.
     fn locate(&self, error: Error, page: u64) -> Error {
         let _ = page;

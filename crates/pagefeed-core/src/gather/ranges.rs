@@ -138,6 +138,8 @@ pub struct OwnTokens {
     pub num_before: usize,
     /// First token of the page.
     pub from: usize,
+    /// The same, counted in its row.
+    pub first_token: usize,
     /// Number of tokens.
     pub count: usize,
 }
@@ -154,6 +156,7 @@ impl LinePart {
         OwnTokens {
             num_before,
             from,
+            first_token: from - begin,
             count: (end - from).min(self.num_tokens - num_before),
         }
     }

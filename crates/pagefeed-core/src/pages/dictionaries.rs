@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::{Array, ArrayRef};
+
 use crate::decode::{OpenedRun, Tokens};
 use crate::error::Result;
 
@@ -51,6 +53,12 @@ impl Held for Kept {
 impl Held for Arc<OpenedRun> {
     fn num_bytes(&self) -> usize {
         OpenedRun::num_bytes(self)
+    }
+}
+
+impl Held for ArrayRef {
+    fn num_bytes(&self) -> usize {
+        self.get_array_memory_size()
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
 //! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
-//! they come to. [`aligned_column`] is read with the tokens of the same rows.
+//! they come to. [`aligned_column`] and [`metadata`] are read with the tokens of the
+//! same rows.
 //! [`numbering`] numbers several through.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps
@@ -14,6 +15,7 @@ pub mod aligned_column;
 pub mod dictionaries;
 pub mod flat;
 pub mod indexed;
+pub mod metadata;
 pub mod numbering;
 pub mod reader;
 pub mod row_column;

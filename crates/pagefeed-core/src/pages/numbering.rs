@@ -7,6 +7,7 @@ use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, OpenedCache};
+use crate::pages::metadata::RowsCache;
 use crate::storage::Fetched;
 
 /// Pages of several sources, numbered through in their order.
@@ -17,6 +18,7 @@ pub struct NumberedPages {
     /// What the sources keep together.
     dictionaries: Arc<DictionaryCache>,
     opened: Option<Arc<OpenedCache>>,
+    rows: Option<Arc<RowsCache>>,
 }
 
 struct Part {
@@ -43,12 +45,14 @@ impl NumberedPages {
             num_in_flight,
             dictionaries,
             opened: None,
+            rows: None,
         }
     }
 
-    /// The same of sources that keep opened pages together.
-    pub fn keeping(mut self, opened: Arc<OpenedCache>) -> Self {
+    /// The same of sources that keep opened and decoded pages together.
+    pub fn keeping(mut self, opened: Arc<OpenedCache>, rows: Arc<RowsCache>) -> Self {
         self.opened = Some(opened);
+        self.rows = Some(rows);
         self
     }
 
@@ -127,7 +131,13 @@ impl PageSource for NumberedPages {
 
     fn held_bytes(&self) -> usize {
         let opened = self.opened.as_ref().map_or(0, |opened| opened.num_bytes());
-        self.dictionaries.num_bytes() + opened
+        let rows = self.rows.as_ref().map_or(0, |rows| rows.num_bytes());
+        self.dictionaries.num_bytes() + opened + rows
+    }
+
+    fn bytes_beside(&self) -> u64 {
+        let parts = self.parts.iter();
+        parts.map(|part| part.source.bytes_beside()).sum()
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {

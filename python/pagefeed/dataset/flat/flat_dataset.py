@@ -39,6 +39,8 @@ class FlatDataset(DatasetRows):
     """Folder of the index."""
     metadata: tuple[str, ...] = ()
     """Further columns of the same rows: none."""
+    span_columns: tuple[str, ...] = ()
+    """Columns of ranges of tokens: none."""
     aligned: tuple[Aligned, ...] = ()
     """Columns with a number for every token: none."""
     selection: Selection | None = None

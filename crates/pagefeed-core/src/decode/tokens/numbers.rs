@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use arrow_array::ArrayRef;
+
 /// Does `$what` with the `$values`, whatever their type.
 macro_rules! with_values {
     ($tokens:expr, $values:ident => $what:expr) => {
@@ -95,6 +97,8 @@ pub struct TokenPage {
     pub row_offsets: Vec<u32>,
     /// The numbers of further columns, as many as tokens each.
     pub aligned: Vec<Tokens>,
+    /// What is known of the rows: arrays of as many, if it was asked for.
+    pub metadata: Vec<ArrayRef>,
     /// Whether its rows are parts of longer ones.
     pub joins: Joins,
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
+use arrow_array::RecordBatch;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::collect::RowCollector;
@@ -33,6 +34,8 @@ pub struct Buffer {
     pub(crate) made: Made,
     /// Its cells, column by column.
     pub(in crate::engine) columns: Vec<RowCollector>,
+    /// What is known of its documents: once it is finished, one table.
+    pub(in crate::engine) metadata: Vec<RecordBatch>,
 }
 
 // SAFETY: a buffer is the only one to use its part of the mapping.
@@ -84,6 +87,7 @@ impl Buffer {
             written: Written::default(),
             made: Made::default(),
             columns: Vec::new(),
+            metadata: Vec::new(),
         });
         Ok(buffers.collect())
     }
@@ -147,6 +151,13 @@ impl Batch {
     pub(in crate::engine) fn take_collectors(&mut self) -> Vec<RowCollector> {
         let buffer = self.buffer.as_mut();
         buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
+    }
+}
+
+impl Batch {
+    /// Takes out the table of what is known of its documents, if it was asked for.
+    pub fn take_metadata(&mut self) -> Option<RecordBatch> {
+        self.buffer.as_mut()?.metadata.pop()
     }
 }
 

@@ -1,8 +1,10 @@
 //! Batches as they are put together: their buffers, and what is written into them from
-//! pages: tokens ([`scatter`]), the columns aligned with them, and cells of rows.
+//! pages: tokens ([`scatter`]), the columns aligned with them, what is known of their
+//! documents, and cells of rows.
 
 pub(super) mod aligned;
 pub(super) mod batch;
 pub(super) mod collect;
 pub(super) mod gathering;
+mod parts;
 pub(super) mod scatter;

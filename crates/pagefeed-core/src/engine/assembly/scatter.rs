@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::aligned::AlignedWriter;
 use super::batch::{Buffer, Written};
 use super::gathering::Gathering;
+use super::parts::{Parts, Place};
 use crate::decode::{Joins, TokenPage};
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
@@ -39,6 +40,7 @@ fn gather_as<T: BatchToken>(
         if fields.need_borders() {
             written.borders.reset(config.batch_tokens());
         }
+        buffer.metadata.clear();
     }
     let mut parts = buffer.parts();
     let tokens = parts.take::<T>(Field::InputIds);
@@ -95,6 +97,7 @@ fn gather_as<T: BatchToken>(
             // All rows before this one are complete, the last still in the cache.
             maker.make_before(segment.start, tokens, &writer.written.borders);
         }
+        writer.page_use = segment.page_use;
         let target = &mut tokens[segment.start..segment.end];
         let bundle = batch.bundles.get(segment.page_use).and_then(Option::as_ref);
         let result = match bundle {
@@ -117,11 +120,17 @@ fn gather_as<T: BatchToken>(
     if let Some((column, mask)) = loss_mask.filter(|_| batch.is_last) {
         writer.aligned.mask(column, mask);
     }
+    let documents = writer.documents.take();
     if let Some(maker) = maker {
         buffer.made = maker.finish(tokens, &written.borders);
     }
     buffer.written = written;
-    Ok(())
+    match documents {
+        Some(documents) => documents
+            .finish(batch, &mut buffer.metadata)
+            .map_err(|error| (0, error)),
+        None => Ok(()),
+    }
 }
 
 /// Segments between the one that is copied and the one whose place is fetched.
@@ -132,6 +141,10 @@ struct Writer<'a, T> {
     config: &'a EngineConfig,
     /// Whether fields are made, which need the borders of documents.
     notes_borders: bool,
+    /// The documents, if something is told of them.
+    documents: Option<Parts>,
+    /// The page that is written, among the batch's uses.
+    page_use: usize,
     separators: Separators<T>,
     padding: T,
     written: &'a mut Written,
@@ -173,6 +186,8 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         Ok(Self {
             config,
             notes_borders: layout.fields.need_borders(),
+            documents: layout.metadata.as_ref().map(|_| Parts::default()),
+            page_use: 0,
             separators,
             padding: cast("padding", config.padding)?,
             written,
@@ -215,7 +230,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             copy_segment(page, row, first_token, target, ahead)?;
             let from = page.row_offsets[row as usize] as usize + first_token as usize;
             self.aligned.copy(page, from, segment.start, target.len())?;
-            if !self.notes_borders {
+            if !self.notes_borders && self.documents.is_none() {
                 return Ok(());
             }
         }
@@ -283,6 +298,14 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             self.written
                 .borders
                 .add(start, start + part.num_tokens, joins);
+        }
+        if let Some(documents) = &mut self.documents {
+            let own = part.own(page, self.separators.bos.is_some());
+            let place = Place {
+                sequence: start / self.config.row_length,
+                offset: start % self.config.row_length,
+            };
+            documents.note(self.page_use, part, own, place);
         }
     }
 }

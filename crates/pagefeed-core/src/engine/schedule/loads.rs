@@ -137,7 +137,8 @@ impl State {
     pub(super) fn recycle(&mut self, page: Arc<Page>, bytes: usize) {
         self.budget.held -= bytes;
         match Arc::into_inner(page) {
-            Some(Page::Tokens(page)) => {
+            Some(Page::Tokens(mut page)) => {
+                self.garbage.rows.append(&mut page.metadata);
                 self.budget.spare += page.num_bytes();
                 self.spares.put(page);
             }

@@ -1,0 +1,66 @@
+//! What is known of the documents in a batch, part by part.
+
+use arrow_array::{ArrayRef, RecordBatch};
+
+use super::gathering::Gathering;
+use crate::engine::Page;
+use crate::error::Result;
+use crate::gather::{LinePart, OwnTokens};
+use crate::metadata::Part;
+
+/// Parts of documents that were written, in the order of their places.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    parts: Vec<Part>,
+    /// Page among the batch's uses, and row of it.
+    rows: Vec<(usize, usize)>,
+}
+
+impl Parts {
+    /// Notes what a line that was written at a place of the batch holds of its row.
+    pub fn note(&mut self, page_use: usize, line: LinePart, own: OwnTokens, at: Place) {
+        if own.count > 0 {
+            self.parts.push(Part {
+                sequence: at.sequence,
+                start: at.offset + own.num_before,
+                first_token: own.first_token,
+                num_tokens: own.count,
+            });
+            self.rows.push((page_use, line.row));
+        }
+    }
+
+    /// Appends the table of these parts; if all are there, `tables` become one.
+    pub fn finish(self, batch: &Gathering<'_>, tables: &mut Vec<RecordBatch>) -> Result<()> {
+        let Some(schema) = &batch.config.layout.metadata else {
+            return Ok(());
+        };
+        // Numbers of the pages that have rows here, among these.
+        let mut sources: Vec<&[ArrayRef]> = Vec::new();
+        let mut source_of = vec![usize::MAX; batch.pages.len()];
+        let picks = self.rows.iter().map(|&(page_use, row)| {
+            if source_of[page_use] == usize::MAX {
+                source_of[page_use] = sources.len();
+                let page = batch.pages[page_use].as_deref().and_then(Page::tokens);
+                sources.push(page.map_or(&[], |page| &page.metadata));
+            }
+            (source_of[page_use], row)
+        });
+        let picks: Vec<(usize, usize)> = picks.collect();
+        tables.push(schema.table(&self.parts, &sources, &picks)?);
+        if batch.is_last {
+            let table = schema.joined(tables)?;
+            tables.clear();
+            tables.push(table);
+        }
+        Ok(())
+    }
+}
+
+/// A place of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub sequence: usize,
+    /// Token of the sequence.
+    pub offset: usize,
+}

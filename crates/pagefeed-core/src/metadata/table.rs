@@ -1,0 +1,178 @@
+//! Tables of the parts of documents in a batch.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_empty_array};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::interleave::interleave;
+use arrow_select::take::take_record_batch;
+
+use super::spans;
+use crate::error::{Error, Result};
+
+/// Columns that say where a part is; those of the files follow.
+pub const PLACES: [&str; 4] = ["sequence", "start", "stop", "first_token"];
+
+/// A run of tokens of one document in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Row of the batch.
+    pub sequence: usize,
+    /// Its first token there.
+    pub start: usize,
+    /// The same, counted in the document.
+    pub first_token: usize,
+    /// Number of tokens.
+    pub num_tokens: usize,
+}
+
+/// What the columns of a table are.
+#[derive(Debug)]
+pub struct TableSchema {
+    schema: SchemaRef,
+    /// Of each column of the files, whether it holds spans.
+    are_spans: Vec<bool>,
+}
+
+impl TableSchema {
+    /// The table with these columns of the files; those of which `are_spans` says so are
+    /// of the type that [`spans::span_type`] gives.
+    pub fn new(columns: Vec<FieldRef>, are_spans: Vec<bool>) -> Result<Self> {
+        let place = |name: &&str| Arc::new(Field::new(*name, DataType::Int64, false));
+        let mut fields: Vec<FieldRef> = PLACES.iter().map(place).collect();
+        fields.extend(columns);
+        if fields.len() != PLACES.len() + are_spans.len() {
+            return Err(Error::invalid("columns of a table, and what they are"));
+        }
+        Ok(Self {
+            schema: Arc::new(Schema::new(fields)),
+            are_spans,
+        })
+    }
+
+    /// Number of columns of the files.
+    pub fn num_columns(&self) -> usize {
+        self.are_spans.len()
+    }
+
+    /// The table of `parts`, each with the row that `picks` names: a source and the
+    /// number of a row of its arrays.
+    pub fn table(
+        &self,
+        parts: &[Part],
+        sources: &[&[ArrayRef]],
+        picks: &[(usize, usize)],
+    ) -> Result<RecordBatch> {
+        let numbers = |number: fn(&Part) -> usize| -> ArrayRef {
+            let numbers = parts.iter().map(|part| number(part) as i64);
+            Arc::new(Int64Array::from_iter_values(numbers))
+        };
+        let mut columns = vec![
+            numbers(|part| part.sequence),
+            numbers(|part| part.start),
+            numbers(|part| part.start + part.num_tokens),
+            numbers(|part| part.first_token),
+        ];
+        for (number, &are_spans) in self.are_spans.iter().enumerate() {
+            let arrays: Option<Vec<&dyn Array>> = sources
+                .iter()
+                .map(|arrays| arrays.get(number).map(AsRef::as_ref))
+                .collect();
+            let arrays = arrays.ok_or_else(|| Error::invalid("rows without their columns"))?;
+            let data_type = self.schema.field(PLACES.len() + number).data_type();
+            columns.push(if parts.is_empty() {
+                new_empty_array(data_type)
+            } else if are_spans && data_type != &DataType::Null {
+                spans::clip(&arrays, picks, parts, data_type)?
+            } else {
+                interleave(&arrays, picks).map_err(failed)?
+            });
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(failed)
+    }
+
+    /// One table of all rows of several, in the order of their places.
+    pub fn joined(&self, tables: &[RecordBatch]) -> Result<RecordBatch> {
+        if let [table] = tables {
+            return Ok(table.clone());
+        }
+        let all = concat_batches(&self.schema, tables).map_err(failed)?;
+        let number = |column: usize| all.column(column).as_primitive::<Int64Type>().values();
+        let (sequences, starts) = (number(0), number(1));
+        let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
+        order.sort_by_key(|&row| (sequences[row as usize], starts[row as usize]));
+        take_record_batch(&all, &UInt32Array::from(order)).map_err(failed)
+    }
+}
+
+/// The table of whole documents, cut to `most` tokens: the rows of a batch that are
+/// `there`. `lengths` has the tokens of every row.
+pub fn of_documents(
+    schema: &TableSchema,
+    columns: &[ArrayRef],
+    there: impl Iterator<Item = usize>,
+    lengths: &[i64],
+    most: usize,
+) -> Result<RecordBatch> {
+    let lengths: Vec<u32> = lengths.iter().map(|&n| u32::try_from(n).unwrap_or(0)).collect();
+    for (column, _) in columns.iter().zip(&schema.are_spans).filter(|(_, spans)| **spans) {
+        spans::check(column, &lengths, 0, "batch")?;
+    }
+    let part = |sequence: usize| Part {
+        sequence,
+        start: 0,
+        first_token: 0,
+        num_tokens: most.min(lengths[sequence] as usize),
+    };
+    let parts: Vec<Part> = there.filter(|&row| row < lengths.len()).map(part).collect();
+    let picks: Vec<(usize, usize)> = parts.iter().map(|part| (0, part.sequence)).collect();
+    schema.table(&parts, &[columns], &picks)
+}
+
+fn failed(error: ArrowError) -> Error {
+    Error::unsupported(format!(
+        "the metadata of a batch cannot be put together: {error}; a smaller batch_size \
+         may help"
+    ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use arrow_array::StringArray;
+
+    use super::*;
+
+    fn part(sequence: usize, start: usize) -> Part {
+        Part {
+            sequence,
+            start,
+            first_token: 7,
+            num_tokens: 2,
+        }
+    }
+
+    #[test]
+    fn rows_of_several_tables_are_put_in_order() {
+        let name: FieldRef = Arc::new(Field::new("id", DataType::Utf8, true));
+        let schema = TableSchema::new(vec![name], vec![false]).unwrap();
+        let ids: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c")]));
+        let source = [ids];
+        let make = |parts: &[Part], rows: &[usize]| {
+            let picks: Vec<_> = rows.iter().map(|&row| (0, row)).collect();
+            schema.table(parts, &[&source], &picks).unwrap()
+        };
+        let first = make(&[part(0, 4), part(2, 0)], &[2, 1]);
+        let second = make(&[part(0, 0), part(1, 0)], &[0, 0]);
+        let joined = schema.joined(&[first, second]).unwrap();
+        let ids = joined.column(4).as_string::<i32>();
+        let ids: Vec<_> = ids.iter().collect();
+        assert_eq!(ids, [Some("a"), Some("c"), Some("a"), None]);
+        let stops = joined.column(2).as_primitive::<Int64Type>();
+        assert_eq!(stops.values(), &[2, 6, 2, 2]);
+        assert_eq!(make(&[], &[]).num_rows(), 0);
+    }
+}

@@ -1,0 +1,350 @@
+//! What is known of rows, read with the tokens of the same rows, whatever its pages are.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
+use arrow_schema::{DataType, Field, FieldRef};
+use arrow_select::concat::concat;
+use arrow_select::take::take;
+
+use crate::decode::{TokenPage, conform};
+use crate::engine::{Page, PageEntry, PageSource};
+use crate::error::{Error, Result};
+use crate::index::PageRecord;
+use crate::metadata::{inner, spans, unwrapped};
+use crate::page::PageOpener;
+use crate::pages::dictionaries::Cache;
+use crate::pages::indexed::Indexed;
+use crate::pages::numbering::saturated;
+use crate::pages::reader::read_array;
+use crate::pages::row_column::mean_row_bytes;
+use crate::schema::common::common_field;
+use crate::storage::{Fetched, FileRanges};
+
+/// Pages of which other rows may be wanted soon, decoded.
+pub type RowsCache = Cache<ArrayRef>;
+
+/// Where a column of one dataset comes from.
+pub enum Origin {
+    /// The pages of an index.
+    Pages(Indexed),
+    /// One value a file.
+    Files(ArrayRef),
+    /// The dataset has none.
+    Nothing,
+}
+
+impl Origin {
+    /// What the column is called and holds, inside the structs that its path leads
+    /// through.
+    fn field(&self, name: &str) -> Field {
+        let data_type = match self {
+            Self::Pages(column) => {
+                let field = column.index.field();
+                inner(field, column.index.column()).data_type().clone()
+            }
+            Self::Files(values) => values.data_type().clone(),
+            Self::Nothing => DataType::Null,
+        };
+        Field::new(name, data_type, true)
+    }
+}
+
+/// The columns of all datasets by their names: of one type in all of them. `origins` has
+/// those of a dataset for each; `are_spans` says which hold spans.
+pub fn common_fields(
+    names: &[String],
+    origins: &[Vec<Origin>],
+    are_spans: &[bool],
+) -> Result<Vec<FieldRef>> {
+    let named = names.iter().zip(are_spans).enumerate();
+    let field = |(number, (name, &are_spans)): (usize, (&String, &bool))| {
+        let mut common: FieldRef = Arc::new(Field::new(name, DataType::Null, true));
+        for origin in origins.iter().filter_map(|origins| origins.get(number)) {
+            let mut field = origin.field(name);
+            if are_spans && !matches!(origin, Origin::Nothing) {
+                field = spans::span_field(&field)?;
+            }
+            common = common_field(&common, &field).ok_or_else(|| {
+                Error::unsupported(format!(
+                    "column {name:?} has type {} in one dataset and {} in another, and a \
+                     batch one column for both: leave it out of one, or write it anew",
+                    common.data_type(),
+                    field.data_type()
+                ))
+                .in_column(name)
+            })?;
+        }
+        Ok(common)
+    };
+    named.map(field).collect()
+}
+
+/// A column of one dataset.
+struct Column {
+    origin: Origin,
+    data_type: DataType,
+    are_spans: bool,
+    /// Bytes that a row takes, about.
+    row_bytes: u64,
+}
+
+/// Rows of a page of a column.
+struct Part {
+    page: u64,
+    record: PageRecord,
+    /// Of those of the page.
+    rows: Range<usize>,
+}
+
+/// Pages of tokens, and with each what columns hold of its rows.
+pub struct WithMetadata {
+    tokens: Arc<dyn PageSource>,
+    /// Numbers the rows of the pages of tokens.
+    rows: Indexed,
+    columns: Vec<Column>,
+    cache: Arc<RowsCache>,
+    /// Held while a page for the cache is made, one for many: made by one thread, it
+    /// is there for the others.
+    making: Vec<Mutex<()>>,
+    bytes_read: AtomicU64,
+}
+
+/// Pages that are made at one time, if these are lucky.
+const MADE_AT_ONCE: usize = 64;
+
+impl WithMetadata {
+    /// The pages of `tokens`, which are those of the index `rows`, with columns of the
+    /// same files. Pages that several of them share are kept in `cache`.
+    pub fn new(
+        tokens: Arc<dyn PageSource>,
+        rows: Indexed,
+        origins: Vec<Origin>,
+        fields: &[FieldRef],
+        are_spans: &[bool],
+        cache: &Arc<RowsCache>,
+    ) -> Result<Self> {
+        let first_rows = rows.index.file_first_row();
+        let each = origins.into_iter().zip(fields).zip(are_spans);
+        let column = |((origin, field), &are_spans): ((Origin, &FieldRef), &bool)| {
+            let (num_files, row_bytes) = match &origin {
+                Origin::Pages(column) => {
+                    if column.index.file_first_row() != first_rows {
+                        return Err(Error::invalid(
+                            "columns of the same rows belong to indexes of the same files",
+                        ));
+                    }
+                    (first_rows.len() - 1, mean_row_bytes(&column.index)?)
+                }
+                Origin::Files(values) => (values.len(), 8),
+                Origin::Nothing => (first_rows.len() - 1, 1),
+            };
+            if num_files + 1 != first_rows.len() {
+                return Err(Error::invalid("a column has a value for each file"));
+            }
+            Ok(Column {
+                origin,
+                data_type: field.data_type().clone(),
+                are_spans,
+                row_bytes,
+            })
+        };
+        Ok(Self {
+            columns: each.map(column).collect::<Result<_>>()?,
+            cache: Arc::clone(cache),
+            making: (0..MADE_AT_ONCE).map(|_| Mutex::default()).collect(),
+            bytes_read: AtomicU64::new(0),
+            tokens,
+            rows,
+        })
+    }
+
+    fn read(
+        &self,
+        column: &Column,
+        opener: &mut PageOpener,
+        rows: Range<u64>,
+        page: &TokenPage,
+        fetched: &Fetched,
+    ) -> Result<ArrayRef> {
+        let num_rows = saturated(rows.end - rows.start);
+        let pages = match &column.origin {
+            Origin::Pages(pages) => pages,
+            Origin::Files(values) => {
+                let first_rows = self.rows.index.file_first_row();
+                let file = first_rows.partition_point(|&first| first <= rows.start) - 1;
+                let numbers = UInt32Array::from(vec![file as u32; num_rows]);
+                return conform(&take(values, &numbers, None)?, &column.data_type);
+            }
+            Origin::Nothing => return Ok(new_null_array(&column.data_type, num_rows)),
+        };
+        let mut found = Vec::new();
+        let mut row = 0;
+        for part in parts(pages, rows)? {
+            let count = part.rows.len();
+            let array = self.read_part(column, pages, opener, &part, fetched)?;
+            if column.are_spans {
+                let offsets = page.row_offsets.get(row..=row + count);
+                let offsets = offsets.ok_or_else(|| Error::corrupt("rows without tokens"))?;
+                let lengths: Vec<u32> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
+                let first = part.record.first_row_in_group + part.rows.start as u64;
+                spans::check(&array, &lengths, first, "row group")
+                    .map_err(|error| pages.locate(error, &part.record))?;
+            }
+            row += count;
+            found.push(array);
+        }
+        match &found[..] {
+            [one] => Ok(Arc::clone(one)),
+            many => {
+                let many: Vec<&dyn Array> = many.iter().map(AsRef::as_ref).collect();
+                Ok(concat(&many)?)
+            }
+        }
+    }
+
+    /// The rows of a part, and no memory of others.
+    fn read_part(
+        &self,
+        column: &Column,
+        pages: &Indexed,
+        opener: &mut PageOpener,
+        part: &Part,
+        fetched: &Fetched,
+    ) -> Result<ArrayRef> {
+        let mut make = || {
+            self.bytes_read
+                .fetch_add(stored_size(&part.record), Ordering::Relaxed);
+            let index = &pages.index;
+            let whole = read_array(pages, opener, part.page, fetched, index.field().data_type())?;
+            let array = unwrapped(whole, index.field(), index.column())?;
+            conform(&array, &column.data_type).map_err(|error| pages.locate(error, &part.record))
+        };
+        if part.rows.len() as u64 == part.record.num_rows {
+            return make();
+        }
+        let key = pages.key(&part.record, part.record.offset);
+        let turn = &self.making[saturated(part.page) % MADE_AT_ONCE];
+        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let array = self.cache.get_or_load(key, make)?;
+        drop(turn);
+        let rows = part.rows.start as u32..part.rows.end as u32;
+        Ok(take(&array, &UInt32Array::from_iter_values(rows), None)?)
+    }
+
+    /// Where the columns lie in the file of a page, but for what is kept.
+    fn ranges(&self, page: u64) -> Result<FileRanges> {
+        let record = self.rows.index.page(page)?;
+        let rows = self.rows.index.rows_of_page(page)?;
+        let mut ranges = Vec::new();
+        for column in &self.columns {
+            let Origin::Pages(pages) = &column.origin else {
+                continue;
+            };
+            for part in parts(pages, rows.clone())? {
+                let key = pages.key(&part.record, part.record.offset);
+                if !self.cache.has(&key) {
+                    ranges.extend(pages.index.run_ranges(part.page, true)?.ranges);
+                }
+            }
+        }
+        let file = self.rows.index.files()[record.file as usize].clone();
+        Ok(FileRanges::new(file, ranges))
+    }
+}
+
+/// Rows of an index, as parts of its pages.
+fn parts(column: &Indexed, rows: Range<u64>) -> Result<Vec<Part>> {
+    let index = &column.index;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pages = index.page_of_row(rows.start)?..=index.page_of_row(rows.end - 1)?;
+    let part = |page| {
+        let own = index.rows_of_page(page)?;
+        let begin = rows.start.max(own.start) - own.start;
+        let end = rows.end.min(own.end).saturating_sub(own.start);
+        Ok(Part {
+            record: index.page(page)?,
+            rows: saturated(begin)..saturated(end),
+            page,
+        })
+    };
+    let parts: Result<Vec<Part>> = pages.map(part).collect();
+    parts.map(|parts| parts.into_iter().filter(|part| !part.rows.is_empty()).collect())
+}
+
+/// Bytes that are read for a page.
+fn stored_size(record: &PageRecord) -> u64 {
+    let dictionary = record.dictionary.as_ref();
+    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
+    record.compressed_size.saturating_add(dictionary)
+}
+
+impl PageSource for WithMetadata {
+    fn num_pages(&self) -> u64 {
+        self.tokens.num_pages()
+    }
+
+    fn entry(&self, page: u64) -> PageEntry {
+        let entry = self.tokens.entry(page);
+        let rows = self.rows.index.rows_of_page(page).unwrap_or_default();
+        let row_bytes: u64 = self.columns.iter().map(|column| column.row_bytes).sum();
+        let bytes = row_bytes.saturating_mul(rows.end - rows.start);
+        PageEntry {
+            decoded_size: entry.decoded_size.saturating_add(saturated(bytes)),
+            ..entry
+        }
+    }
+
+    fn decoded_size(&self, entry: &PageEntry) -> usize {
+        self.tokens.decoded_size(entry)
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.tokens.num_in_flight()
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let tokens = self.tokens.fetch(pages)?;
+        let beside = self.rows.fetch(pages, |page| self.ranges(page))?;
+        let both = tokens.into_iter().zip(beside);
+        Ok(both.map(|(tokens, beside)| tokens.and(beside)).collect())
+    }
+
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
+        let decoded = self.tokens.decode(opener, page, fetched, recycle)?;
+        let mut decoded = decoded.into_tokens()?;
+        let rows = self.rows.index.rows_of_page(page)?;
+        decoded.metadata.clear();
+        for column in &self.columns {
+            let array = self.read(column, opener, rows.clone(), &decoded, fetched)?;
+            decoded.metadata.push(array);
+        }
+        Ok(Page::Tokens(decoded))
+    }
+
+    fn will_need(&self, page: u64) {
+        self.tokens.will_need(page);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.tokens.held_bytes()
+    }
+
+    fn bytes_beside(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        self.tokens.locate(error, page)
+    }
+}

@@ -1,0 +1,146 @@
+//! Columns that tell something of the documents in a batch, as Python names them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
+use arrow_schema::FieldRef;
+use pagefeed_core::engine::PageSource;
+use pagefeed_core::error::Result;
+use pagefeed_core::metadata::table::of_documents;
+use pagefeed_core::metadata::{TableSchema, span_fields};
+use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::metadata::{Origin, RowsCache, WithMetadata, common_fields};
+use pagefeed_core::pages::row_column::mean_row_bytes;
+use pyo3::prelude::*;
+
+use crate::arrow::ArrowArray;
+use crate::columns::Values;
+use crate::engine::elements;
+use crate::run::detached;
+use crate::storage::stopped_by;
+use crate::table::ArrowTable;
+
+/// What is asked for: names of columns, which of these hold spans, and for each dataset
+/// where its columns come from, if it has them.
+pub type Asked<'py> = (Vec<String>, Vec<bool>, Vec<Vec<Option<Values<'py>>>>);
+
+/// The columns of all datasets.
+pub struct Metadata {
+    names: Vec<String>,
+    are_spans: Vec<bool>,
+    origins: Vec<Vec<Origin>>,
+}
+
+impl Metadata {
+    /// Those that are asked for; there is a flag for each dataset.
+    pub fn new(asked: Asked<'_>, verify_checksums: &[bool]) -> Self {
+        let (names, are_spans, sources) = asked;
+        let flags = verify_checksums.iter().chain(std::iter::repeat(&true));
+        let each = sources.into_iter().zip(flags);
+        let origins = each.map(|(sources, &verify)| {
+            let sources = sources.into_iter();
+            sources.map(|values| origin(values, verify)).collect()
+        });
+        Self {
+            names,
+            are_spans,
+            origins: origins.collect(),
+        }
+    }
+
+    /// The same, of which reads end soon after `stop` becomes true.
+    pub fn stop_by(&mut self, stop: &Arc<AtomicBool>) {
+        for origin in self.origins.iter_mut().flatten() {
+            if let Origin::Pages(column) = origin {
+                column.storage = stopped_by(&column.storage, stop);
+            }
+        }
+    }
+
+    fn fields(&self) -> Result<Vec<FieldRef>> {
+        common_fields(&self.names, &self.origins, &self.are_spans)
+    }
+
+    /// What batches tell.
+    pub fn schema(&self) -> Result<TableSchema> {
+        TableSchema::new(self.fields()?, self.are_spans.clone())
+    }
+
+    /// Bytes that the columns take for a token, about, in the dataset where they take
+    /// most.
+    pub fn token_bytes(&self, tokens: &[&Indexed]) -> Result<f64> {
+        const PLACES: f64 = 32.0;
+        let mut most = 0.0;
+        for (origins, tokens) in self.origins.iter().zip(tokens) {
+            let mut row = PLACES;
+            for origin in origins {
+                if let Origin::Pages(column) = origin {
+                    row += mean_row_bytes(&column.index)? as f64;
+                }
+            }
+            let rows = tokens.index.num_rows() as f64;
+            most = f64::max(most, row * rows / tokens.index.num_values().max(1) as f64);
+        }
+        Ok(most)
+    }
+
+    /// Pages of tokens with these columns of their rows.
+    pub fn with(
+        self,
+        sources: Vec<(Arc<dyn PageSource>, Indexed)>,
+        cache: &Arc<RowsCache>,
+    ) -> Result<Vec<Arc<dyn PageSource>>> {
+        let fields = self.fields()?;
+        let each = sources.into_iter().zip(self.origins);
+        each.map(|((tokens, rows), origins)| -> Result<Arc<dyn PageSource>> {
+            let pages = WithMetadata::new(tokens, rows, origins, &fields, &self.are_spans, cache);
+            Ok(Arc::new(pages?))
+        })
+        .collect()
+    }
+}
+
+fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Origin {
+    match values {
+        None => Origin::Nothing,
+        // Of texts that are tokenized as they are read: the texts.
+        Some(Values::Index(index)) => Origin::Pages(index.get().indexed(verify_checksums)),
+        Some(Values::Numbers(numbers)) => Origin::Files(Arc::new(Int64Array::from(numbers))),
+        Some(Values::Text(text)) => Origin::Files(Arc::new(StringArray::from(text))),
+    }
+}
+
+/// Refuses columns that no table can have.
+#[pyfunction]
+pub fn check_metadata(py: Python<'_>, asked: Asked<'_>) -> PyResult<()> {
+    let metadata = Metadata::new(asked, &[]);
+    detached(py, || metadata.schema().map(drop))
+}
+
+/// The table of documents, a row of the batch each, from columns of rows; of those for
+/// which `is_there` is not null. They have `lengths` tokens (int64), and at most `most` of
+/// them in the batch.
+#[pyfunction]
+pub fn document_table(
+    py: Python<'_>,
+    columns: Vec<PyRef<'_, ArrowArray>>,
+    names: Vec<String>,
+    are_spans: Vec<bool>,
+    is_there: PyRef<'_, ArrowArray>,
+    lengths: &Bound<'_, PyAny>,
+    most: usize,
+) -> PyResult<ArrowTable> {
+    let lengths: Vec<i64> = elements(py, lengths)?;
+    let each = columns.iter().zip(&names);
+    let named = each.map(|(column, name)| (name.as_str(), column.array(), column.field()));
+    let named: Vec<_> = named.collect();
+    let is_there: ArrayRef = Arc::clone(is_there.array());
+    let table = detached(py, || {
+        let (fields, arrays) = span_fields(&named, &are_spans)?;
+        let schema = TableSchema::new(fields, are_spans)?;
+        let there = (0..is_there.len()).filter(|&row| is_there.is_valid(row));
+        of_documents(&schema, &arrays, there, &lengths, most)
+    })?;
+    Ok(table.into())
+}
