@@ -301,7 +301,8 @@ class Loader(LoaderFacts):
         """Return counters since the loader first ran in this process.
 
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
-        ``batches``, ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
+        ``batches``, ``batches_ready`` (those there when they were asked for),
+        ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
         which a packed document goes on that would have fitted into one sequence),
         ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
         ``padding_sequences``, the rows that fill up the last steps with

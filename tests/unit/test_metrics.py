@@ -13,6 +13,7 @@ COUNTERS = {
     "padding_tokens": 100,
     "wait_seconds": 0.5,
     "batches": 3,
+    "batches_ready": 2,
     "peak_bytes": 10,
     "pages_loaded": 4,
     "pages_reloaded": 1,
@@ -45,6 +46,16 @@ def test_rates_are_over_the_time_since_the_last_reading():
     assert second["data/wait_seconds_total"] == 2.5
 
 
+def test_the_part_of_batches_that_were_ready_is_told():
+    meter = meter_at(0.0, 1.0, 2.0, 3.0, 4.0)
+    ready = [
+        meter.read(COUNTERS | {"batches": batches, "batches_ready": ready})
+        for batches, ready in ((0, 0), (4, 3), (6, 5), (6, 5))
+    ]
+    # Of none, none was late.
+    assert [found["data/prefetch_ready"] for found in ready] == [1, 0.75, 1, 1]
+
+
 def test_mixtures_tell_their_shares_under_names_all_trackers_take():
     found = meter_at(0, 1).read(MIXED)
     assert found["data/mix/web_share"] == 0.75
@@ -56,11 +67,17 @@ def test_mixtures_tell_their_shares_under_names_all_trackers_take():
 
 def test_the_slowest_rank_counts():
     ranks = [
-        {"data/wait_fraction": wait, "data/tokens_per_second": 5, "data/step": 7}
+        {
+            "data/wait_fraction": wait,
+            "data/prefetch_ready": 1 - wait,
+            "data/tokens_per_second": 5,
+            "data/step": 7,
+        }
         for wait in (0.1, 0.6, 0.2)
     ]
     assert over_ranks(ranks) == {
         "data/wait_fraction": 0.6,
+        "data/prefetch_ready": 0.4,
         "data/tokens_per_second": 15,
         "data/step": 7,
     }

@@ -255,6 +255,7 @@ fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, Py
     dict.set_item("pages_loaded", stats.pages_loaded)?;
     dict.set_item("pages_reloaded", stats.pages_reloaded)?;
     dict.set_item("batches", stats.batches)?;
+    dict.set_item("batches_ready", stats.batches_ready)?;
     dict.set_item("tokens", stats.tokens)?;
     dict.set_item("padding_tokens", stats.padding_tokens)?;
     dict.set_item("splits", stats.splits)?;

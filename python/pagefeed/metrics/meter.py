@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
+from typing import NamedTuple
 
 __all__ = ["Meter", "over_ranks"]
 
@@ -18,11 +19,22 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/wait_fraction": max,
     "data/wait_seconds_total": max,
     "data/memory_bytes": max,
+    "data/prefetch_ready": min,
     "data/padding_fraction": max,
     "data/pages_loaded_total": sum,
     "data/pages_reloaded_total": sum,
 }
 """How ranks' own numbers become the run's: the slowest rank sets the step."""
+
+
+class _Reading(NamedTuple):
+    """What rates are taken of, and when it was read."""
+
+    seconds: float
+    tokens: float = 0
+    wait_seconds: float = 0
+    batches: float = 0
+    batches_ready: float = 0
 
 
 class Meter:
@@ -35,8 +47,8 @@ class Meter:
         >>> seconds = iter([0.0, 2.0])
         >>> meter = Meter(lambda: next(seconds))
         >>> now = {"tokens": 600, "padding_tokens": 0, "wait_seconds": 0.5,
-        ...        "batches": 3, "peak_bytes": 10, "pages_loaded": 1,
-        ...        "pages_reloaded": 0}
+        ...        "batches": 3, "batches_ready": 2, "peak_bytes": 10,
+        ...        "pages_loaded": 1, "pages_reloaded": 0}
         >>> meter.read(now)["data/tokens_per_second"]
         300.0
     """
@@ -44,12 +56,12 @@ class Meter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._last = clock(), 0.0, 0.0
+        self._last = _Reading(clock())
 
     def start_anew(self) -> None:
         """Leave out of the next rates what lies before now and was not consumed."""
         with self._lock:
-            self._last = self._clock(), *self._last[1:]
+            self._last = self._last._replace(seconds=self._clock())
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.
@@ -57,20 +69,21 @@ class Meter:
         Args:
             stats: Counters, as ``Loader.stats()`` names them.
         """
-        tokens, waited = (
-            stats["tokens"] - stats["padding_tokens"],
-            stats["wait_seconds"],
-        )
+        tokens = stats["tokens"] - stats["padding_tokens"]
+        waited, batches = stats["wait_seconds"], stats["batches"]
+        ready = stats["batches_ready"]
         with self._lock:
-            then, tokens_then, waited_then = self._last
-            now = self._clock()
-            self._last = now, tokens, waited
-        seconds = max(now - then, 1e-9)
+            then = self._last
+            now = _Reading(self._clock(), tokens, waited, batches, ready)
+            self._last = now
+        seconds = max(now.seconds - then.seconds, 1e-9)
+        late = (batches - then.batches) - (ready - then.batches_ready)
         found = {
-            "data/batches_total": stats["batches"],
-            "data/tokens_per_second": (tokens - tokens_then) / seconds,
+            "data/batches_total": batches,
+            "data/tokens_per_second": (tokens - then.tokens) / seconds,
             "data/wait_seconds_total": waited,
-            "data/wait_fraction": min(1.0, (waited - waited_then) / seconds),
+            "data/wait_fraction": min(1.0, (waited - then.wait_seconds) / seconds),
+            "data/prefetch_ready": 1 - _fraction(late, batches - then.batches),
             "data/padding_fraction": _fraction(
                 stats["padding_tokens"], stats["tokens"]
             ),

@@ -50,7 +50,9 @@ pub struct EngineStats {
     pub bytes_read: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Tokens of these, padding included.
+    /// Those of these that were finished when they were asked for.
+    pub batches_ready: u64,
+    /// Tokens of the batches delivered, padding included.
     pub tokens: u64,
     /// Padding in these.
     pub padding_tokens: u64,
@@ -132,6 +134,7 @@ impl Engine {
         timeout: Duration,
     ) -> MutexGuard<'a, State> {
         let begin = Instant::now();
+        state.wait_for_head();
         state.num_waiting += 1;
         let is_waiting = |state: &mut State| !state.is_stopping && !state.head_is_settled();
         let (mut state, _) = self

@@ -16,6 +16,7 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 
 mod bundles;
+mod counters;
 mod eviction;
 mod failures;
 mod fetching;

@@ -33,6 +33,8 @@ pub(super) struct State {
     /// Submitted and not taken; the first is number `head`.
     batches: VecDeque<Pending>,
     head: BatchNumber,
+    /// The last batch that was asked for before it was finished.
+    waited_for: BatchNumber,
     pages: PageTable,
     budget: Budget,
     /// Fetched and not decoded, by their next use.
@@ -67,6 +69,7 @@ impl State {
         Self {
             batches: VecDeque::new(),
             head: 1,
+            waited_for: 0,
             pages: PageTable::default(),
             budget: Budget::new(&config),
             fetched: BTreeMap::new(),
@@ -168,6 +171,7 @@ impl State {
         let Some(Phase::Done) = self.batches.front().map(|head| &head.phase) else {
             return Ok(None);
         };
+        self.stats.batches_ready += u64::from(self.waited_for != self.head);
         self.head += 1;
         self.stats.batches += 1;
         self.stats.tokens += self.config.batch_tokens() as u64;
@@ -180,6 +184,11 @@ impl State {
             self.stats.splits += buffer.written.num_splits;
         }
         Ok(buffer)
+    }
+
+    /// Notes that the batch at the head was not ready when it was asked for.
+    pub fn wait_for_head(&mut self) {
+        self.waited_for = self.head;
     }
 
     /// Whether [`State::take_head`] has something to say.
