@@ -24,7 +24,7 @@ from mixing import (
     write_datasets,
 )
 from numbered import LENGTH, first_tokens
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
 
 
@@ -221,8 +221,19 @@ def test_rows_are_located_and_documents_found(datasets):
             assert Path(source.file).parent.name == source.dataset
             slots = loader.steps_of(source.file, source.row)
             assert (step, 1, row) in slots
-    with pytest.raises(InvalidArgumentError, match="not a file"):
-        loader.steps_of("nowhere.parquet", 0)
+    alone = make(pf.mix({"web": datasets["web"]}))
+    for loader_of_some in (loader, alone):
+        with pytest.raises(InvalidArgumentError, match="not a file"):
+            loader_of_some.steps_of("nowhere.parquet", 0)
+
+
+def test_a_resume_behind_a_lowered_end_is_refused_by_numbers(datasets):
+    loader = make(staged(datasets, max_steps=80))
+    loader.seek(50)
+    shorter = make(staged(datasets, max_steps=20))
+    expected = "after 200 sequences .*ends after 80: "
+    with pytest.raises(StateMismatchError, match=expected):
+        shorter.load_state_dict(loader.state_dict())
 
 
 def test_stats_count_what_was_delivered(datasets):

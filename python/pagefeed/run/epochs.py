@@ -139,7 +139,7 @@ class EpochTrack:
         epoch, within = divmod(position, self.source.num_sequences)
         lanes = self._num_lanes(epoch)
         # Beyond its epoch the lanes of a state are forgotten: all must be as usual.
-        is_usual = epoch == begin.epoch or begin.num_lanes == lanes
+        is_usual = begin.num_lanes == lanes
         return replace(
             begin,
             epoch=epoch,

@@ -247,8 +247,7 @@ class Route:
 
     def _first_place(self, index: int) -> int:
         place = self.start + index * self.step_sequences
-        is_last = self._borrowed > 0 and index + 1 == self.num_steps
-        return place - self._borrowed if is_last else place
+        return place - self._borrowed if index + 1 == self.num_steps else place
 
     # A place is a position less the skipped ones between the start and it.
 

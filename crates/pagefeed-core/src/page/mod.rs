@@ -1,5 +1,6 @@
 //! One stored page: checksum, decompression, and where its levels and values lie.
 
+mod kept;
 mod levels;
 mod scratch;
 
@@ -8,6 +9,7 @@ use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::schema::Leaf;
+use kept::KeptPages;
 use levels::split_levels;
 use scratch::{Scratch, decompress};
 
@@ -24,6 +26,7 @@ pub struct PageOpener {
     scratch: Scratch,
     /// Another one, for dictionaries that are kept while data pages are opened.
     dictionary: Scratch,
+    kept: KeptPages,
     /// Levels of old files, converted to the encoding of new ones.
     levels: [Vec<u8>; 2],
 }
@@ -72,6 +75,7 @@ impl PageOpener {
         leaf: &Leaf,
     ) -> Result<DataPage<'a>> {
         self.check(header, stored)?;
+        self.scratch.forget();
         let page = StoredPage {
             header,
             bytes: stored,
@@ -95,6 +99,20 @@ impl PageOpener {
         (memory, start)
     }
 
+    /// Keeps the data page that was opened last for the next time it is, if it had to be
+    /// decompressed.
+    pub(crate) fn keep_page(&mut self, header: &PageHeader, stored: &[u8], codec: Codec) {
+        let levels_size = match &header.kind {
+            PageKind::DataV2(v2) => v2.repetition_size + v2.definition_size,
+            _ => 0,
+        };
+        let size = header.uncompressed_size.saturating_sub(levels_size);
+        let area = stored.get(levels_size..).unwrap_or_default();
+        if self.scratch.was_filled(size) {
+            self.kept.keep(codec, area, &mut self.scratch);
+        }
+    }
+
     /// Decompresses a dictionary page (`page` begins with its header) and returns
     /// the number of values and their PLAIN bytes.
     pub fn dictionary_page<'a>(
@@ -106,6 +124,7 @@ impl PageOpener {
         let (values, _) = decompress(
             &mut self.decompressor,
             &mut self.scratch,
+            &mut self.kept,
             codec,
             &page[header.header_size..header.stored_size()],
             header.uncompressed_size,
@@ -183,6 +202,7 @@ impl PageOpener {
         let (bytes, is_takeable) = decompress(
             &mut self.decompressor,
             &mut self.scratch,
+            &mut self.kept,
             page.codec,
             page.bytes,
             header.uncompressed_size,
@@ -232,6 +252,7 @@ impl PageOpener {
             () => decompress(
                 &mut self.decompressor,
                 &mut self.scratch,
+                &mut self.kept,
                 page.codec,
                 area,
                 size,

@@ -1,5 +1,6 @@
 //! Buffers that pages are decompressed into, kept between pages.
 
+use super::kept::KeptPages;
 use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Result};
@@ -9,17 +10,21 @@ use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
 /// some, which together would be more than the pages they were for.
 pub(super) const KEEP_BYTES: usize = 2 << 20;
 
-/// Decompresses `stored` into `scratch`, or borrows it if it is not compressed; says
+/// Decompresses `stored` into `scratch`, or borrows it if it is kept or not compressed; says
 /// whether the scratch buffer may be taken for the page's.
 pub(super) fn decompress<'a>(
     decompressor: &mut Decompressor,
     scratch: &'a mut Scratch,
+    kept: &'a mut KeptPages,
     codec: Codec,
     stored: &'a [u8],
     size: usize,
 ) -> Result<(&'a [u8], bool)> {
     if codec == Codec::Uncompressed && stored.len() == size {
         return Ok((stored, false));
+    }
+    if let Some(bytes) = kept.find(codec, stored, size) {
+        return Ok((bytes, false));
     }
     scratch.fill(decompressor, codec, stored, size)?;
     Ok((&scratch.memory[..size], scratch.is_takeable()))
@@ -65,7 +70,7 @@ impl Dictionary {
 
     /// Its PLAIN values.
     pub(crate) fn values(&self) -> &[u8] {
-        &self.scratch.memory[..self.scratch.size]
+        self.scratch.contents()
     }
 
     /// Its buffer, which begins with the values, unless that is far too large.
@@ -80,6 +85,8 @@ pub(super) struct Scratch {
     pub memory: RecycledBuffer,
     /// Bytes of it that the last page takes.
     size: usize,
+    /// Whether a page was decompressed into it since it was told to forget.
+    is_filled: bool,
 }
 
 impl Scratch {
@@ -94,7 +101,24 @@ impl Scratch {
         check_size(codec, stored.len(), size)?;
         self.reserve(size)?;
         // Of the page nobody knows yet what it holds.
-        decompressor.decompress(codec, stored, &mut self.memory[..size])
+        decompressor.decompress(codec, stored, &mut self.memory[..size])?;
+        self.is_filled = true;
+        Ok(())
+    }
+
+    /// Forgets that a page was decompressed into it.
+    pub fn forget(&mut self) {
+        self.is_filled = false;
+    }
+
+    /// Whether a page of `size` bytes was, which is still there.
+    pub fn was_filled(&self, size: usize) -> bool {
+        self.is_filled && self.size == size
+    }
+
+    /// The page that was decompressed last.
+    pub fn contents(&self) -> &[u8] {
+        &self.memory[..self.size]
     }
 
     /// Makes room for a page of `size` bytes.
@@ -109,6 +133,7 @@ impl Scratch {
     }
 
     pub fn release_large(&mut self) {
+        self.forget();
         if self.memory.capacity() > KEEP_BYTES {
             self.memory = RecycledBuffer::default();
         }
@@ -121,6 +146,7 @@ impl Scratch {
     }
 
     pub fn take(&mut self) -> RecycledBuffer {
+        self.forget();
         let mut memory = std::mem::take(&mut self.memory);
         memory.truncate(self.size);
         memory

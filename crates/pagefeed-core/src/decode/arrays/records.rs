@@ -119,6 +119,11 @@ impl Records {
         Ok(start..end)
     }
 
+    /// Whether rows behind the last one asked for begin in the page read last.
+    pub(crate) fn leaves_rows(&self) -> bool {
+        self.begun > self.rows.end
+    }
+
     /// Refuses pages that end before the rows do.
     pub(crate) fn finish(&self) -> Result<()> {
         if self.begun < self.rows.end {

@@ -86,6 +86,9 @@ fn read_as<T: ByteArrayType>(
             }
             Appended::No => return Ok(None),
         }
+        if records.leaves_rows() {
+            opener.keep_page(&header, stored, run.codec);
+        }
     }
     if let Some(entries) = dictionary {
         opener.keep_dictionary(entries.dictionary);
