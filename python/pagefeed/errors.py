@@ -21,6 +21,7 @@ builtin that fits, so that existing ``except`` clauses keep working::
     |   +-- TokenRangeError         a token does not fit the type asked for
     +-- ColumnNotFoundError         KeyError     the file has no such column
     +-- StaleFileError              RuntimeError a file changed since it was indexed
+    +-- UncountedError              TypeError    tokens were not counted ahead
     +-- StateMismatchError          ValueError   a state belongs to another run
     +-- CancelledError              RuntimeError the engine was closed
     +-- InternalError               RuntimeError a defect of pagefeed
@@ -56,6 +57,7 @@ __all__ = [
     "StateMismatchError",
     "TokenRangeError",
     "UnavailableError",
+    "UncountedError",
     "UnsupportedError",
 ]
 
@@ -168,6 +170,10 @@ class ColumnNotFoundError(PagefeedError, KeyError):
 
 class StaleFileError(PagefeedError, RuntimeError):
     """A file is not in the state it was indexed in."""
+
+
+class UncountedError(PagefeedError, TypeError):
+    """It needs the number of tokens of every row; the message says how to count."""
 
 
 class StateMismatchError(PagefeedError, ValueError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pagefeed._base import (
     check_callable,
@@ -23,9 +23,10 @@ from pagefeed.batches import (
     LoaderSettings,
     Session,
     check_padding,
+    open_session,
     parse_dtype,
 )
-from pagefeed.dataset import Dataset, check_dataset
+from pagefeed.dataset import Dataset, TextStream, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads
 from pagefeed.loader_facts import LoaderFacts
@@ -49,7 +50,8 @@ class Loader(LoaderFacts):
     whose iterator then says so.
 
     Args:
-        dataset: What :func:`pagefeed.parquet` returned, or :func:`pagefeed.mix`.
+        dataset: What :func:`pagefeed.parquet` returned, or :func:`pagefeed.mix`; or
+            texts that are not counted, see ``tokenize(count=False)``.
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
         seed: Seed of the order.
@@ -95,7 +97,7 @@ class Loader(LoaderFacts):
 
     def __init__(
         self,
-        dataset: Dataset | Mixture,
+        dataset: Dataset | Mixture | TextStream,
         *,
         sequences: SequenceSetting,
         batch_size: int,
@@ -115,13 +117,15 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        check_dataset(dataset, "dataset")
+        if not isinstance(dataset, TextStream):
+            check_dataset(dataset, "dataset")
         check_sequences(sequences)
         dtype = parse_dtype(dtype)
         padding = check_padding(padding, dtype)
         rank, world_size = resolve_rank(rank, world_size)
         settings = LoaderSettings(
-            dataset=dataset,
+            # A stream has what its own kind of session asks of it.
+            dataset=cast("Dataset | Mixture", dataset),
             sequences=sequences,
             batch_size=check_positive(batch_size, "batch_size"),
             seed=check_whole(seed, "seed"),
@@ -140,7 +144,7 @@ class Loader(LoaderFacts):
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
         )
-        self._session = Session(settings)
+        self._session = open_session(settings)
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
@@ -161,20 +165,24 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
                 this process does not know the position.
         """
-        return self._known_state().to_dict()
+        return self._session.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(
+        self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    ) -> None:
         """Make the next iteration continue at ``state``, by a seek.
 
         World size, batch size, memory and threads may differ from those of the run
-        that saved it. An empty state changes nothing.
+        that saved it. An empty state changes nothing. Of texts that are not counted it
+        is the state of this rank, or, on another number of ranks, the list of those of
+        all ranks.
 
         Raises:
             StateMismatchError: If it belongs to another dataset, plan or release, lies
                 beyond the end of this loader, or is no state at all.
         """
         if not isinstance(state, Mapping) or state:
-            self._session.load(LoaderState.from_dict(state))
+            self._session.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run epoch ``epoch``; a no-op if it will anyway.
@@ -365,6 +373,6 @@ def as_rank(loader: Loader, rank: int) -> Loader:
 
 def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:
     loader = Loader.__new__(Loader)
-    loader._session = Session(settings)  # noqa: SLF001 - a twin
+    loader._session = open_session(settings)  # noqa: SLF001 - a twin
     loader._session.resume(state)  # noqa: SLF001
     return loader

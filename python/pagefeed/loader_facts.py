@@ -57,7 +57,7 @@ class LoaderFacts:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
                 this process does not know the position.
         """
-        return self._known_state().step
+        return int(self._known_state().step)
 
     @property
     def num_steps_left(self) -> int | None:
@@ -68,7 +68,8 @@ class LoaderFacts:
         Raises:
             InvalidArgumentError: As for :attr:`step`.
         """
-        return self._session.run.route(self._known_state()).num_steps
+        self._session.check_state()
+        return self._session.num_steps_left
 
     def _known_state(self) -> LoaderState:
         self._session.check_state()
@@ -81,15 +82,11 @@ class LoaderFacts:
         return html_of(type(self).__name__, self._facts())
 
     def _facts(self) -> Facts:
-        run, state = self._session.run, self._session.state
         return {
             "dataset": self.dataset,
             "sequences": self.sequences,
-            "num_sequences": self.num_sequences,
             "batch_size": self.batch_size,
-            "steps": run.route(run.beginning(0)).num_steps,
-            "epoch": state.epoch,
-            "step": state.step,
+            **self._session.facts(),
             "rank": self.rank,
             "world_size": self.world_size,
             "seed": self.seed,

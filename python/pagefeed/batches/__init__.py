@@ -1,7 +1,8 @@
 """Batches: plans for the engine, and what it delivers as arrays or tensors.
 
 Tokens or rows, their fields and formats; the engine of a process, and the iteration
-that keeps it busy ahead of its consumer.
+that keeps it busy ahead of its consumer. ``streaming`` does without an engine and a
+plan, for texts that are not counted.
 """
 
 from pagefeed.batches.aligned import AlignedColumns
@@ -16,6 +17,7 @@ from pagefeed.batches.formats import (
 )
 from pagefeed.batches.session import MoveListener, Session
 from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches.streaming import open_session
 from pagefeed.batches.token_batches import token_engine
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "Session",
     "check_padding",
     "make_converter",
+    "open_session",
     "parse_dtype",
     "token_engine",
 ]

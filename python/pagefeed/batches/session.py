@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pagefeed import _core
+from pagefeed._base import Facts
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
 from pagefeed.batches.engines import ReloadWatch
 from pagefeed.batches.explanation import explain
@@ -66,7 +67,7 @@ class Session:
         self._padding = PaddingWatch(
             source.index, settings.fields, tells_lengths=tells_lengths
         )
-        self.run = Run(
+        self._run = Run(
             source=source,
             batch_size=settings.batch_size,
             rank=settings.rank,
@@ -74,11 +75,9 @@ class Session:
             epochs=settings.epochs,
             drop_last=settings.drop_last,
         )
-        """What does not change while it iterates."""
         if not isinstance(settings.dataset, Mixture):  # A state may bring it steps.
             self.run.check_steps(self.run.beginning(0))
-        self.begin = self.run.beginning(0)
-        """Where the next iteration begins, or the running one began."""
+        self._begin_state = self.run.beginning(0)
         self.loaded: LoaderState | None = None
         """A state that was loaded, until an iteration begins."""
         self.listener: MoveListener | None = None
@@ -88,6 +87,16 @@ class Session:
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
         self._meter = Meter()
+
+    @property
+    def run(self) -> Run:
+        """What does not change while it iterates."""
+        return self._run
+
+    @property
+    def begin(self) -> LoaderState:
+        """Where the next iteration begins, or the running one began."""
+        return self._begin_state
 
     @property
     def track(self) -> Track:
@@ -116,6 +125,34 @@ class Session:
     def known_planner(self) -> Planner:
         """Return what finds the sequences of all steps known to have these sizes."""
         return self.run.planner(self.begin, self.run.known_route(self.begin))
+
+    def facts(self) -> Facts:
+        """Return what is known of the run, for people."""
+        run, state = self.run, self.state
+        return {
+            "num_sequences": run.source.index.num_sequences,
+            "steps": run.route(run.beginning(0)).num_steps,
+            "epoch": state.epoch,
+            "step": state.step,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, see :meth:`Loader.state_dict`."""
+        self.check_state()
+        return self.state.to_dict()
+
+    def load_state_dict(self, state: Any) -> None:  # noqa: ANN401 - a user's
+        """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or is none.
+        """
+        self.load(LoaderState.from_dict(state))
+
+    @property
+    def num_steps_left(self) -> int | None:
+        """Steps until the end of this iteration; None if it never ends."""
+        return self.run.route(self.state).num_steps
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
@@ -198,7 +235,7 @@ class Session:
         """Continue this iteration at ``state``, the running iterator too."""
         running = self._iteration
         if running is not None and running.is_here:
-            self.begin = state
+            self._begin_state = state
             ours = running.route
             route = self.run.route(state, ours.worker, ours.num_workers)
             planner = self.run.planner(state, route)
@@ -212,7 +249,7 @@ class Session:
         if self._iteration is not None:
             self._iteration.close()
             self._num_padding_rows += self._iteration.num_padding_rows
-        self.begin = begin  # First: whoever sees no iteration needs the new one.
+        self._begin_state = begin  # First: whoever sees no iteration needs the new one.
         self._iteration, self._finished, self.loaded = None, None, None
 
     def tell(self) -> None:

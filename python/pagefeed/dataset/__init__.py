@@ -34,7 +34,7 @@ from pagefeed.dataset.spans import (
     refuse_null_tokens,
     refuse_unknown_rows,
 )
-from pagefeed.dataset.text import TokenizedIndex
+from pagefeed.dataset.text import TextStream, TokenizedIndex
 from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
+    "TextStream",
     "TokenIndex",
     "TokenizedIndex",
     "check_abilities",

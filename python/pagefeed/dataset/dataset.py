@@ -10,7 +10,7 @@ from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.spans import Spans
 from pagefeed.dataset.token_index import TokenIndex
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, UncountedError
 
 __all__ = ["Dataset", "check_abilities", "check_dataset"]
 
@@ -106,7 +106,13 @@ def check_abilities(dataset: Any, name: str) -> None:  # noqa: ANN401
 
     Raises:
         InvalidArgumentError: If it cannot seek, or does not know its length.
+        UncountedError: If it is texts whose tokens are not counted.
     """
+    if not dataset.has_length and hasattr(dataset, "tokenizer"):
+        raise UncountedError(
+            f"{name}={dataset!r:.60} is not counted, and only a Loader reads it so: "
+            "count its tokens, tokenize(tokenizer), ahead by `pagefeed count`"
+        )
     if not (dataset.can_seek and dataset.has_length):
         raise InvalidArgumentError(
             f"{name}={dataset!r:.60} can only be read from its begin on, or does not "

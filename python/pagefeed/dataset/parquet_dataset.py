@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Literal, cast, overload
 
 from pagefeed._base import (
     Facts,
+    check_flag,
     lazy,
     require,
 )
@@ -18,7 +19,7 @@ from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.text import tokenized
+from pagefeed.dataset.text import TextStream, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, Located, Storage
 from pagefeed.tokenizer import Tokenizer
@@ -141,7 +142,17 @@ class ParquetDataset(DatasetRows):
         tokenizer = None if self.tokenizer is None else self.tokenizer.name
         return {"column": facts.pop("column"), "tokenizer": tokenizer, **facts}
 
-    def tokenize(self, tokenizer: Tokenizer) -> ParquetDataset:
+    @overload
+    def tokenize(
+        self, tokenizer: Tokenizer, *, count: Literal[True] = True
+    ) -> ParquetDataset: ...
+    @overload
+    def tokenize(
+        self, tokenizer: Tokenizer, *, count: Literal[False]
+    ) -> TextStream: ...
+    def tokenize(
+        self, tokenizer: Tokenizer, *, count: bool = True
+    ) -> ParquetDataset | TextStream:
         """Take the column, which holds texts, for the tokens that they come to.
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
@@ -151,9 +162,13 @@ class ParquetDataset(DatasetRows):
 
         Args:
             tokenizer: What encodes the texts.
+            count: False for texts that are too many to be counted first: a loader of
+                :class:`Windows` with ``epochs=None`` begins at once, joins and cuts
+                the documents of each of its lanes as they come, and its state is where
+                these are. Nothing is known ahead: no length, ``seek`` or ``locate``.
 
         Returns:
-            A dataset of the same rows.
+            A dataset of the same rows; without counts a :class:`TextStream` of them.
 
         Raises:
             InvalidArgumentError: If it is no tokenizer, or the dataset has one.
@@ -172,6 +187,8 @@ class ParquetDataset(DatasetRows):
                 "tokenize takes texts: the dataset has aligned columns of tokens that "
                 f"are in the files, or is tokenized already: {self}"
             )
+        if not check_flag(count, "count"):
+            return TextStream(texts=self, tokenizer=tokenizer)
         texts = replace(self, selection=None, tokenizer=tokenizer)
         if self.selection is None:
             return texts

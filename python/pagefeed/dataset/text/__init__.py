@@ -2,9 +2,11 @@
 
 :func:`tokenized` makes an index of texts one of tokens, which is all that sequences,
 orders and loaders ask for; :func:`token_counts` is the one pass that it takes.
+A :class:`TextStream` does without.
 """
 
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
+from pagefeed.dataset.text.text_stream import TextStream
 from pagefeed.dataset.text.tokenized_index import TokenizedIndex, tokenized
 
-__all__ = ["TokenCounts", "TokenizedIndex", "token_counts", "tokenized"]
+__all__ = ["TextStream", "TokenCounts", "TokenizedIndex", "token_counts", "tokenized"]

@@ -1,0 +1,64 @@
+"""Texts whose tokens nobody has counted: read on and on, from any place in a pass."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from pagefeed._base import Facts, html_of, text_of
+from pagefeed.dataset.dataset import Dataset
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["TextStream"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TextStream:
+    """Texts as tokens that are not counted; made by ``tokenize(count=False)``.
+
+    A :class:`Loader` of it begins at once and never ends. Nothing of it can be planned
+    or looked up ahead: sequences have no numbers.
+    """
+
+    texts: Dataset
+    """The rows, and the column of texts."""
+    tokenizer: Tokenizer
+    """What encodes them."""
+
+    @property
+    def can_seek(self) -> bool:
+        """Whether any sequence can be read without those before it: never."""
+        return False
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the number of tokens is known before they are read: never."""
+        return False
+
+    @property
+    def column(self) -> str:
+        """The column of texts."""
+        return self.texts.column
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files, in the order of the dataset."""
+        return self.texts.files
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the contents: those of the texts, and the tokenizer."""
+        text = f"stream {self.texts.fingerprint} {self.tokenizer.fingerprint}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def facts(self) -> Facts:
+        """Return what is known by now, for people; nothing is read or built."""
+        facts = dict(self.texts.facts())
+        facts |= {"tokens": None, "tokenizer": self.tokenizer.name, "counted": False}
+        return facts
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self.facts())
