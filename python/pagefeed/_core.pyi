@@ -96,6 +96,7 @@ class Index:
         page_index: bool,
         verify_checksums: bool,
         num_threads: int,
+        by_row_group: bool = False,
         storage: Remote | None = None,
         advance: Callable[[int], object] | None = None,
     ) -> Index: ...

@@ -50,6 +50,8 @@ def test_reads_are_those_of_the_run(token_files, shuffle):
     assert loader.stats()["pages_loaded"] == pytest.approx(
         plan.loads_per_page * plan.pages, rel=0.02
     )
+    assert plan.reads == pytest.approx(loader.stats()["pages_loaded"], rel=0.02)
+    assert plan.read_bytes == pytest.approx(loader.stats()["bytes_read"], rel=0.05)
 
 
 def test_same_page_pairs_are_those_of_the_batches(token_files):

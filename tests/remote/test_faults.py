@@ -90,6 +90,37 @@ def test_an_epoch_is_complete_whatever_fails(web, web_server, act):
     assert data.storage.counts()["retries"] > 0
 
 
+def test_a_request_that_hangs_is_sent_a_second_time(web, web_server):
+    expected = tokens_of(pf.parquet(web.folder, column="input_ids"))
+    data = dataset(web)
+    assert len(data) == 600
+    hung = threading.Event()
+
+    def hang(handler):
+        if "Range" in handler.headers and not hung.is_set():
+            hung.set()
+            time.sleep(10)
+        return False
+
+    web_server.fault = hang
+    assert tokens_of(data) == expected
+    assert data.storage.counts()["hedges"] == 1
+
+
+def test_credentials_that_expire_are_told_at_once(web, web_server):
+    loader = numbered_loader(dataset(web), memory="1MiB")
+    batches = iter(loader)
+    next(batches)
+    web_server.fault = lambda handler: handler.send(403, b"expired") is None
+    with pytest.raises(AccessDeniedError, match="give credentials that are valid"):
+        list(batches)
+    state = loader.state_dict()
+    web_server.fault = None
+    again = numbered_loader(dataset(web))
+    again.load_state_dict(state)
+    assert len(list(again)) > 10
+
+
 def test_a_server_that_is_gone_is_told_within_the_deadline(web, web_server):
     data = dataset(web, deadline=1)
     assert len(data) == 600

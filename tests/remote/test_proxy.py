@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -92,3 +93,30 @@ def test_ctrl_c_ends_what_waits(web, web_server, when):
             process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
+
+
+def test_an_epoch_goes_on_when_a_server_comes_back(s3):
+    expected = tokens_of(pf.parquet(s3.folder, column="input_ids"))
+    with slow_proxy(port_of(s3)) as port:
+        data = dataset(s3, port, deadline=100)
+        batches = iter(numbered_loader(data, memory="1MiB"))
+        found = [next(batches)["input_ids"].tolist()]
+    again = threading.Thread(target=serve_later, args=(port_of(s3), port))
+    again.start()
+    try:
+        found += [batch["input_ids"].tolist() for batch in batches]
+    finally:
+        BACK.set()
+        again.join()
+    assert found == expected
+    assert data.storage.counts()["retries"] > 0
+
+
+BACK = threading.Event()
+
+
+def serve_later(to, port):
+    """Serve at a port again, after a time, until it is enough."""
+    time.sleep(2)
+    with slow_proxy(to, port=port):
+        BACK.wait(100)

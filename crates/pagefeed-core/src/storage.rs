@@ -36,6 +36,12 @@ pub trait Storage: Send + Sync {
         Ok(())
     }
 
+    /// Bytes of ranges of several files, at one time where each waits.
+    fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
+        let read = |each: &FileRanges| self.read_ranges(&each.file, &each.ranges);
+        wanted.iter().map(read).collect()
+    }
+
     /// Advice: the range will be read soon.
     fn will_need(&self, file: &FileId, range: Range<u64>) {
         let _ = (file, range);
@@ -133,21 +139,17 @@ impl Fetched {
 
 /// Fetches what is asked for; neighbours of one file are left to the storage together.
 pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched>> {
-    let mut all = Vec::with_capacity(wanted.len());
-    for same_file in wanted.chunk_by(|one, next| one.file.path == next.file.path) {
-        let ranges: Vec<Range<u64>> = same_file
-            .iter()
-            .flat_map(|each| each.ranges.iter().cloned())
-            .collect();
-        let mut bytes = storage
-            .read_ranges(&same_file[0].file, &ranges)?
-            .into_iter();
-        for each in same_file {
-            let parts = each.ranges.iter().cloned().zip(bytes.by_ref()).collect();
-            all.push(Fetched { parts });
-        }
-    }
-    Ok(all)
+    let together = |each: &[FileRanges]| FileRanges {
+        file: each[0].file.clone(),
+        ranges: each.iter().flat_map(|one| one.ranges.clone()).collect(),
+    };
+    let files = wanted.chunk_by(|one, next| one.file.path == next.file.path);
+    let files: Vec<FileRanges> = files.map(together).collect();
+    let mut bytes = storage.read_files(&files)?.into_iter().flatten();
+    let fetched = |each: &FileRanges| Fetched {
+        parts: each.ranges.iter().cloned().zip(bytes.by_ref()).collect(),
+    };
+    Ok(wanted.iter().map(fetched).collect())
 }
 
 /// A storage with bytes that were fetched ahead.

@@ -152,6 +152,16 @@ impl<'a> Reader<'a> {
         u64::try_from(value).map_err(|_| Error::corrupt(format!("{what} is negative: {value}")))
     }
 
+    /// A list of 64-bit counts.
+    pub fn counts(&mut self, what: &str) -> Result<Vec<u64>> {
+        let count = self.list_of(Wire::I64)?;
+        let mut counts = Vec::new();
+        for _ in 0..count {
+            counts.push(self.count(what)?);
+        }
+        Ok(counts)
+    }
+
     /// Length-prefixed bytes.
     pub fn binary(&mut self) -> Result<&'a [u8]> {
         let length = self.varint()?;

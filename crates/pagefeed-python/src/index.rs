@@ -105,7 +105,7 @@ impl Index {
     /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
     /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, storage = None, advance = None))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, by_row_group = false, storage = None, advance = None))]
     #[expect(
         clippy::too_many_arguments,
         reason = "all but two are keywords in Python"
@@ -117,6 +117,7 @@ impl Index {
         page_index: bool,
         verify_checksums: bool,
         num_threads: usize,
+        by_row_group: bool,
         storage: Option<Bound<'_, PyAny>>,
         advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -133,6 +134,7 @@ impl Index {
         cancellable(py, tell, |cancel| {
             let options = BuildOptions {
                 use_page_index: page_index,
+                by_row_group,
                 verify_checksums,
                 num_threads,
                 cancel: Arc::clone(cancel),

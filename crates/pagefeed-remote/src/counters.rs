@@ -43,6 +43,12 @@ counters! {
     bytes_wanted,
     /// Requests under way.
     in_flight,
+    /// Ranges that the cache had.
+    cache_hits,
+    /// Bytes of these.
+    cache_bytes,
+    /// Files of the cache that were damaged, or could not be written.
+    cache_failures,
 }
 
 pub(crate) fn add(counter: &AtomicU64, amount: u64) {

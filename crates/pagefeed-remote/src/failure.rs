@@ -16,6 +16,8 @@ pub(crate) enum Failure {
         why: String,
         /// Not before this, as the server asked.
         after: Option<Duration>,
+        /// Whether it asked for fewer requests.
+        is_throttled: bool,
     },
     /// None will.
     Final(Error),
@@ -26,6 +28,7 @@ impl Failure {
         Self::Again {
             why: why.into(),
             after: None,
+            is_throttled: false,
         }
     }
 
@@ -57,6 +60,7 @@ impl Failure {
             408 | 425 | 429 | 500..=599 if status != 501 => Self::Again {
                 why: format!("the server answers {shown}"),
                 after,
+                is_throttled: matches!(status, 429 | 503),
             },
             _ => Self::io(ErrorKind::Other, format!("the server answers {shown}")),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::ClientOptions;
@@ -11,21 +12,26 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use pagefeed_core::error::{Error, Result};
 
+use crate::cache::PageCache;
+use crate::counters::Counters;
+
 /// Seconds until what cannot be read is given up.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Seconds of silence after which a request is sent anew.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Requests under way at a time.
-const MAX_IN_FLIGHT: usize = 64;
+/// Requests under way at a time, at most.
+const MAX_IN_FLIGHT: usize = 128;
 
 /// Settings that are not of one provider.
-const OWN: [&str; 7] = [
+const OWN: [&str; 9] = [
     "allow_http",
     "authorization",
     "deadline",
     "hf_endpoint",
     "hf_token",
     "max_in_flight",
+    "storage_cache",
+    "storage_cache_dir",
     "timeout",
 ];
 /// Names that Python's file systems have for the same settings.
@@ -45,6 +51,7 @@ pub struct Options {
     deadline: Option<Duration>,
     timeout: Option<Duration>,
     max_in_flight: Option<usize>,
+    cache_bytes: Option<usize>,
 }
 
 impl fmt::Debug for Options {
@@ -65,6 +72,7 @@ impl Options {
             match name.as_str() {
                 "deadline" => options.deadline = Some(seconds(&name, &value)?),
                 "timeout" => options.timeout = Some(seconds(&name, &value)?),
+                "storage_cache" => options.cache_bytes = Some(positive(&name, &value)?),
                 "max_in_flight" => options.max_in_flight = Some(positive(&name, &value)?),
                 _ => {
                     options.given.insert(name, value);
@@ -94,6 +102,23 @@ impl Options {
 
     pub(crate) fn max_in_flight(&self) -> usize {
         self.max_in_flight.unwrap_or(MAX_IN_FLIGHT)
+    }
+
+    /// What keeps bytes that were fetched, if it is asked for.
+    pub(crate) fn cache(&self, counters: &Arc<Counters>) -> Result<Option<PageCache>> {
+        let Some(capacity) = self.cache_bytes else {
+            return Ok(None);
+        };
+        let given = self.given.get("storage_cache_dir").cloned();
+        let folder = given
+            .or_else(|| variable("PAGEFEED_CACHE_DIR"))
+            .ok_or_else(|| {
+                Error::invalid(
+                    "storage_cache needs a folder on a local disk: give storage_cache_dir, or \
+                     set PAGEFEED_CACHE_DIR",
+                )
+            })?;
+        PageCache::new(&folder, capacity as u64, Arc::clone(counters)).map(Some)
     }
 
     pub(crate) fn allow_http(&self) -> bool {

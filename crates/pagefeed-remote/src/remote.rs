@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join_all};
 use pagefeed_core::error::{Error, Kind, Result};
-use pagefeed_core::storage::Storage;
+use pagefeed_core::storage::{FileRanges, Storage};
 use pagefeed_core::store::{FileId, Stamp, Store};
 use tokio::time::sleep;
 
@@ -17,6 +17,7 @@ use crate::address::Address;
 use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};
 use crate::options::Options;
+use crate::reading::Source;
 use crate::runtime;
 
 /// How often a blocking call looks whether it is to end.
@@ -74,7 +75,7 @@ impl Remote {
     pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
         let found = urls.iter().map(|url| async {
             let one = async {
-                let _permit = self.live.permit().await?;
+                let _permit = self.live.gate.enter().await?;
                 let url = self.live.pinned(url).await?;
                 let meta = self.live.head(&url).await?;
                 Ok(listed(url, meta))
@@ -89,14 +90,30 @@ impl Remote {
     pub fn read_now(&self, url: &str, range: Range<u64>) -> Result<Bytes> {
         let read = async {
             let address = Address::parse(url)?;
-            let all = self
-                .live
-                .read(url, &address, std::slice::from_ref(&range), None)
-                .await?;
+            let source = Source {
+                url,
+                address: &address,
+                expected: None,
+            };
+            let all = self.live.read(source, std::slice::from_ref(&range)).await?;
             Ok(all.into_iter().next().unwrap_or_default())
         };
         self.block(read)
             .map_err(|error| self.live.named(error, url))
+    }
+
+    async fn ranges_of(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = async {
+            let address = Address::parse(&file.path)?;
+            let source = Source {
+                url: &file.path,
+                address: &address,
+                expected: Some(file.stamp),
+            };
+            self.live.read(source, ranges).await
+        };
+        read.await
+            .map_err(|error| self.live.named(error, &file.path))
     }
 
     fn block<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -130,14 +147,17 @@ impl Storage for Remote {
         if is_local(&file.path) {
             return self.local.read_ranges(file, ranges);
         }
-        let read = async {
-            let address = Address::parse(&file.path)?;
-            self.live
-                .read(&file.path, &address, ranges, Some(file.stamp))
-                .await
-        };
-        self.block(read)
-            .map_err(|error| self.live.named(error, &file.path))
+        self.block(self.ranges_of(file, ranges))
+    }
+
+    fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
+        let reads = wanted.iter().map(|each| async {
+            if is_local(&each.file.path) {
+                return self.local.read_ranges(&each.file, &each.ranges);
+            }
+            self.ranges_of(&each.file, &each.ranges).await
+        });
+        self.block(try_join_all(reads))
     }
 
     fn will_need(&self, file: &FileId, range: Range<u64>) {
@@ -151,7 +171,7 @@ impl Storage for Remote {
             files.iter().cloned().partition(|file| is_local(&file.path));
         self.local.check(&local)?;
         let checks = remote.iter().map(|file| async {
-            let _permit = self.live.permit().await?;
+            let _permit = self.live.gate.enter().await?;
             let meta = self.live.head(&file.path).await;
             let found = meta.map_err(|error| self.live.named(error, &file.path))?;
             file.check(stamp(&found))

@@ -17,22 +17,40 @@ pub(crate) struct Requests(pub(crate) Vec<Range<u64>>);
 impl Requests {
     /// Covers `ranges`; empty ones need nothing.
     pub(crate) fn covering(ranges: &[Range<u64>]) -> Self {
-        let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).collect();
-        sorted.sort_by_key(|range| range.start);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for range in sorted {
-            match joined.last_mut() {
-                Some(last) if range.start <= last.end.saturating_add(GAP) => {
-                    last.end = last.end.max(range.end);
-                }
-                _ => joined.push(range.clone()),
-            }
-        }
-        Self(joined.into_iter().flat_map(parts).collect())
+        Self(joined(ranges, GAP).into_iter().flat_map(parts).collect())
+    }
+
+    /// The same with parts that lie elsewhere; those that were asked for as well, as
+    /// they lie between others, are left out.
+    pub(crate) fn with(
+        self,
+        answers: Vec<Bytes>,
+        parts: Vec<(Range<u64>, Bytes)>,
+    ) -> (Self, Vec<Bytes>) {
+        let overlaps = |part: &Range<u64>| {
+            let first = self.0.partition_point(|request| request.end <= part.start);
+            self.0
+                .get(first)
+                .is_some_and(|request| request.start < part.end)
+        };
+        let mut all: Vec<_> = parts
+            .into_iter()
+            .filter(|(part, _)| !overlaps(part))
+            .collect();
+        all.extend(self.0.iter().cloned().zip(answers));
+        all.sort_by_key(|(range, _)| (range.start, range.end));
+        let (ranges, bytes) = all.into_iter().unzip();
+        (Self(ranges), bytes)
+    }
+
+    /// The bytes of some ranges, given those of the requests.
+    pub(crate) fn of_each(&self, answers: &[Bytes], ranges: &[Range<u64>]) -> Vec<Bytes> {
+        let of_one = |range| self.bytes(answers, range);
+        ranges.iter().map(of_one).collect()
     }
 
     /// The bytes of a range, given those of the requests.
-    pub(crate) fn bytes(&self, answers: &[Bytes], range: &Range<u64>) -> Bytes {
+    fn bytes(&self, answers: &[Bytes], range: &Range<u64>) -> Bytes {
         let first = self.0.partition_point(|request| request.end <= range.start);
         let mut whole = BytesMut::new();
         for (request, answer) in self.0.iter().zip(answers).skip(first) {
@@ -50,6 +68,22 @@ impl Requests {
         }
         whole.freeze()
     }
+}
+
+/// Ranges in rising order, those joined between which no more than `gap` bytes lie.
+pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
+    let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap) => {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range.clone()),
+        }
+    }
+    joined
 }
 
 /// A range in parts of about one size, none above the limit.
@@ -108,6 +142,27 @@ mod tests {
             );
             for range in &ranges {
                 assert!(requests.bytes(&answers, range) == slice(range), "{range:?}");
+            }
+            // The same where some of it was there before.
+            let (mut had, mut missing) = (Vec::new(), Vec::new());
+            for range in joined(&ranges, 0) {
+                let middle = range.start + random(range.end - range.start);
+                had.push((range.start..middle, random(3)));
+                missing.push(middle..range.end);
+            }
+            for (range, choice) in &had {
+                if *choice == 0 {
+                    missing.push(range.clone());
+                }
+            }
+            had.retain(|(range, choice)| *choice > 0 && !range.is_empty());
+            let copy = |range: &Range<u64>| Bytes::copy_from_slice(slice(range));
+            let parts = had.into_iter().map(|(range, _)| (range.clone(), copy(&range)));
+            let requests = Requests::covering(&missing);
+            let answers: Vec<_> = requests.0.iter().map(copy).collect();
+            let (all, answers) = requests.with(answers, parts.collect());
+            for (range, bytes) in ranges.iter().zip(all.of_each(&answers, &ranges)) {
+                assert!(bytes == slice(range), "{range:?}");
             }
         }
     }

@@ -14,10 +14,12 @@ use crate::failure::Failure;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// Repeats `attempt` until it succeeds, cannot succeed, or `deadline` has passed.
+/// Repeats `attempt` until it succeeds, cannot succeed, or `deadline` has passed; calls
+/// `throttled` whenever the server asks for fewer requests.
 pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
     deadline: Duration,
     counters: &Counters,
+    throttled: impl Fn(),
     attempt: impl Fn() -> F,
 ) -> Result<T> {
     let begin = Instant::now();
@@ -28,7 +30,16 @@ pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
         let (why, after) = match timeout_at(end, attempt()).await {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(Failure::Final(error))) => return Err(error),
-            Ok(Err(Failure::Again { why, after })) => (why, after),
+            Ok(Err(Failure::Again {
+                why,
+                after,
+                is_throttled,
+            })) => {
+                if is_throttled {
+                    throttled();
+                }
+                (why, after)
+            }
             Err(_) if last.is_empty() => return Err(overdue(number, begin, "no answer")),
             Err(_) => return Err(overdue(number, begin, &last)),
         };
@@ -83,7 +94,7 @@ mod tests {
                 Ok(7)
             }
         };
-        let done = run(until_done(Duration::from_secs(60), &counters, attempt));
+        let done = run(until_done(Duration::from_secs(60), &counters, || (), attempt));
         assert_eq!(done.unwrap(), 7);
         assert_eq!(counters.counts().retries, 1);
     }
@@ -92,11 +103,11 @@ mod tests {
     fn one_deadline_ends_it() {
         let counters = Counters::default();
         let busy = || async { Err::<(), _>(Failure::again("busy")) };
-        let error = run(until_done(Duration::from_millis(250), &counters, busy)).unwrap_err();
+        let error = run(until_done(Duration::from_millis(250), &counters, || (), busy)).unwrap_err();
         assert_eq!(error.kind(), Kind::Io(ErrorKind::TimedOut));
         assert!(error.message().contains("busy"), "{error}");
         let silent = || std::future::pending::<Result<(), Failure>>();
-        let error = run(until_done(Duration::from_millis(50), &counters, silent)).unwrap_err();
+        let error = run(until_done(Duration::from_millis(50), &counters, || (), silent)).unwrap_err();
         assert!(error.message().contains("no answer"), "{error}");
     }
 
@@ -107,10 +118,11 @@ mod tests {
             Err::<(), _>(Failure::Again {
                 why: "429".into(),
                 after: Some(Duration::from_secs(3600)),
+                is_throttled: true,
             })
         };
         let begin = Instant::now();
-        let error = run(until_done(Duration::from_secs(60), &counters, later)).unwrap_err();
+        let error = run(until_done(Duration::from_secs(60), &counters, || (), later)).unwrap_err();
         assert!(error.message().contains("1 attempt in"), "{error}");
         assert!(
             begin.elapsed() < Duration::from_secs(30),

@@ -23,6 +23,7 @@ VERBS = {
     "tokenizer": "train a tokenizer on texts, or extend one",
     "index": "build the page index of a column and report on it",
     "plan": "say what a run will do before it runs",
+    "bench": "measure what a storage gives: latency and bandwidth",
     "smoke": "try a run before it begins: some steps and a tiny model",
     "doctor": "find what limits a training: data, compute or their overlap",
     "checklist": "check many nodes before a run, from one file of facts each",

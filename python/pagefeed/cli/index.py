@@ -24,10 +24,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
     parser.add_argument("--column", required=True, help="name or dotted path")
     parser.add_argument("--cache-dir", help="folder to keep the index in")
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--no-page-index",
-        action="store_true",
+        dest="page_index",
+        action="store_false",
         help="read page headers instead of the files' own offset indexes",
+    )
+    where.add_argument(
+        "--row-groups",
+        dest="page_index",
+        action="store_const",
+        const="row_group",
+        default=True,
+        help="take whole row groups for pages: footers alone are read",
     )
     parser.add_argument(
         "--refresh", action="store_true", help="build anew even if it is cached"
@@ -43,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         options.paths,
         options.column,
         options.cache_dir,
-        page_index=not options.no_page_index,
+        page_index=options.page_index,
         refresh=options.refresh,
         storage_options=storage_options(options),
     )

@@ -3,6 +3,8 @@
 For example:
   pagefeed plan corpus/ --column input_ids --length 2048 --world-size 8
   pagefeed plan corpus/ --column input_ids --length 2048 --passes 4 --memory 256MiB
+  pagefeed plan s3://bucket/corpus --column input_ids --length 2048
+      --tokens-per-second 1e6
   pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1
       --max-steps 10000 --column input_ids --length 2048 --plot mixture.svg
 """
@@ -14,7 +16,10 @@ import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import configure_run, make_loader
+from pagefeed.cli.common import configure_run, make_dataset, make_loader
+from pagefeed.dataset import ParquetDataset
+from pagefeed.mixture import Mixture
+from pagefeed.order import Shuffle
 from pagefeed.reports import (
     Forecast,
     MixtureForecast,
@@ -27,12 +32,19 @@ from pagefeed.reports import (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
+    parser.add_argument(
+        "--tokens-per-second",
+        type=float,
+        metavar="N",
+        help="of all ranks: say what bandwidth they need, for each shuffle",
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw a mixture: .png or .svg")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compute and report."""
-    loader = make_loader(options)
+    data = make_dataset(options)
+    loader = make_loader(options, data)
     plan: Forecast | MixtureForecast
     if options.mix:
         plan = forecast_mixture(loader)
@@ -40,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         plan = forecast(loader)
         lines = _lines(plan)
+        if options.tokens_per_second:
+            lines += _bandwidth_lines(options, data)
     print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(lines))
     if options.plot:
         plot_mixture(loader, options.plot)
@@ -61,18 +75,44 @@ def _lines(plan: Forecast) -> list[str]:
     file_pairs = (
         f"{plan.same_file_pairs:.3f} (random {plan.same_file_pairs_random:.3f})"
     )
+    each = plan.read_bytes / max(1, plan.sequences * plan.length)
+    reads = (
+        f"{plan.reads:,} requests, {format_bytes(plan.read_bytes)}, {each:.2f} bytes "
+        "a token"
+    )
     lines = [
         f"data       {size}, {plan.tokens:,} tokens",
         f"sequences  {plan.sequences:,}; tokens: {waste}",
         f"steps      {plan.steps:,} on every rank; {rest}",
         f"order      {plan.num_lanes} lanes, {plan.window_sequences:,} sequences mixed",
         f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
-        f"reads      {plan.loads_per_page:.2f} of every page",
+        f"reads      {plan.loads_per_page:.2f} of every page: {reads}",
         f"pairs of sequences of a batch from one page: {page_pairs}",
         f"pairs of sequences of a batch from one file: {file_pairs}",
     ]
     if plan.needed_bytes > plan.memory_bytes:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
+    return lines
+
+
+def _bandwidth_lines(
+    options: argparse.Namespace, data: ParquetDataset | Mixture
+) -> list[str]:
+    """What each shuffle reads, and how fast."""
+    rate = options.tokens_per_second
+    lines = [
+        "",
+        f"at {rate:,.0f} tokens a second, of all ranks",
+        f"{'shuffle':12}{'requests':>12}{'bytes':>12}{'requests/s':>12}{'MB/s':>10}",
+    ]
+    for block in ("page", "row_group", "row", "buffer", None):
+        other = make_loader(options, data, shuffle=Shuffle.parse(block))
+        plan = forecast(other)
+        epochs = rate / max(1, plan.sequences * plan.length)
+        lines.append(
+            f"{block or 'none':12}{plan.reads:12,}{format_bytes(plan.read_bytes):>12}"
+            f"{plan.reads * epochs:12,.1f}{plan.read_bytes * epochs / 1e6:10,.1f}"
+        )
     return lines
 
 

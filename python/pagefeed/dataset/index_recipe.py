@@ -8,21 +8,53 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from pagefeed import _core
-from pagefeed._base import Work, warn_of_folder
+from pagefeed._base import Work, format_bytes, warn_of_folder
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
+    InvalidArgumentError,
     MissingFileError,
     StaleFileError,
+    UnsupportedError,
 )
 from pagefeed.storage import Storage
 
-__all__ = ["IndexRecipe", "Recipe", "build_or_open"]
+__all__ = [
+    "IndexRecipe",
+    "PageIndexUse",
+    "Recipe",
+    "build_or_open",
+    "check_page_index",
+]
 
 _logger = logging.getLogger("pagefeed")
+
+PageIndexUse: TypeAlias = Literal["row_group"] | bool
+"""Where pages are found: see ``pagefeed.parquet``."""
+MUCH_OF_A_FILE = 1 << 20
+"""Bytes of a remote file that its index takes, above which it is said why."""
+
+
+def check_page_index(value: object) -> PageIndexUse:
+    """Return where pages are to be found.
+
+    Raises:
+        InvalidArgumentError: If it is nothing that is known.
+
+    Example:
+        >>> check_page_index("row_group")
+        'row_group'
+    """
+    if value == "row_group":
+        return "row_group"
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(
+            f'page_index={value!r} must be True, False or "row_group"'
+        )
+    return value
 
 
 class Recipe(Protocol):
@@ -66,7 +98,7 @@ class IndexRecipe:
     files: tuple[str, ...]
     column: str
     cache_dir: str | None
-    page_index: bool
+    page_index: PageIndexUse
     verify_checksums: bool
 
     def cache_file(self) -> Path | None:
@@ -79,15 +111,36 @@ class IndexRecipe:
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
         """Read the footers of all files, and of some the page headers."""
-        return _core.Index.build(
-            list(self.files),
-            self.column,
-            page_index=self.page_index,
-            verify_checksums=self.verify_checksums,
-            num_threads=num_threads,
-            storage=self.storage.handle,
-            advance=advance,
-        )
+        before = self.storage.counts().get("bytes_fetched", 0)
+        try:
+            core = _core.Index.build(
+                list(self.files),
+                self.column,
+                page_index=self.page_index is True,
+                by_row_group=self.page_index == "row_group",
+                verify_checksums=self.verify_checksums,
+                num_threads=num_threads,
+                storage=self.storage.handle,
+                advance=advance,
+            )
+        except UnsupportedError as error:
+            if self.page_index == "row_group":
+                size = sum(map(self.storage.size, self.files))
+                error.add_note(
+                    f"to find pages by their headers, up to {format_bytes(size)} of "
+                    f"{len(self.files)} files are read, once"
+                )
+            raise
+        fetched = self.storage.counts().get("bytes_fetched", 0) - before
+        if fetched > MUCH_OF_A_FILE * len(self.files):
+            _logger.warning(
+                "index of %r: %s were fetched, as files without an offset index are "
+                'indexed by their page headers; page_index="row_group" reads footers '
+                'alone, for shuffle="row_group"',
+                self.column,
+                format_bytes(fetched),
+            )
+        return core
 
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return the footer of a file."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pagefeed._base import check_column, check_columns, check_flag
 from pagefeed.dataset.aligned import parse_aligned
+from pagefeed.dataset.index_recipe import PageIndexUse, check_page_index
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import PathLike, Paths, StorageOptions, located, plain_path
@@ -21,9 +22,10 @@ def parquet(
     metadata: Iterable[str] = (),
     spans: Iterable[str] = (),
     cache_dir: PathLike | None = None,
-    page_index: bool = True,
+    page_index: PageIndexUse = True,
     verify_checksums: bool = True,
     storage_options: StorageOptions | None = None,
+    storage_cache: str | int | None = None,
 ) -> ParquetDataset:
     """Name a dataset of Parquet files, as they lie.
 
@@ -47,11 +49,19 @@ def parquet(
             the part and moved to its place in the sequence.
         cache_dir: Folder for the page index, which every process of the machine then
             maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
-        page_index: Use the files' own offset indexes where they have them.
+        page_index: Use the files' own offset indexes where they have them, and page
+            headers elsewhere; with False page headers alone. With ``"row_group"`` a
+            page is a whole row group, of which the footer tells rows and tokens:
+            nothing else is read for the index. It suits row groups of some megabytes,
+            and ``shuffle="row_group"``, which then is the same order of the same
+            windows. Each row group is held against these counts when it is read.
         verify_checksums: Verify checksums of pages where the writer stored them.
         storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
             credentials, ``deadline`` in seconds. What is not given comes from the
             usual variables of the environment.
+        storage_cache: What is fetched from remote storage is kept on a local disk, as
+            much as this: ``"200GB"``. The folder is ``storage_cache_dir`` of
+            ``storage_options``, or ``$PAGEFEED_CACHE_DIR``.
 
     Returns:
         The dataset. No data is read before it is used.
@@ -73,6 +83,8 @@ def parquet(
                 f"{name}={list(found)} must name further columns, beside "
                 f"{', '.join(map(repr, sorted(taken)))}, each once"
             )
+    if storage_cache is not None:
+        storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
     files = located(paths, storage_options)
     return ParquetDataset(
         files=files.files,
@@ -82,6 +94,6 @@ def parquet(
         metadata=others,
         span_columns=ranges,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
-        page_index=check_flag(page_index, "page_index"),
+        page_index=check_page_index(page_index),
         verify_checksums=check_flag(verify_checksums, "verify_checksums"),
     )

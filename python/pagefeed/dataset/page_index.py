@@ -22,7 +22,13 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
-from pagefeed.dataset.index_recipe import IndexRecipe, Recipe, build_or_open
+from pagefeed.dataset.index_recipe import (
+    IndexRecipe,
+    PageIndexUse,
+    Recipe,
+    build_or_open,
+    check_page_index,
+)
 from pagefeed.dataset.token_index import BlockKind, Page, Pieces
 from pagefeed.errors import (
     InvalidArgumentError,
@@ -70,7 +76,7 @@ class PageIndex:
         column: str,
         cache_dir: PathLike | None = None,
         *,
-        page_index: bool = True,
+        page_index: PageIndexUse = True,
         verify_checksums: bool = True,
         num_threads: int | None = None,
         refresh: bool = False,
@@ -87,7 +93,8 @@ class PageIndex:
             page_index: Use the files' own offset indexes where they have them. With
                 False page headers are read instead, and the levels of numbers that may
                 be null, so that nothing but the pages is believed. With True, too, where
-                counts of nulls contradict each other, or a writer gets them wrong.
+                counts of nulls contradict each other, or a writer gets them wrong. With
+                ``"row_group"`` a page is a whole row group, see ``pagefeed.parquet``.
             verify_checksums: Verify checksums of pages where the writer stored them.
             num_threads: Threads that read footers; by default 4 per CPU, since they
                 mostly wait, and at least 64 for remote files.
@@ -119,7 +126,7 @@ class PageIndex:
         column: str,
         cache_dir: PathLike | None = None,
         *,
-        page_index: bool = True,
+        page_index: PageIndexUse = True,
         verify_checksums: bool = True,
         num_threads: int | None = None,
         refresh: bool = False,
@@ -133,7 +140,7 @@ class PageIndex:
             files=files.files,
             column=column,
             cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
-            page_index=check_flag(page_index, "page_index"),
+            page_index=check_page_index(page_index),
             verify_checksums=check_flag(verify_checksums, "verify_checksums"),
         )
         refresh = check_flag(refresh, "refresh")

@@ -15,6 +15,7 @@ from pagefeed._base import (
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.index_recipe import PageIndexUse
 from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
@@ -43,8 +44,8 @@ class ParquetDataset(DatasetRows):
     """Columns with a number for every token of the same row."""
     cache_dir: str | None = None
     """Folder of the page index."""
-    page_index: bool = True
-    """Use the files' own offset indexes."""
+    page_index: PageIndexUse = True
+    """Where pages are found."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
     storage: Storage = field(default_factory=LocalStorage)

@@ -31,6 +31,7 @@ from pagefeed.reports.soundness import (
     sound_batches,
     sound_part,
 )
+from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
 from pagefeed.reports.tracing import TracedPart, TracedRow, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
 
@@ -47,16 +48,19 @@ __all__ = [
     "Inspection",
     "Leg",
     "Lengths",
+    "Measured",
     "MixtureForecast",
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
     "Smoke",
     "StageForecast",
+    "StorageBench",
     "TextTokenizer",
     "TracedPart",
     "TracedRow",
     "Verification",
+    "bench_storage",
     "checklist",
     "damage_of",
     "diagnose",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.dataset import TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.reuse import (
@@ -29,6 +30,7 @@ SAMPLED_STEPS = 256
 SAMPLED_SEQUENCES = 1 << 16
 COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS = 16
+SAMPLED_PAGES = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,10 @@ class Forecast:
     """What pages take, at most, so that none is read twice."""
     loads_per_page: float
     """How often a page is read in the epoch, over all ranks."""
+    reads: int
+    """Reads in the epoch, over all ranks: of remote files requests, at most."""
+    read_bytes: int
+    """Bytes of these as stored, by some pages; dictionaries apart."""
     same_page_pairs: float
     """Mean pairs of sequences of one page in a batch of one rank."""
     same_page_pairs_random: float
@@ -112,6 +118,8 @@ def forecast(loader: Loader) -> Forecast:
         memory_bytes=loader.memory,
         needed_bytes=needed,
         loads_per_page=loads,
+        reads=round(loads * _num_loaded(source)),
+        read_bytes=round(loads * spans.num_pages * _mean_stored_bytes(spans.index)),
         same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
         same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
         same_file_pairs=_mean_pairs(
@@ -205,9 +213,20 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     loads_per_sequence = loads[counted].sum() / len(
         np.unique(segments.sequence[counted])
     )
-    is_packed = index.layout.packing is not None
-    num_pages = source.dataset.spans.num_pages
-    if is_packed:
-        num_pages = len(index.blocks("page"))
-    per_page = loads_per_sequence * loader.num_sequences / max(1, num_pages)
+    per_page = loads_per_sequence * loader.num_sequences / max(1, _num_loaded(source))
     return needed_bytes(segments.page, sizes), float(per_page)
+
+
+def _num_loaded(source: EpochSource) -> int:
+    """What is loaded as one: pages, or bundles of them."""
+    if source.index.layout.packing is not None:
+        return len(source.index.blocks("page"))
+    return source.dataset.spans.num_pages
+
+
+def _mean_stored_bytes(index: TokenIndex) -> float:
+    """Bytes of a page as stored, by some of them."""
+    count = min(SAMPLED_PAGES, len(index))
+    pages = np.linspace(0, len(index) - 1, count).astype(np.int64).tolist()
+    sizes = [index.locate(page).compressed_size for page in pages]
+    return float(np.mean(sizes)) if sizes else 0.0

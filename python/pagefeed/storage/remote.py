@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pagefeed import _core
+from pagefeed._base import parse_bytes
 from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -237,6 +238,9 @@ def _texts(options: StorageOptions) -> dict[str, str]:
                 f"found {type(value).__name__}"
             )
         texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    if "storage_cache" in texts:
+        size = parse_bytes(texts["storage_cache"], name="storage_cache")
+        texts["storage_cache"] = str(size)
     return texts
 
 

@@ -13,6 +13,9 @@ const SCRATCH_PART: usize = 16;
 /// A page of so many bytes may always be loaded, however small the budget.
 const ALWAYS_LOADED: usize = 64 << 20;
 
+/// Room for this part of all pages is left before others are fetched ahead.
+const TOGETHER_PART: usize = 16;
+
 /// Counts what the engine holds.
 ///
 /// Some batches' worth is set aside for batches, from being assembled to being dropped
@@ -109,6 +112,12 @@ impl Budget {
     /// Whether a page of `bytes` may be loaded, spare memory given up if need be.
     pub fn fits(&self, bytes: usize) -> bool {
         self.held + self.loading + bytes <= self.for_pages()
+    }
+
+    /// The same of a page that is fetched ahead: others are to fit beside it, so that what
+    /// lies together is fetched at once even where memory is full most of the time.
+    pub fn fits_ahead(&self, bytes: usize) -> bool {
+        self.fits(bytes.max(self.for_pages() / TOGETHER_PART))
     }
 
     /// Whether it may be if `evicted` bytes of pages are given up.

@@ -64,6 +64,7 @@ impl Bundle {
         let mut sum = PageEntry::default();
         for part in &self.parts {
             let page = source.entry(part.page);
+            sum.file = page.file;
             let decoded = source.decoded_size(&page);
             sum.num_values = sum.num_values.saturating_add(page.num_values);
             sum.stored_size = sum.stored_size.saturating_add(page.stored_size);

@@ -14,8 +14,8 @@ use crate::storage::Fetched;
 
 /// What a worker does outside the lock.
 pub(super) enum Job {
-    /// Read a page, to be decoded later.
-    Fetch(LoadJob),
+    /// Read pages that lie together, to be decoded later.
+    Fetch(Vec<LoadJob>),
     /// Make a page, of what was fetched if it was.
     Load(LoadJob),
     Gather(GatherJob),

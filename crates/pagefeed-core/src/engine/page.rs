@@ -81,11 +81,11 @@ pub(super) struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// Fetches what making it reads.
-    pub fn fetch(&self, source: &dyn PageSource) -> Result<Vec<Fetched>> {
+    /// The pages that making it reads.
+    pub fn pages(&self) -> Vec<u64> {
         match self.bundle {
-            None => source.fetch(&[self.page]),
-            Some(bundle) => source.fetch(&bundle.pages()),
+            None => vec![self.page],
+            Some(bundle) => bundle.pages(),
         }
     }
 

@@ -51,8 +51,8 @@ pub(super) struct PageTable {
     /// Per slot the next use of a page that can be evicted, else 0: apart and compact
     /// because it is searched for its maximum.
     evictable: Vec<BatchNumber>,
-    /// Pages never loaded, in plan order.
-    fresh: VecDeque<Slot>,
+    /// Pages never loaded, in plan order; those behind the first may have been since.
+    fresh: VecDeque<(Slot, u64)>,
     /// How many at the front of `fresh` the source was told about.
     num_advised: usize,
     /// Pages to be loaded again, by next use.
@@ -68,7 +68,8 @@ impl PageTable {
         let per_slot = size_of::<(u64, Slot)>() + 1;
         self.entries.capacity() * per_entry
             + self.slots.capacity() * per_slot
-            + (self.free.capacity() + self.fresh.capacity()) * size_of::<Slot>()
+            + self.free.capacity() * size_of::<Slot>()
+            + self.fresh.capacity() * size_of::<(Slot, u64)>()
             + self.num_uses * size_of::<BatchNumber>() * 3 / 2
     }
 
@@ -111,7 +112,7 @@ impl PageTable {
             }
         };
         self.slots.insert(page, slot);
-        self.fresh.push_back(slot);
+        self.fresh.push_back((slot, page));
         slot
     }
 
@@ -144,7 +145,8 @@ impl PageTable {
 
     /// The absent page that is needed first, and by which batch.
     pub fn next_load(&self) -> Option<(BatchNumber, Slot)> {
-        let fresh = self.fresh.front().map(|&slot| (self.next_use(slot), slot));
+        let fresh = self.fresh.front();
+        let fresh = fresh.map(|&(slot, _)| (self.next_use(slot), slot));
         match (self.again.first().copied(), fresh) {
             (Some(again), Some(fresh)) => Some(again.min(fresh)),
             (again, fresh) => again.or(fresh),
@@ -160,18 +162,33 @@ impl PageTable {
             .unwrap_or(BatchNumber::MAX)
     }
 
-    /// Takes the page of [`PageTable::next_load`] off the queue; whether it was
-    /// loaded before.
+    /// The page behind `page`, if it is to be loaded.
+    pub fn absent_after(&self, page: u64) -> Option<Slot> {
+        let slot = *self.slots.get(&page.checked_add(1)?)?;
+        let is_absent = matches!(self.entries[slot as usize].content, State::Absent);
+        is_absent.then_some(slot)
+    }
+
+    /// Takes a page that is to be loaded off its queue; whether it was loaded before.
     pub fn begin_load(&mut self, slot: Slot) -> bool {
-        if self.fresh.front() == Some(&slot) {
-            self.fresh.pop_front();
-            self.num_advised = self.num_advised.saturating_sub(1);
-        } else {
-            self.again.remove(&(self.next_use(slot), slot));
-        }
+        self.again.remove(&(self.next_use(slot), slot));
         let entry = &mut self.entries[slot as usize];
         entry.content = State::Loading;
-        entry.was_evicted
+        let was_evicted = entry.was_evicted;
+        while let Some(&(slot, page)) = self.fresh.front()
+            && !self.is_fresh(slot, page)
+        {
+            self.fresh.pop_front();
+            self.num_advised = self.num_advised.saturating_sub(1);
+        }
+        was_evicted
+    }
+
+    /// Whether a page was never loaded, and still is what lies in the slot.
+    fn is_fresh(&self, slot: Slot, page: u64) -> bool {
+        let entry = &self.entries[slot as usize];
+        let is_absent = matches!(entry.content, State::Absent);
+        is_absent && !entry.was_evicted && entry.page == page && !entry.uses.is_empty()
     }
 
     /// The next page that the source should be told about, if fewer than `distance`
@@ -180,9 +197,9 @@ impl PageTable {
         if self.num_advised >= distance {
             return None;
         }
-        let slot = *self.fresh.get(self.num_advised)?;
+        let (_, page) = *self.fresh.get(self.num_advised)?;
         self.num_advised += 1;
-        Some(self.page(slot))
+        Some(page)
     }
 
     /// Stores a loaded page; returns the batches that were waiting for it.

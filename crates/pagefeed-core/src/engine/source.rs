@@ -17,6 +17,8 @@ pub struct PageEntry {
     pub loading_size: usize,
     /// Number that the source gives pages of one kind.
     pub kind: usize,
+    /// Number of the file it lies in, among those of its kind.
+    pub file: usize,
     /// Values of each of its columns, as far as they are known.
     pub num_values: usize,
 }
@@ -29,6 +31,7 @@ impl PageEntry {
             decoded_size,
             loading_size: stored_size,
             kind: 0,
+            file: 0,
             num_values: 0,
         }
     }

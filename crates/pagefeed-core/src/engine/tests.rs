@@ -58,6 +58,10 @@ struct Formula {
     is_held: AtomicBool,
     /// Pages that are fetched at one time, apart from being decoded.
     in_flight: usize,
+    /// Consecutive pages that lie in one file, if not only one.
+    file_pages: u64,
+    /// Pages of each fetch.
+    fetched: Mutex<Vec<Vec<u64>>>,
     /// Pages that cannot be fetched.
     lost: HashSet<u64>,
     /// Fetches under way, and the most of them at one time.
@@ -74,6 +78,7 @@ impl PageSource for Formula {
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        self.fetched.lock().unwrap().push(pages.to_vec());
         let mut fetching = self.fetching.lock().unwrap();
         fetching.0 += 1;
         fetching.1 = fetching.1.max(fetching.0);
@@ -124,7 +129,10 @@ impl PageSource for Formula {
     }
 
     fn entry(&self, page: u64) -> PageEntry {
-        PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
+        PageEntry {
+            file: (page / self.file_pages.max(1)) as usize,
+            ..PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
+        }
     }
 }
 

@@ -158,10 +158,10 @@ fn work(shared: &Shared, role: Role) {
         drop(state);
         garbage.discard();
         state = match job {
-            Job::Fetch(job) => {
-                let result = fetch(shared, &job);
+            Job::Fetch(jobs) => {
+                let result = fetch(shared, &jobs);
                 let mut state = shared.lock();
-                state.end_fetch(job, result);
+                state.end_fetch(jobs, result);
                 state
             }
             Job::Load(mut job) => {
@@ -190,9 +190,16 @@ fn work(shared: &Shared, role: Role) {
     }
 }
 
-fn fetch(shared: &Shared, job: &LoadJob) -> Result<Vec<Fetched>> {
-    catch_panic(|| named(job).fetch(&*shared.source))
-        .map_err(|error| shared.source.locate(error, job.page))
+/// Fetches the pages of some loads; those of each apart.
+fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
+    let pages: Vec<Vec<u64>> = jobs.iter().map(|job| named(job).pages()).collect();
+    let first = jobs.first().map_or(0, |job| job.page);
+    catch_panic(|| {
+        let mut fetched = shared.source.fetch(&pages.concat())?.into_iter();
+        let of_each = |pages: &Vec<u64>| fetched.by_ref().take(pages.len()).collect();
+        Ok(pages.iter().map(of_each).collect())
+    })
+    .map_err(|error| shared.source.locate(error, first))
 }
 
 fn named(job: &LoadJob) -> Named<'_> {

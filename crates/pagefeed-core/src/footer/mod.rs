@@ -48,10 +48,16 @@ pub struct Chunk {
     pub total_compressed_size: u64,
     /// Data pages that need the dictionary, if the writer counted them.
     pub dictionary_pages: Option<u64>,
+    /// Whether the writer says that pages refer to a dictionary.
+    pub has_dictionary: bool,
     /// Levels below the maximum, if the writer counted them.
     pub num_nulls: Option<u64>,
     /// Whether that is what its statistics say, of a writer that gets them wrong.
     pub miscounts_nulls: bool,
+    /// How often each repetition level occurs, if the writer counted them.
+    pub repetition_levels: Vec<u64>,
+    /// How often each definition level occurs, likewise.
+    pub definition_levels: Vec<u64>,
     /// Byte range of the offset index.
     pub offset_index: Option<Range<u64>>,
     /// Byte range of the column index.

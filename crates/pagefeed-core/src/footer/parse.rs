@@ -255,10 +255,12 @@ fn parse_chunk_metadata(
 ) -> Result<Chunk> {
     let (mut physical, mut codec, mut num_values, mut total) = (None, None, None, None);
     let (mut data_page, mut dictionary_page) = (None, None);
-    let (mut num_nulls, mut dictionary_pages, mut histogram) = (None, None, Vec::new());
+    let (mut num_nulls, mut dictionary_pages) = (None, None);
+    let (mut has_dictionary, mut levels) = (false, [Vec::new(), Vec::new()]);
     reader.fields(|id, wire, reader| {
         match (id, wire) {
             (1, Wire::I32) => physical = Some(reader.i32()?),
+            (2, Wire::List) => has_dictionary = parse_encodings(reader)?,
             (4, Wire::I32) => codec = Some(Codec::from_thrift(reader.i32()?)?),
             (5, Wire::I64) => num_values = Some(reader.count("the chunk's number of values")?),
             (7, Wire::I64) => total = Some(reader.count("the chunk's compressed size")?),
@@ -266,7 +268,7 @@ fn parse_chunk_metadata(
             (11, Wire::I64) => dictionary_page = Some(reader.count("the dictionary page offset")?),
             (12, Wire::Struct) => num_nulls = parse_null_count(reader)?,
             (13, Wire::List) => dictionary_pages = Some(parse_encoding_stats(reader)?),
-            (16, Wire::Struct) => histogram = parse_level_histogram(reader)?,
+            (16, Wire::Struct) => levels = parse_level_counts(reader)?,
             _ => reader.skip(wire)?,
         }
         Ok(())
@@ -277,6 +279,7 @@ fn parse_chunk_metadata(
         ));
     }
     let num_values = num_values.ok_or_else(|| missing("a chunk's number of values"))?;
+    let [repetition_levels, definition_levels] = levels;
     let chunk = Chunk {
         codec: codec.ok_or_else(|| missing("a chunk's codec"))?,
         num_values,
@@ -285,9 +288,12 @@ fn parse_chunk_metadata(
         dictionary_page_offset: dictionary_page.filter(|offset| *offset > 0),
         total_compressed_size: total.ok_or_else(|| missing("a chunk's compressed size"))?,
         dictionary_pages,
+        has_dictionary,
         // What is counted from levels cannot be wrong as statistics can.
-        num_nulls: levels_below(&histogram, num_values).or(num_nulls),
+        num_nulls: levels_below(&definition_levels, num_values).or(num_nulls),
         miscounts_nulls: false,
+        repetition_levels,
+        definition_levels,
         offset_index: None,
         column_index: None,
     };
@@ -315,27 +321,34 @@ pub(crate) fn parse_null_count(reader: &mut Reader<'_>) -> Result<Option<u64>> {
     Ok(null_count)
 }
 
-/// How often each definition level occurs, by a `SizeStatistics` structure.
-fn parse_level_histogram(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
-    let mut histogram = Vec::new();
+/// Levels below the maximum, by a histogram of all, if it makes sense.
+fn levels_below(histogram: &[u64], num_levels: u64) -> Option<u64> {
+    let (&last, _) = histogram.split_last()?;
+    let sum = histogram.iter().try_fold(0_u64, |sum, &count| sum.checked_add(count));
+    (sum? == num_levels).then(|| num_levels - last)
+}
+
+/// Whether one of a chunk's encodings needs a dictionary.
+fn parse_encodings(reader: &mut Reader<'_>) -> Result<bool> {
+    let mut has_dictionary = false;
+    for _ in 0..reader.list_of(Wire::I32)? {
+        has_dictionary |= matches!(reader.i32()?, 2 | 8);
+    }
+    Ok(has_dictionary)
+}
+
+/// Repetition and definition levels of a `SizeStatistics` structure.
+fn parse_level_counts(reader: &mut Reader<'_>) -> Result<[Vec<u64>; 2]> {
+    let mut levels = [Vec::new(), Vec::new()];
     reader.fields(|id, wire, reader| {
-        if (id, wire) != (3, Wire::List) {
-            return reader.skip(wire);
-        }
-        for _ in 0..reader.list_of(Wire::I64)? {
-            histogram.push(reader.i64()?);
+        match (id, wire) {
+            (2, Wire::List) => levels[0] = reader.counts("a level count")?,
+            (3, Wire::List) => levels[1] = reader.counts("a level count")?,
+            _ => reader.skip(wire)?,
         }
         Ok(())
     })?;
-    Ok(histogram)
-}
-
-/// Levels below the maximum, by a histogram of all, if it makes sense.
-fn levels_below(histogram: &[i64], num_levels: u64) -> Option<u64> {
-    let (&last, _) = histogram.split_last()?;
-    let counts = histogram.iter().map(|&count| u64::try_from(count).ok());
-    let sum = counts.sum::<Option<u64>>();
-    (sum? == num_levels).then(|| num_levels - last.cast_unsigned())
+    Ok(levels)
 }
 
 /// Number of dictionary-encoded data pages.

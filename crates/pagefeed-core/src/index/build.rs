@@ -10,6 +10,7 @@ use super::locate::{index_ranges, locate};
 use super::regions::Regions;
 use super::table::TableBuilder;
 use super::walk::ChunkReader;
+use super::whole::whole;
 use super::{BuildOptions, Files, Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
@@ -73,7 +74,8 @@ impl IndexBuilder<'_> {
         let footer = Footer::parse(tail.footer(), tail.footer_start, self.column)?;
         let schema = self.schema(&footer.schema)?;
         let chunks = || footer.row_groups.iter().flat_map(|group| &group.chunks);
-        let regions = if self.options.use_page_index {
+        let uses_index = self.options.use_page_index && !self.options.by_row_group;
+        let regions = if uses_index {
             let leaves = schema.leaves.iter().cycle();
             let ranges = chunks().zip(leaves).flat_map(|(c, l)| index_ranges(c, l));
             let known = (tail.start, tail.bytes.clone());
@@ -114,6 +116,9 @@ impl IndexBuilder<'_> {
         footer_start: u64,
     ) -> Result<Vec<ChunkPages>> {
         let pages = |chunk: &Chunk, leaf| {
+            if self.options.by_row_group {
+                return whole(chunk, leaf, group.num_rows);
+            }
             let options = self.options;
             let mut reader = ChunkReader::new(self.store, file, chunk, leaf, footer_start, options);
             locate(&mut reader, regions.as_ref(), chunk, leaf, group.num_rows)

@@ -206,7 +206,7 @@ fn check_page(page: &StoredPage, num_levels: u64, num_rows: u64) -> Result<()> {
 }
 
 /// Everything before the first data page.
-fn dictionary_range(chunk: &Chunk, first_page: u64) -> Result<Option<Range<u64>>> {
+pub fn dictionary_range(chunk: &Chunk, first_page: u64) -> Result<Option<Range<u64>>> {
     let start = chunk.byte_range().start;
     if start >= first_page {
         return Ok(None);

@@ -19,6 +19,7 @@ mod seal;
 mod segment;
 mod table;
 mod walk;
+mod whole;
 
 use std::ops::Range;
 use std::path::Path;
@@ -46,6 +47,8 @@ pub use line::Pieces;
 pub struct BuildOptions {
     /// Use the files' own offset indexes where they have them.
     pub use_page_index: bool,
+    /// Take whole row groups for pages, so that nothing but footers is read.
+    pub by_row_group: bool,
     /// Verify CRCs of pages read while building.
     pub verify_checksums: bool,
     /// Threads for reading footers.

@@ -129,15 +129,24 @@ impl LevelHistograms {
         Reader::new(bytes)
             .fields(|id, wire, reader| {
                 match (id, wire) {
-                    (5, Wire::List) => index.null_counts = parse_counts(reader)?,
-                    (6, Wire::List) => index.repetition = parse_counts(reader)?,
-                    (7, Wire::List) => index.definition = parse_counts(reader)?,
+                    (5, Wire::List) => index.null_counts = reader.counts("a level count")?,
+                    (6, Wire::List) => index.repetition = reader.counts("a level count")?,
+                    (7, Wire::List) => index.definition = reader.counts("a level count")?,
                     _ => reader.skip(wire)?,
                 }
                 Ok(())
             })
             .map_err(|error| wrong(error.message()))?;
         Ok(index)
+    }
+
+    /// What a footer says of a whole chunk.
+    pub fn of_chunk(chunk: &Chunk) -> Self {
+        Self {
+            null_counts: chunk.num_nulls.into_iter().collect(),
+            repetition: chunk.repetition_levels.clone(),
+            definition: chunk.definition_levels.clone(),
+        }
     }
 
     /// Levels of `page` of `num_pages`, of which the offset index says that it has
@@ -180,15 +189,6 @@ impl LevelHistograms {
             num_nulls: sum(nulls.unwrap_or_default())?,
         }))
     }
-}
-
-fn parse_counts(reader: &mut Reader<'_>) -> Result<Vec<u64>> {
-    let count = reader.list_of(Wire::I64)?;
-    let mut counts = Vec::new();
-    for _ in 0..count {
-        counts.push(reader.count("a level count")?);
-    }
-    Ok(counts)
 }
 
 /// The counts of one page, `max_level + 1` of them.

@@ -110,7 +110,7 @@ impl AlignedColumn {
         let ranges = |part: Part| {
             let key = |range: &Range<u64>| self.column.key(&part.record, range.start);
             let dictionary = part.record.dictionary.as_ref();
-            let is_wanted = dictionary.is_none_or(|range| !self.dictionaries.has(&key(range)));
+            let is_wanted = dictionary.is_none_or(|range| self.dictionaries.claim(key(range)));
             self.column.index.run_ranges(part.page, is_wanted)
         };
         self.parts(rows)?.into_iter().map(ranges).collect()

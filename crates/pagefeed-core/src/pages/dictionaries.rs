@@ -1,6 +1,6 @@
 //! Decoded dictionaries and the like, kept inside a byte budget.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
@@ -31,6 +31,8 @@ pub type OpenedCache = Cache<Arc<OpenedRun>>;
 
 struct Entries<V> {
     by_key: HashMap<Key, Entry<V>>,
+    /// What somebody fetches, to keep it.
+    claimed: HashSet<Key>,
     bytes: usize,
     clock: u64,
 }
@@ -82,6 +84,7 @@ impl<V: Held> Entries<V> {
             last_use: self.clock,
         };
         self.bytes += bytes;
+        self.claimed.remove(&key);
         if let Some(twin) = self.by_key.insert(key, entry) {
             // Two threads made the same at the same time.
             self.bytes -= twin.kept.num_bytes();
@@ -109,6 +112,7 @@ impl<V: Held> Cache<V> {
             capacity,
             entries: Mutex::new(Entries {
                 by_key: HashMap::new(),
+                claimed: HashSet::new(),
                 bytes: 0,
                 clock: 0,
             }),
@@ -120,9 +124,11 @@ impl<V: Held> Cache<V> {
         self.lock().bytes
     }
 
-    /// Whether there is something for `key`.
-    pub fn has(&self, key: &Key) -> bool {
-        self.lock().by_key.contains_key(key)
+    /// Whether the caller is to fetch what is for `key`: it is not there, and nobody else
+    /// is at it.
+    pub fn claim(&self, key: Key) -> bool {
+        let mut entries = self.lock();
+        !entries.by_key.contains_key(&key) && entries.claimed.insert(key)
     }
 
     /// What there is for `key`, made by `load` if it is not there.
@@ -174,5 +180,22 @@ mod tests {
         };
         cache.get_or_load((0, 0, 1), again).unwrap();
         assert!(loaded, "the oldest was dropped");
+    }
+
+    #[test]
+    fn one_fetches_for_all() {
+        let cache = DictionaryCache::new(100);
+        let key = (0, 0, 7);
+        assert!(cache.claim(key) && !cache.claim(key));
+        let load = || {
+            Ok(Kept {
+                dictionary: Arc::new(Tokens::U16(vec![7; 60])),
+                holds_ids_only: true,
+            })
+        };
+        cache.get_or_load(key, load).unwrap();
+        assert!(!cache.claim(key), "it is there");
+        cache.get_or_load((0, 0, 8), load).unwrap();
+        assert!(cache.claim(key), "it is gone");
     }
 }

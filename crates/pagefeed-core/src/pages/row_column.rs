@@ -177,10 +177,11 @@ impl PageSource for RowColumn {
         record.map_or_else(
             |_| PageEntry::default(),
             |record| {
-                PageEntry::new(
-                    saturated(stored_size(&record)),
-                    saturated(numbers_size(&record)),
-                )
+                let (stored, decoded) = (stored_size(&record), numbers_size(&record));
+                PageEntry {
+                    file: record.file as usize,
+                    ..PageEntry::new(saturated(stored), saturated(decoded))
+                }
             },
         )
     }

@@ -56,6 +56,7 @@ impl Tokenization {
         let stored = saturated(record.compressed_size.saturating_add(dictionary));
         PageEntry {
             loading_size: stored.saturating_add(saturated(num_tokens * BYTES_OF_TEXT)),
+            file: record.file as usize,
             ..PageEntry::new(stored, saturated(decoded))
         }
     }

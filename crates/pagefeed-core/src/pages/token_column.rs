@@ -142,7 +142,7 @@ impl TokenColumn {
         let record = self.column.index.page(page)?;
         let key = |range: &Range<u64>| self.column.key(&record, range.start);
         let dictionary = record.dictionary.as_ref();
-        let is_wanted = dictionary.is_none_or(|range| !self.dictionaries.has(&key(range)));
+        let is_wanted = dictionary.is_none_or(|range| self.dictionaries.claim(key(range)));
         let own = self.column.index.run_ranges(page, is_wanted)?;
         if self.aligned.is_empty() {
             return Ok(own);
@@ -180,6 +180,7 @@ impl PageSource for TokenColumn {
         }
         PageEntry {
             num_values: saturated(record.num_values),
+            file: record.file as usize,
             ..PageEntry::new(saturated(stored), saturated(bytes))
         }
     }

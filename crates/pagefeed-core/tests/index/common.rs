@@ -41,6 +41,7 @@ impl Drop for Folder {
 pub fn build_with(paths: &[String], column: &str, use_page_index: bool) -> Result<Index> {
     let options = BuildOptions {
         use_page_index,
+        by_row_group: false,
         verify_checksums: true,
         num_threads: 3,
         cancel: Default::default(),

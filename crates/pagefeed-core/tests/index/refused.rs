@@ -69,6 +69,7 @@ fn an_index_built_again_reads_the_new_file_with_the_old_store() {
     let path = folder.file("a", &HandMade::new(1, vec![Part::V1(vec![0])]).bytes());
     let options = BuildOptions {
         use_page_index: true,
+        by_row_group: false,
         verify_checksums: true,
         num_threads: 1,
         cancel: Default::default(),

@@ -2,9 +2,12 @@
 
 use super::State;
 use super::pending::DONE;
-use crate::engine::PageSource;
-use crate::engine::job::Job;
+use crate::engine::{PageEntry, PageSource};
+use crate::engine::job::{Job, LoadJob};
 use crate::engine::pages::{BatchNumber, Slot};
+
+/// Bytes, as stored, of pages that are fetched together at most.
+const MOST_TOGETHER: usize = 4 << 20;
 
 impl State {
     /// Whether an idle worker should look for work: true more often than there is.
@@ -22,7 +25,7 @@ impl State {
     /// Whether an idle fetching thread should: likewise.
     pub fn may_load(&self, source: &dyn PageSource) -> bool {
         self.next_load().is_some_and(|(batch, slot)| {
-            batch < self.horizon() || self.budget.fits(self.estimate(source, slot))
+            batch < self.horizon() || self.budget.fits_ahead(self.estimate(source, slot))
         })
     }
 
@@ -49,13 +52,13 @@ impl State {
         }
         self.budget.source = source.held_bytes();
         let job = choose(self);
-        // A page that was fetched has been running since.
-        let is_new = match &job {
-            Some(Job::Load(load)) => load.fetched.is_none(),
-            Some(_) => true,
-            None => false,
+        self.num_running += match &job {
+            // A page that was fetched has been running since.
+            Some(Job::Load(load)) => usize::from(load.fetched.is_none()),
+            Some(Job::Fetch(loads)) => loads.len(),
+            Some(Job::Gather(_)) => 1,
+            None => 0,
         };
-        self.num_running += usize::from(is_new);
         self.budget.note_peak();
         job
     }
@@ -112,14 +115,40 @@ impl State {
         let (batch, slot) = self.next_load()?;
         let estimate = self.estimate(source, slot);
         let is_urgent = batch < self.horizon();
-        let has_room = self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate));
+        let has_room = self.budget.fits_ahead(estimate)
+            || (is_urgent && self.make_room(batch, estimate));
         if !has_room {
             if !self.is_stuck() || self.head_holds_pages() {
                 return None;
             }
             self.evict(batch, estimate);
         }
-        Some(Job::Fetch(self.begin_load(slot, estimate)))
+        let first = self.begin_load(slot, estimate);
+        Some(Job::Fetch(self.with_neighbours(source, first)))
+    }
+
+    /// Pages behind a page that are planned as well come along, as far as there is room:
+    /// one request brings what lies together.
+    fn with_neighbours(&mut self, source: &dyn PageSource, first: LoadJob) -> Vec<LoadJob> {
+        let PageEntry {
+            kind,
+            file,
+            stored_size: mut stored,
+            ..
+        } = *self.pages.entry(first.slot);
+        let mut jobs = vec![first];
+        while let Some(slot) = jobs.last().and_then(|job| self.pages.absent_after(job.page)) {
+            let entry = self.pages.entry(slot);
+            stored = stored.saturating_add(entry.stored_size);
+            let is_near = (entry.kind, entry.file) == (kind, file) && stored <= MOST_TOGETHER;
+            let is_due = self.pages.next_use(slot) < self.fence();
+            let estimate = self.estimate(source, slot);
+            if !is_near || !is_due || !self.budget.fits(estimate) {
+                break;
+            }
+            jobs.push(self.begin_load(slot, estimate));
+        }
+        jobs
     }
 
     /// Whether the batch at the head needs a page, and nothing is under way that could

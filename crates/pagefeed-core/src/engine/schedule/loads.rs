@@ -83,16 +83,24 @@ impl State {
         }
     }
 
-    /// Takes note of a page that was fetched, or could not be.
-    pub fn end_fetch(&mut self, mut job: LoadJob, result: Result<Vec<Fetched>>) {
+    /// Takes note of pages that were fetched together, or could not be.
+    pub fn end_fetch(&mut self, jobs: Vec<LoadJob>, result: Result<Vec<Vec<Fetched>>>) {
         match result {
-            Ok(fetched) if job.generation == self.generation => {
-                job.fetched = Some(fetched);
-                let batch = self.pages.next_use(job.slot);
-                self.fetched.insert((batch, job.slot), job);
+            Ok(fetched) => {
+                for (mut job, fetched) in jobs.into_iter().zip(fetched) {
+                    if job.generation == self.generation {
+                        job.fetched = Some(fetched);
+                        let batch = self.pages.next_use(job.slot);
+                        self.fetched.insert((batch, job.slot), job);
+                    } else {
+                        self.drop_load(&job);
+                    }
+                }
             }
-            Ok(_) => self.drop_load(&job),
-            Err(error) => self.end_load(&job, Err(error)),
+            Err(error) => {
+                let failed = |job: &LoadJob| self.end_load(job, Err(error.clone()));
+                jobs.iter().for_each(failed);
+            }
         }
     }
 

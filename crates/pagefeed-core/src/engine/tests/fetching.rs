@@ -50,9 +50,53 @@ fn what_cannot_be_fetched_fails_its_batch_until_it_is_cleared() {
 }
 
 #[test]
+fn planned_neighbours_of_a_file_are_fetched_together() {
+    let source = Arc::new(Formula {
+        in_flight: 1,
+        file_pages: 4,
+        ..Formula::default()
+    });
+    let engine = engine(&source, 1 << 20);
+    engine.submit(first_tokens(&[5, 1, 6, 7, 8, 2, 4])).unwrap();
+    for _ in 0..7 {
+        next(&engine).unwrap();
+    }
+    let mut fetched = source.fetched.lock().unwrap().clone();
+    fetched.sort();
+    assert_eq!(fetched, [vec![1, 2], vec![4], vec![5, 6, 7], vec![8]]);
+}
+
+#[test]
+fn fetching_together_keeps_to_order_and_budget() {
+    let source = Arc::new(Formula {
+        in_flight: 5,
+        file_pages: 16,
+        delay: Duration::from_micros(100),
+        ..Formula::default()
+    });
+    let mut random = Random(9);
+    for budget in [1 << 20, 60_000, 20_000] {
+        let engine = engine(&source, budget);
+        for _ in 0..6 {
+            let (plan, expected) = random_plan(&mut random, 60, 60);
+            engine.submit(plan).unwrap();
+            for expected in expected {
+                assert_eq!(values(&next(&engine).unwrap(), TokenType::I64), expected);
+            }
+        }
+        let stats = engine.stats().unwrap();
+        assert!(stats.peak_bytes as usize <= budget, "{stats:?}");
+        assert_eq!(stats.held_bytes, 0);
+    }
+    let together = source.fetched.lock().unwrap();
+    assert!(together.iter().any(|pages| pages.len() > 1));
+}
+
+#[test]
 fn clearing_while_pages_are_fetched_leaves_a_working_engine() {
     let source = Arc::new(Formula {
         in_flight: 4,
+        file_pages: 3,
         delay: Duration::from_micros(200),
         ..Formula::default()
     });

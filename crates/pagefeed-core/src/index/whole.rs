@@ -1,0 +1,169 @@
+//! Column chunks as pages of their own, as far as footers prove what they hold: nothing
+//! but footers is read.
+
+use super::chunk::{ChunkPages, Page};
+use super::locate::dictionary_range;
+use super::offset_index::{LevelHistograms, PageLevels};
+use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY};
+use crate::error::{Error, Kind, Result};
+use crate::footer::Chunk;
+use crate::schema::Leaf;
+
+/// The one page that a chunk of `num_rows` rows is.
+pub fn whole(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<ChunkPages> {
+    if leaf.max_repetition == 0 && chunk.num_values != num_rows {
+        return Err(Error::corrupt(format!(
+            "the row group has {num_rows} rows, its column chunk {} values",
+            chunk.num_values
+        )));
+    }
+    if chunk.num_values == 0 {
+        return ChunkPages::new(None, &[], num_rows);
+    }
+    let levels = levels(chunk, leaf, num_rows)?;
+    let first_page = chunk.data_page_offset;
+    let dictionary = dictionary_range(chunk, first_page)?;
+    if dictionary.is_none() && chunk.has_dictionary {
+        return Err(unproven("where the dictionary ends"));
+    }
+    let flags = u8::from(dictionary.is_some()) * NEEDS_DICTIONARY
+        | u8::from(levels.num_nulls > 0) * HOLDS_NULLS;
+    let page = Page {
+        number: 0,
+        offset: first_page,
+        size: chunk.byte_range().end - first_page,
+        num_rows,
+        num_values: levels.num_values,
+        flags,
+    };
+    Ok(ChunkPages {
+        dictionary,
+        pages: vec![page],
+    })
+}
+
+/// What the chunk holds: its levels are counted, or its nulls are.
+fn levels(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<PageLevels> {
+    let counted = LevelHistograms::of_chunk(chunk).page(0, 1, num_rows, leaf)?;
+    if let Some(levels) = counted {
+        if levels.num_levels != chunk.num_values {
+            return Err(Error::corrupt(format!(
+                "the column chunk promises {} values, its level counts {}",
+                chunk.num_values, levels.num_levels
+            )));
+        }
+        return Ok(levels);
+    }
+    let nulls = match leaf.max_definition {
+        0 => Some(0),
+        _ => chunk.num_nulls,
+    };
+    let num_values = nulls.and_then(|nulls| chunk.num_values.checked_sub(nulls));
+    let num_values = num_values.ok_or_else(|| unproven("how many values are not null"))?;
+    Ok(PageLevels {
+        num_rows,
+        num_values,
+        num_levels: chunk.num_values,
+        num_nulls: 0,
+    })
+}
+
+fn unproven(what: &str) -> Error {
+    Error::new(
+        Kind::Unsupported,
+        format!(
+            "the footer does not prove {what}: with page_index=True the page headers of such \
+             files are read, which lie among their pages"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Codec;
+    use crate::schema::ColumnSchema;
+    use std::sync::Arc;
+
+    /// A column `a` of lists of numbers, as a footer without row groups.
+    fn leaf() -> Arc<ColumnSchema> {
+        use parquet::schema::parser::parse_message_type;
+        let message = "message schema { optional group a (LIST) { repeated group list { \
+                       optional int32 element; } } }";
+        let tree = Arc::new(parse_message_type(message).unwrap());
+        let file = parquet::file::writer::SerializedFileWriter::new(
+            Vec::new(),
+            tree,
+            Arc::default(),
+        );
+        let bytes = file.unwrap().into_inner().unwrap();
+        let size = bytes.len();
+        let start = 4;
+        let footer = crate::footer::Footer::parse(&bytes[start..size - 8], 4, "a").unwrap();
+        Arc::new(ColumnSchema::resolve(&footer.schema, "a").unwrap())
+    }
+
+    fn chunk() -> Chunk {
+        Chunk {
+            codec: Codec::Snappy,
+            num_values: 12,
+            data_page_offset: 100,
+            dictionary_page_offset: Some(4),
+            total_compressed_size: 1000,
+            dictionary_pages: None,
+            has_dictionary: true,
+            num_nulls: None,
+            repetition_levels: Vec::new(),
+            definition_levels: Vec::new(),
+            offset_index: None,
+            column_index: None,
+        }
+    }
+
+    #[test]
+    fn counts_of_levels_or_nulls_prove_the_values() {
+        let schema = leaf();
+        let leaf = &schema.leaves[0];
+        let counted = Chunk {
+            repetition_levels: vec![5, 7],
+            definition_levels: vec![1, 1, 1, 9],
+            ..chunk()
+        };
+        let found = whole(&counted, leaf, 5).unwrap();
+        assert_eq!(found.dictionary, Some(4..100));
+        let page = &found.pages[0];
+        assert_eq!((page.offset, page.size), (100, 904));
+        assert_eq!((page.num_rows, page.num_values), (5, 9));
+        assert_eq!(page.flags, NEEDS_DICTIONARY | HOLDS_NULLS);
+        let nulls = Chunk {
+            num_nulls: Some(2),
+            ..chunk()
+        };
+        assert_eq!(whole(&nulls, leaf, 5).unwrap().pages[0].num_values, 10);
+    }
+
+    #[test]
+    fn what_is_not_proven_is_told() {
+        let schema = leaf();
+        let leaf = &schema.leaves[0];
+        let kind = |chunk: &Chunk| whole(chunk, leaf, 5).unwrap_err().kind();
+        assert_eq!(kind(&chunk()), Kind::Unsupported);
+        let odd = Chunk {
+            num_nulls: Some(0),
+            dictionary_page_offset: None,
+            ..chunk()
+        };
+        assert_eq!(kind(&odd), Kind::Unsupported);
+        let wrong = Chunk {
+            repetition_levels: vec![5, 8],
+            definition_levels: vec![1, 1, 1, 10],
+            ..chunk()
+        };
+        assert_eq!(kind(&wrong), Kind::Corrupt);
+        let negative = Chunk {
+            num_nulls: Some(13),
+            ..chunk()
+        };
+        assert_eq!(kind(&negative), Kind::Unsupported);
+    }
+}

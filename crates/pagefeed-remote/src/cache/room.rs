@@ -1,0 +1,96 @@
+//! Names of the files of a cache, and making room: the oldest go first.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// What is left when room is made: so many parts of so many.
+const LEFT: (u64, u64) = (15, 16);
+/// A draft this old belongs to a process that was killed.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Name of a file: milliseconds since 1970, begin and size of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) age: u64,
+    pub(super) start: u64,
+    pub(super) size: u64,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{:012x}-{:x}-{:x}",
+            self.age, self.start, self.size
+        )
+    }
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('-').map(|part| u64::from_str_radix(part, 16));
+        let mut next = || numbers.next()?.ok();
+        let name = Self {
+            age: next()?,
+            start: next()?,
+            size: next()?,
+        };
+        let is_sound = name.size > 0 && name.start.checked_add(name.size).is_some();
+        (is_sound && name.to_string() == text).then_some(name)
+    }
+}
+
+/// The files of one object; drafts that nobody will finish are removed.
+pub(super) fn names(folder: &Path) -> Vec<Name> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(text) = name.to_str() else { continue };
+        match Name::parse(text) {
+            Some(name) => found.push(name),
+            None if text.ends_with(".draft") && is_abandoned(&entry) => {
+                let _ = fs::remove_file(entry.path());
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+fn is_abandoned(entry: &fs::DirEntry) -> bool {
+    let modified = entry.metadata().and_then(|state| state.modified());
+    let age = modified.map(|then| SystemTime::now().duration_since(then));
+    matches!(age, Ok(Ok(age)) if age > ABANDONED)
+}
+
+/// Removes the oldest files of all objects, if all together have more bytes than
+/// `capacity`. Several processes may do so at a time: they choose the same.
+pub(super) fn make_room(folder: &Path, capacity: u64) {
+    let objects: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    let mut files: Vec<(Name, usize)> = Vec::new();
+    for (number, object) in objects.iter().enumerate() {
+        files.extend(names(object).into_iter().map(|name| (name, number)));
+    }
+    let mut size: u64 = files.iter().map(|(name, _)| name.size).sum();
+    if size <= capacity {
+        return;
+    }
+    files.sort_unstable();
+    let left = capacity / LEFT.1 * LEFT.0;
+    for (name, number) in files {
+        if size <= left {
+            break;
+        }
+        let _ = fs::remove_file(objects[number].join(name.to_string()));
+        size -= name.size;
+        // Only if nothing is in it.
+        let _ = fs::remove_dir(&objects[number]);
+    }
+}

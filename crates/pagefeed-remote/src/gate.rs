@@ -1,0 +1,149 @@
+//! The one way to a server: as many requests under way as it is worth.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pagefeed_core::error::{Error, Kind, Result};
+use tokio::sync::Semaphore;
+
+use crate::pace::{Depth, Durations};
+
+/// A round lasts at least this long: shorter ones tell little.
+const LEAST_ROUND: Duration = Duration::from_millis(250);
+
+/// Lets requests pass, measures them, and adapts.
+pub(crate) struct Gate {
+    permits: Semaphore,
+    state: Mutex<State>,
+}
+
+struct State {
+    depth: Depth,
+    durations: Durations,
+    /// Permits there are, given out or not.
+    permits: usize,
+    round: Round,
+}
+
+struct Round {
+    begin: Instant,
+    bytes: u64,
+    requests: usize,
+    /// Whether a request had to wait.
+    is_full: bool,
+}
+
+impl Round {
+    fn new() -> Self {
+        Self {
+            begin: Instant::now(),
+            bytes: 0,
+            requests: 0,
+            is_full: false,
+        }
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(most: usize) -> Self {
+        let depth = Depth::new(most);
+        Self {
+            permits: Semaphore::new(depth.limit()),
+            state: Mutex::new(State {
+                permits: depth.limit(),
+                depth,
+                durations: Durations::default(),
+                round: Round::new(),
+            }),
+        }
+    }
+
+    /// Waits until one more request may be under way.
+    pub(crate) async fn enter(&self) -> Result<Pass<'_>> {
+        if self.permits.available_permits() == 0 {
+            self.lock().round.is_full = true;
+        }
+        let closed = |_| Error::new(Kind::Cancelled, "the storage was closed");
+        self.permits.acquire().await.map_err(closed)?.forget();
+        Ok(Pass { gate: self })
+    }
+
+    /// A request brought so many bytes.
+    pub(crate) fn measure(&self, bytes: u64, time: Duration) {
+        let mut state = self.lock();
+        state.durations.note(bytes, time);
+        state.round.bytes += bytes;
+        state.round.requests += 1;
+        let elapsed = state.round.begin.elapsed();
+        if state.round.requests < state.depth.limit() || elapsed < LEAST_ROUND {
+            return;
+        }
+        let round = std::mem::replace(&mut state.round, Round::new());
+        if round.is_full {
+            let rate = round.bytes as f64 / elapsed.as_secs_f64();
+            state.depth.end_round(rate);
+            self.give_out(&mut state);
+        }
+    }
+
+    /// The server asks for fewer.
+    pub(crate) fn throttle(&self) {
+        self.lock().depth.throttle();
+    }
+
+    /// When a request of so many bytes is slow.
+    pub(crate) fn slow(&self, bytes: u64) -> Duration {
+        self.lock().durations.slow(bytes)
+    }
+
+    fn give_out(&self, state: &mut State) {
+        let more = state.depth.limit().saturating_sub(state.permits);
+        self.permits.add_permits(more);
+        state.permits += more;
+    }
+
+    fn leave(&self) {
+        let mut state = self.lock();
+        // Where fewer are wanted, those that end are not given out again.
+        state.permits -= 1;
+        self.give_out(&mut state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets one request be under way until it is dropped, also by a deadline.
+pub(crate) struct Pass<'a> {
+    gate: &'a Gate,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.gate.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_pass_than_may_be_under_way() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap().block_on(async {
+            let gate = Gate::new(8);
+            let mut passes = Vec::new();
+            for _ in 0..8 {
+                passes.push(gate.enter().await.unwrap());
+            }
+            assert_eq!(gate.permits.available_permits(), 0);
+            gate.throttle();
+            passes.truncate(5);
+            assert_eq!(gate.permits.available_permits(), 0, "fewer are wanted");
+            passes.truncate(2);
+            assert_eq!(gate.permits.available_permits(), 2);
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! How many requests are under way, and when one of them is slow: by what is measured.
+
+use std::time::Duration;
+
+/// Requests under way at first, if so many are allowed.
+const AT_FIRST: usize = 64;
+/// Never fewer, however often the server asks to slow down.
+const FEWEST: usize = 4;
+/// More are kept only if these bring so much more.
+const GAIN: f64 = 1.08;
+/// How much more are tried.
+const STEP: f64 = 1.5;
+/// Rounds after which it is tried again whether more bring more.
+const ROUNDS_HELD: u32 = 16;
+
+/// How many requests may be under way: more as long as more bring more bytes.
+#[derive(Debug)]
+pub(crate) struct Depth {
+    most: usize,
+    limit: usize,
+    /// The rate with the limit before this one, while more are tried.
+    before: Option<(usize, f64)>,
+    rounds_to_hold: u32,
+}
+
+impl Depth {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most,
+            limit: AT_FIRST.min(most),
+            before: None,
+            rounds_to_hold: 0,
+        }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A round of as many requests as may be under way brought so many bytes a second,
+    /// and others had to wait.
+    pub(crate) fn end_round(&mut self, rate: f64) {
+        if self.rounds_to_hold > 0 {
+            self.rounds_to_hold -= 1;
+            return;
+        }
+        if let Some((limit, reached)) = self.before
+            && rate < reached * GAIN
+        {
+            self.before = None;
+            self.limit = limit;
+            self.rounds_to_hold = ROUNDS_HELD;
+            return;
+        }
+        let more = (self.limit as f64 * STEP) as usize;
+        let more = more.min(self.most);
+        self.before = (more > self.limit).then_some((self.limit, rate));
+        self.limit = more;
+    }
+
+    /// The server asks for fewer.
+    pub(crate) fn throttle(&mut self) {
+        self.limit = (self.limit / 2).max(FEWEST.min(self.most));
+        self.before = None;
+        self.rounds_to_hold = ROUNDS_HELD;
+    }
+}
+
+/// A request is slow after this, at the earliest: others cost the server as much.
+const LEAST_SLOW: Duration = Duration::from_millis(500);
+/// As long as too few were seen to know.
+const UNKNOWN_SLOW: Duration = Duration::from_secs(2);
+const FEW: u32 = 8;
+/// One request in so many is sent a second time at most, beside a few.
+const HEDGED_OF: u64 = 16;
+
+/// How long requests take, by their size.
+#[derive(Debug, Default)]
+pub(crate) struct Durations {
+    classes: [Class; 12],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    count: u32,
+    /// Seconds.
+    mean: f64,
+    /// Mean distance to the mean.
+    spread: f64,
+}
+
+impl Durations {
+    pub(crate) fn note(&mut self, bytes: u64, time: Duration) {
+        let class = &mut self.classes[class_of(bytes)];
+        let seconds = time.as_secs_f64();
+        let distance = (seconds - class.mean).abs();
+        (class.mean, class.spread) = match class.count {
+            0 => (seconds, seconds / 2.0),
+            _ => (
+                class.mean + (seconds - class.mean) / 8.0,
+                class.spread + (distance - class.spread) / 8.0,
+            ),
+        };
+        class.count = class.count.saturating_add(1);
+    }
+
+    /// When a request is slow: far outside of what those of its size take.
+    pub(crate) fn slow(&self, bytes: u64) -> Duration {
+        let class = self.classes[class_of(bytes)];
+        if class.count < FEW {
+            return UNKNOWN_SLOW;
+        }
+        let seconds = (class.mean + 6.0 * class.spread).max(3.0 * class.mean);
+        Duration::from_secs_f64(seconds).max(LEAST_SLOW)
+    }
+}
+
+/// Whether one more may be sent a second time: where all are slow, that would only make
+/// them slower.
+pub(crate) fn may_hedge(requests: u64, hedges: u64) -> bool {
+    hedges * HEDGED_OF <= requests
+}
+
+/// Sizes that take about as long: each four times, from 4 KiB on.
+fn class_of(bytes: u64) -> usize {
+    let powers = (bytes >> 12).checked_ilog2().map_or(0, |power| power + 1);
+    (powers as usize).min(11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe of a rate, with a latency and requests of a size.
+    fn settled(most: usize, pipe: f64, latency: f64, bytes: f64) -> usize {
+        let mut depth = Depth::new(most);
+        let mut seen = Vec::new();
+        for _ in 0..200 {
+            depth.end_round((depth.limit() as f64 * bytes / latency).min(pipe));
+            seen.push(depth.limit());
+        }
+        seen.sort_unstable();
+        seen[seen.len() / 2]
+    }
+
+    #[test]
+    fn more_are_sent_as_long_as_that_brings_more() {
+        let small = settled(512, 1e9, 0.05, 100e3);
+        assert!((384..=512).contains(&small), "{small}");
+        assert_eq!(settled(512, 60e6, 0.05, 1e6), AT_FIRST);
+        assert_eq!(settled(16, 1e9, 0.05, 1e3), 16, "never more than allowed");
+    }
+
+    #[test]
+    fn a_server_that_asks_for_fewer_gets_fewer() {
+        let mut depth = Depth::new(64);
+        for _ in 0..10 {
+            depth.throttle();
+        }
+        assert_eq!(depth.limit(), FEWEST);
+        for _ in 0..10 * ROUNDS_HELD {
+            depth.end_round(depth.limit() as f64);
+        }
+        assert!(depth.limit() > FEWEST, "and more again later");
+    }
+
+    #[test]
+    fn slow_is_far_outside_of_what_a_size_takes() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.slow(1 << 20), UNKNOWN_SLOW);
+        for number in 0..100 {
+            durations.note(1 << 20, Duration::from_millis(1000 + number % 3 * 100));
+            durations.note(100, Duration::from_millis(20));
+        }
+        assert_eq!(durations.slow(100), LEAST_SLOW);
+        let slow = durations.slow(1 << 20).as_secs_f64();
+        assert!((3.0..4.0).contains(&slow), "{slow}");
+        assert_eq!(durations.slow(1 << 30), UNKNOWN_SLOW, "others are not known");
+        assert!(may_hedge(0, 0) && may_hedge(32, 2) && !may_hedge(31, 2));
+    }
+}

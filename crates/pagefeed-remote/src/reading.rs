@@ -1,0 +1,160 @@
+//! Reading ranges of files: of the cache, or by requests that are joined, hedged, tried
+//! again, and held against what was indexed.
+
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select, try_join_all};
+use pagefeed_core::error::{Error, Result};
+use pagefeed_core::store::Stamp;
+use tokio::time::sleep;
+use twox_hash::XxHash3_64;
+
+use crate::address::{Address, without_query};
+use crate::bucket::Meta;
+use crate::counters::add;
+use crate::failure::Failure;
+use crate::live::{Live, UnderWay, stamp};
+use crate::pace::may_hedge;
+use crate::requests::{Requests, joined};
+
+/// A file, and the state it was indexed in.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) address: &'a Address,
+    pub(crate) expected: Option<Stamp>,
+}
+
+impl Source<'_> {
+    /// What tells it from other files and versions; nothing if its version is unknown.
+    fn key(&self) -> Option<u64> {
+        let stamp = self.expected?;
+        let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
+        let state = (stamp.size, stamp.modified_ns, stamp.inode);
+        let text = format!("{} {state:?}", without_query(self.url));
+        is_known.then(|| XxHash3_64::oneshot(text.as_bytes()))
+    }
+}
+
+impl Live {
+    /// Ranges of a file that is in the state expected, if one is.
+    pub(crate) async fn read(
+        &self,
+        source: Source<'_>,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<Bytes>> {
+        let size = |range: &Range<u64>| range.end.saturating_sub(range.start);
+        add(
+            &self.counters.bytes_wanted,
+            ranges.iter().map(size).sum::<u64>(),
+        );
+        if let Some(stamp) = source.expected
+            && ranges.iter().any(|range| range.end > stamp.size)
+        {
+            return Err(Error::corrupt(format!(
+                "bytes {ranges:?} were asked for, the file has {}",
+                stamp.size
+            )));
+        }
+        let cache = self.cache.as_ref().zip(source.key());
+        let Some((cache, key)) = cache else {
+            let requests = Requests::covering(ranges);
+            let answers = self.answers(source, &requests).await?;
+            return Ok(requests.of_each(&answers, ranges));
+        };
+        let found = cache.find(key, &joined(ranges, 0));
+        let requests = Requests::covering(&found.missing);
+        let answers = self.answers(source, &requests).await?;
+        for (range, bytes) in requests.0.iter().zip(&answers) {
+            cache.store(key, range.start, bytes);
+        }
+        let (all, bytes) = requests.with(answers, found.parts);
+        Ok(all.of_each(&bytes, ranges))
+    }
+
+    async fn answers(&self, source: Source<'_>, requests: &Requests) -> Result<Vec<Bytes>> {
+        let one = |range| self.retried(move || self.attempt(source, range));
+        try_join_all(requests.0.iter().map(one)).await
+    }
+
+    /// One attempt to read a range, and another one beside it if it takes long: the first
+    /// to succeed.
+    async fn attempt(&self, source: Source<'_>, range: &Range<u64>) -> Result<Bytes, Failure> {
+        let _pass = self.gate.enter().await.map_err(Failure::Final)?;
+        let size = range.end - range.start;
+        let first = pin!(self.part(source, range));
+        let slow = pin!(sleep(self.gate.slow(size)));
+        let first = match select(first, slow).await {
+            Either::Left((done, _)) => return done,
+            Either::Right((_, first)) => first,
+        };
+        let requests = self.counters.requests.load(Ordering::Relaxed);
+        let hedges = self.counters.hedges.load(Ordering::Relaxed);
+        if !may_hedge(requests, hedges) {
+            return first.await;
+        }
+        add(&self.counters.hedges, 1);
+        let second = pin!(self.part(source, range));
+        match select(first, second).await {
+            Either::Left((Err(Failure::Again { .. }), second)) => second.await,
+            Either::Right((Err(Failure::Again { .. }), first)) => first.await,
+            Either::Left((done, _)) | Either::Right((done, _)) => done,
+        }
+    }
+
+    /// One request for a range.
+    async fn part(&self, source: Source<'_>, range: &Range<u64>) -> Result<Bytes, Failure> {
+        let Source { url, expected, .. } = source;
+        let _under_way = UnderWay::begin(&self.counters);
+        let begin = Instant::now();
+        let known = self.known(url).map(|(meta, _)| meta);
+        let tag = known.filter(|meta| expected == Some(stamp(meta)));
+        let tag = tag.and_then(|meta| meta.tag());
+        let (bytes, meta) = self.bytes(source.address, range, tag).await?;
+        add(&self.counters.bytes_fetched, bytes.len() as u64);
+        if expected.is_some_and(|expected| expected != stamp(&meta)) {
+            return Err(Failure::stale("the object changed since it was indexed"));
+        }
+        if bytes.len() as u64 != range.end - range.start {
+            return Err(Failure::again(format!(
+                "{} bytes came of the {} asked for",
+                bytes.len(),
+                range.end - range.start
+            )));
+        }
+        self.note(url, &meta);
+        self.gate.measure(bytes.len() as u64, begin.elapsed());
+        Ok(bytes)
+    }
+
+    async fn bytes(
+        &self,
+        address: &Address,
+        range: &Range<u64>,
+        tag: Option<String>,
+    ) -> Result<(Bytes, Meta), Failure> {
+        match address {
+            Address::Object {
+                provider,
+                bucket,
+                key,
+            } => {
+                let bucket = self.bucket(*provider, bucket).map_err(Failure::Final)?;
+                bucket.get(key, range, tag).await
+            }
+            Address::Web(url) => self.web.get(url, range, tag).await,
+            Address::Hub {
+                dataset,
+                revision,
+                path,
+            } => {
+                let commit = revision.as_deref().unwrap_or("main");
+                self.hub.get((dataset, commit, path), range).await
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+"""Measure what a storage gives: latency, bandwidth by size and number of requests.
+
+The largest file at a URL is read in pieces all over it, about a second for each pair of
+a size and a number of requests at a time.
+
+For example:
+  pagefeed bench s3://bucket/corpus/
+  pagefeed bench s3://bucket/part-0.parquet --sizes 256KiB 4MiB --depths 16 64 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from pagefeed._base import format_bytes
+from pagefeed.cli.common import configure_storage, storage_options
+from pagefeed.reports import StorageBench, bench_storage
+from pagefeed.storage import located
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
+    parser.add_argument("--sizes", nargs="+", help="of requests")
+    parser.add_argument("--depths", nargs="+", type=int, help="requests at a time")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="for each of both (1)"
+    )
+    configure_storage(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and report."""
+    found = bench_storage(
+        located(options.paths, storage_options(options)),
+        sizes=options.sizes,
+        depths=options.depths,
+        seconds=options.seconds,
+    )
+    if options.json:
+        print(json.dumps(asdict(found) | {"advice": found.advice}, indent=2))
+    else:
+        print("\n".join(_lines(found)))
+    return 0
+
+
+def _lines(found: StorageBench) -> list[str]:
+    least, median, most = (f"{1e3 * time:.1f}" for time in found.latency_seconds)
+    return [
+        f"file       {format_bytes(found.file_bytes)}, of {found.files:,}",
+        f"latency    {median} ms ({least} to {most})",
+        "",
+        f"{'a request':>12}{'at a time':>11}{'requests/s':>12}{'MB/s':>10}",
+        *(
+            f"{format_bytes(one.request_bytes):>12}{one.depth:11}"
+            f"{one.bytes_per_second / one.request_bytes:12.1f}"
+            f"{one.bytes_per_second / 1e6:10.1f}"
+            for one in found.measured
+        ),
+        "",
+        *(f"- {line}" for line in found.advice),
+    ]

@@ -1,0 +1,142 @@
+"""What was fetched once lies on the local disk: shared, checked, bounded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from numbered import numbered_loader
+from pagefeed.errors import InvalidArgumentError
+
+
+def loader_of(place, folder, *, size="1GB", **options):
+    options = {"storage_cache_dir": str(folder)} | place.options | options
+    data = pf.parquet(
+        place.urls, column="input_ids", storage_options=options, storage_cache=size
+    )
+    return data, numbered_loader(data, epochs=1)
+
+
+def tokens_of(loader):
+    return [batch["input_ids"].tolist() for batch in loader]
+
+
+def files_of(folder):
+    return [path for path in Path(folder).rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def expected(root):
+    return tokens_of(numbered_loader(root / "corpus" / "tokens"))
+
+
+def test_an_epoch_is_fetched_once(place, tmp_path, expected):
+    data, loader = loader_of(place, tmp_path)
+    assert tokens_of(loader) == expected
+    kept = sum(path.stat().st_size for path in files_of(tmp_path))
+    assert kept > data.storage.counts()["bytes_fetched"] / 2
+    other, loader = loader_of(place, tmp_path)  # As another process, or a later one.
+    assert len(other.index) > 0
+    fetched = other.storage.counts()["bytes_fetched"]
+    assert tokens_of(loader) == expected
+    stats = loader.stats()
+    assert stats["storage/bytes_fetched"] == fetched
+    assert stats["storage/cache_hits"] > 0
+    assert stats["storage/cache_failures"] == 0
+
+
+def test_damaged_and_lost_files_are_fetched_again(place, tmp_path, expected):
+    tokens_of(loader_of(place, tmp_path)[1])
+    for number, path in enumerate(sorted(files_of(tmp_path))):
+        held = path.read_bytes()
+        if number % 3 == 0:
+            path.write_bytes(held[: len(held) // 2])
+        elif number % 3 == 1:
+            path.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+        else:
+            path.unlink()
+    data, loader = loader_of(place, tmp_path)
+    assert tokens_of(loader) == expected
+    assert data.storage.counts()["cache_failures"] > 0
+
+
+def test_the_oldest_make_room(place, tmp_path, expected):
+    for _ in range(3):
+        assert tokens_of(loader_of(place, tmp_path, size="60kB")[1]) == expected
+    assert sum(path.stat().st_size for path in files_of(tmp_path)) < 90_000
+
+
+def test_a_folder_without_room_is_no_error(place, tmp_path, expected):
+    data, loader = loader_of(place, tmp_path)
+    # Folders of objects cannot be made where files are: this holds for root, too.
+    pages = tmp_path / "pages-1"
+    pages.rmdir()
+    pages.write_bytes(b"")
+    assert tokens_of(loader) == expected
+    counts = data.storage.counts()
+    assert counts["cache_failures"] == 1
+    assert counts["cache_hits"] == 0
+
+
+PROGRAM = """
+import sys
+import pagefeed as pf
+options = {"storage_cache_dir": sys.argv[1]}
+data = pf.parquet(
+    sys.argv[2:], column="input_ids", storage_options=options, storage_cache="1GB")
+while True:
+    loader = pf.Loader(
+        data, sequences=pf.Windows(32), batch_size=4, epochs=1, rank=0, world_size=1)
+    for batch in loader:
+        print("batch", flush=True)
+"""
+
+
+def test_processes_that_are_killed_leave_a_sound_cache(web, tmp_path, expected):
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), *web.urls]
+    for _ in range(2):
+        started = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "batch\n"
+            process.kill()
+            process.communicate()
+    (tmp_path / "pages-1" / "stray").mkdir(exist_ok=True)
+    (tmp_path / "pages-1" / "stray" / ".1-1.draft").write_bytes(b"half")
+    data, loader = loader_of(web, tmp_path)
+    assert tokens_of(loader) == expected
+    assert data.storage.counts()["cache_failures"] == 0
+
+
+def test_objects_that_were_replaced_are_not_found(web, tmp_path, expected):
+    tokens_of(loader_of(web, tmp_path)[1])
+    path = web.folder / "part-1.parquet"
+    before = path.read_bytes()
+    try:
+        pq.write_table(pq.read_table(path), path, compression="none")
+        data, loader = loader_of(web, tmp_path)
+        assert tokens_of(loader) == expected
+        assert data.storage.counts()["bytes_fetched"] > len(before) / 2
+    finally:
+        path.write_bytes(before)
+
+
+def test_arguments_are_checked(web, tmp_path, monkeypatch):
+    monkeypatch.delenv("PAGEFEED_CACHE_DIR", raising=False)
+    with pytest.raises(InvalidArgumentError, match="storage_cache='much'"):
+        loader_of(web, tmp_path, size="much")
+    with pytest.raises(InvalidArgumentError, match="needs a folder"):
+        pf.parquet(web.urls, column="a", storage_cache="1GB")
+    with pytest.raises(InvalidArgumentError, match="paths are local"):
+        pf.parquet(web.folder, column="a", storage_cache="1GB")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InvalidArgumentError, match="cannot be made"):
+        loader_of(web, tmp_path / "file")
+    monkeypatch.setenv("PAGEFEED_CACHE_DIR", str(tmp_path))
+    assert pf.parquet(web.urls, column="a", storage_cache=10**6).files

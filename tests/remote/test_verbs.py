@@ -1,0 +1,70 @@
+"""Verbs on a bucket, and what they tell of it."""
+
+import json
+
+import pytest
+
+from pagefeed.cli import main
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports import bench_storage
+from pagefeed.storage import located
+
+
+@pytest.fixture
+def far(s3):
+    """Arguments that name the bucket's files and how to get there."""
+    options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
+    return ["s3://corpus/tokens/", *options, "--json"]
+
+
+def told(capsys, *words):
+    code = main([*words])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out)
+
+
+RUN = ["--column", "input_ids", "--length", "32", "--batch-size", "4"]
+
+
+def test_verbs_of_a_run(far, capsys):
+    assert told(capsys, "inspect", *far, *RUN)["rows"] == 600
+    plan = told(capsys, "plan", *far, *RUN)
+    assert plan["reads"] > plan["pages"] / 2
+    assert plan["read_bytes"] > 10_000
+    assert told(capsys, "verify", *far, *RUN)["ok"]
+    traced = told(capsys, "trace", *far, *RUN, "--step", "2")
+    assert "s3://corpus/tokens/part-" in json.dumps(traced)
+
+
+def test_verbs_of_files(far, capsys):
+    column = ["--column", "input_ids"]
+    assert told(capsys, "index", *far, *column)["rows"] == 600
+    assert told(capsys, "index", *far, *column, "--row-groups")["pages"] == 6
+    head = told(capsys, "head", *far, *column)
+    assert "0" in json.dumps(head)
+
+
+def test_the_bandwidth_that_a_run_needs(far, capsys):
+    words = [word for word in far if word != "--json"]
+    assert main(["plan", *words, *RUN, "--tokens-per-second", "1e6"]) == 0
+    out = capsys.readouterr().out
+    lines = out[out.index("at 1,000,000 tokens a second") :].splitlines()
+    shuffles = [line.split()[0] for line in lines[2:]]
+    assert shuffles == ["page", "row_group", "row", "buffer", "none"]
+    rates = [float(line.split()[-1].replace(",", "")) for line in lines[2:]]
+    assert rates[2] > rates[0] > 0  # A page for each sequence costs the most.
+
+
+def test_a_store_is_measured(far, capsys, s3):
+    settings = ["--sizes", "1KiB", "4KiB", "--depths", "1", "4", "--seconds", "0.05"]
+    found = told(capsys, "bench", *far, *settings)
+    tried = [(one["request_bytes"], one["depth"]) for one in found["measured"]]
+    assert tried == [(1024, 1), (1024, 4), (4096, 1), (4096, 4)]
+    assert found["best_bytes_per_second"] > 0
+    assert (found["request_bytes"], found["max_in_flight"]) in tried
+    words = [word for word in far if word != "--json"]
+    assert main(["bench", *words, *settings]) == 0
+    assert "at a time" in capsys.readouterr().out
+    with pytest.raises(InvalidArgumentError, match="name one that is larger"):
+        bench_storage(located(s3.urls, s3.options), sizes=["1GiB"])
