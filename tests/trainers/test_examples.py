@@ -46,6 +46,8 @@ def test_example(name, tmp_path):
         pytest.skip(f"make test-trainers ARGS={name}")
     if name == "accelerate" and importlib.util.find_spec("transformers"):
         pytest.skip("make test-trainers ARGS=accelerate")
+    if name == "megatron" and importlib.util.find_spec("streaming"):
+        pytest.skip("make test-trainers ARGS=megatron")
     corpus = str(shared("data", "corpus"))
     examples = ROOT / "examples"
     tokens = ["tokens", "--limit", "60000"]

@@ -1,7 +1,6 @@
 """Files of the formats' own writers, read as their own readers read them.
 
-The packages are large and not part of the development environment: they are the group
-`formats` of pyproject.toml, for an environment that has it.
+Megatron-Core's builder and MosaicML's writer: `make test-trainers ARGS=formats`.
 """
 
 import numpy as np
@@ -26,9 +25,9 @@ def documents(dtype: str) -> list[np.ndarray]:
 def test_megatron_core(tmp_path, dtype, multimodal):
     module = "megatron.core.datasets.indexed_dataset"
     indexed = pytest.importorskip(
-        module, reason="needs megatron-core: the group `formats`"
+        module, reason="make test-trainers ARGS=formats"
     )
-    torch = pytest.importorskip("torch", reason="needs torch")
+    torch = pytest.importorskip("torch", reason="make test-trainers ARGS=formats")
     prefix = str(tmp_path / "corpus")
     kind = getattr(np, dtype)
     builder = indexed.IndexedDatasetBuilder(f"{prefix}.bin", kind, multimodal)
@@ -70,7 +69,7 @@ def test_megatron_core(tmp_path, dtype, multimodal):
 @pytest.mark.parametrize("others", [{}, {"id": "int"}, {"text": "str", "url": "str"}])
 def test_mosaicml_streaming(tmp_path, encoding, dtype, others):
     streaming = pytest.importorskip(
-        "streaming", reason="needs mosaicml-streaming: the group `formats`"
+        "streaming", reason="make test-trainers ARGS=formats"
     )
     columns = {"tokens": encoding, **others}
     values = {"id": 7, "text": "a text", "url": "u" * 99}
@@ -90,7 +89,7 @@ def test_mosaicml_streaming(tmp_path, encoding, dtype, others):
 
 def test_mosaicml_streaming_of_one_shape(tmp_path):
     streaming = pytest.importorskip(
-        "streaming", reason="needs mosaicml-streaming: the group `formats`"
+        "streaming", reason="make test-trainers ARGS=formats"
     )
     rows = np.arange(60, dtype=np.uint16).reshape(10, 6)
     out = str(tmp_path / "mds")
