@@ -6,6 +6,7 @@ texts: ``texts/`` reads these, ``tokenizing/`` writes their tokens.
 """
 
 from pagefeed.prepare.conversion import Conversion, convert
+from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 
-__all__ = ["Conversion", "Tokenized", "convert", "tokenize"]
+__all__ = ["FORMATS", "Conversion", "Tokenized", "convert", "tokenize"]
