@@ -16,7 +16,7 @@ TIMES = 10
 
 PROGRAM = """
 import os, random, signal, sys, time
-import pyarrow.json, pyarrow.parquet  # Once, and not in every process.
+import pandas, pyarrow.compute, pyarrow.json, pyarrow.parquet  # Once, not in each.
 import pagefeed as pf
 from pagefeed.dataset.text import counts
 from texts_made import make_tokenizer
