@@ -64,7 +64,7 @@ def write_chat_tokenizer(folder: Path, template: str) -> Path:
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<s>",
-        "eos_token": {"content": "<|im_end|>"},
+        "eos_token": "<|im_end|>",
         "chat_template": template,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
