@@ -16,6 +16,7 @@ __all__ = ["VERBS", "main", "make_parser"]
 
 VERBS = {
     "count": "count the tokens of texts ahead",
+    "tokenize": "write texts of any input as Parquet files of tokens",
     "demo": "real text to shuffled, resumed batches",
     "inspect": "look at a dataset: how it is stored, and what it will cost",
     "head": "show rows: tokens as numbers or text, and any other columns",

@@ -7,6 +7,7 @@ tokenizers for them.
 """
 
 from pagefeed.prepare.conversion import Conversion, convert
+from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
     ExtendedEmbeddings,
@@ -21,6 +22,7 @@ from pagefeed.prepare.vocabulary import (
 )
 
 __all__ = [
+    "FORMATS",
     "Conversion",
     "ExtendedEmbeddings",
     "ExtendedTokenizer",

@@ -66,7 +66,7 @@ def _defined(
     inner = getattr(source, "backend_tokenizer", source)  # Of transformers.
     if hasattr(inner, "to_str") and hasattr(inner, "token_to_id"):
         name = f"{type(source).__module__}.{type(source).__name__}"
-        config = dict(getattr(source, "special_tokens_map", {}))
+        config: dict[str, Any] = dict(getattr(source, "special_tokens_map", {}))
         config["chat_template"] = getattr(source, "chat_template", None)
         begin, end = config.get("bos_token"), config.get("eos_token")
         return Definition("tokenizers", name, inner.to_str(), begin, end, config)

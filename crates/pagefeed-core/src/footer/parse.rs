@@ -61,7 +61,7 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
                 };
                 row_groups = Some(parse_row_groups(reader, &context)?);
             }
-            (5, Wire::List) => arrow_schema = parse_key_values(reader)?,
+            (5, Wire::List) => arrow_schema = find_value(reader, ARROW_SCHEMA_KEY)?,
             (6, Wire::Binary) => created_by = reader.binary()?,
             (8, _) => return Err(encrypted("the file")),
             _ => reader.skip(wire)?,
@@ -135,9 +135,22 @@ fn empty_footer(schema: &[u8], arrow_schema: Option<&str>) -> Vec<u8> {
     footer
 }
 
-/// The stored Arrow schema, if there is one.
-fn parse_key_values<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>> {
-    let mut arrow_schema = None;
+/// What a footer has under a key of its own metadata.
+pub fn value_of<'a>(footer: &'a [u8], key: &str) -> Result<Option<&'a str>> {
+    let mut found = None;
+    Reader::new(footer).fields(|id, wire, reader| {
+        match (id, wire) {
+            (5, Wire::List) => found = find_value(reader, key)?,
+            _ => reader.skip(wire)?,
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The value of a key, if it is there and is UTF-8.
+fn find_value<'a>(reader: &mut Reader<'a>, wanted: &str) -> Result<Option<&'a str>> {
+    let mut found = None;
     for _ in 0..reader.list_of(Wire::Struct)? {
         let (mut key, mut value) = (&b""[..], None);
         reader.fields(|id, wire, reader| {
@@ -148,11 +161,11 @@ fn parse_key_values<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>> {
             }
             Ok(())
         })?;
-        if key == ARROW_SCHEMA_KEY.as_bytes() {
-            arrow_schema = value.and_then(|value| std::str::from_utf8(value).ok());
+        if key == wanted.as_bytes() {
+            found = value.and_then(|value| std::str::from_utf8(value).ok());
         }
     }
-    Ok(arrow_schema)
+    Ok(found)
 }
 
 fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Vec<RowGroup>> {

@@ -114,12 +114,13 @@ class _Counting:
         index = self._index
         if index.cache_dir is None:
             return
-        self._check_whole()
         folder = f"{index.cache_dir}/{KIND}-{self._key}.parts"
+        self._folder = folder  # Also parts that a process left that was killed.
+        self._check_whole()
         if not keeps_arrays(folder):
+            self._folder = None
             return
         index.check_files()
-        self._folder = folder
         with self._work() as work:
             # Beside others at the same work, it is best to begin elsewhere.
             anywhere = random.SystemRandom().sample(self._parts, len(self._parts))

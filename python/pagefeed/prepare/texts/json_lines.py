@@ -41,6 +41,8 @@ class JsonLines(Lines):
             _, block = next(line_blocks(stream, 0, None, SEEN_BYTES), (0, b""))
         found = [_parsed(line)[0] for line in block.splitlines() if line.strip()]
         rows = [row for row in found if row is not None]
+        if not rows:
+            return None
         names = {name: None for row in rows for name in row}
         types = {}
         for name in names:

@@ -14,6 +14,8 @@ COMPRESSED = (".gz", ".zst", ".zstd")
 """Suffixes of files that are decompressed as they are read."""
 COMPRESSION = 4
 """How much smaller texts are when they are compressed, about."""
+READ_BYTES = 16 << 10
+"""At a time: what decompresses to fewer bytes before damage is lost with it."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
@@ -64,13 +66,11 @@ def line_blocks(
         else:
             found = left.find(b"\n", end - 1 - at)
         if found < 0:
-            try:
-                more = stream.read(max(size, len(left)))
-            except OSError:
-                # What came whole is not lost with the rest.
-                yield at, left[: left.rfind(b"\n") + 1]
-                raise
+            more, problem = _read(stream, max(size, len(left)))
             left += more
+            if problem is not None:  # What came whole is not lost with the rest.
+                yield at, left[: left.rfind(b"\n") + 1]
+                raise problem
             if not more:
                 if left:
                     yield at, left
@@ -78,3 +78,15 @@ def line_blocks(
             continue
         yield at, left[: found + 1]
         at, left = at + found + 1, left[found + 1 :]
+
+
+def _read(stream: Any, size: int) -> tuple[bytes, OSError | None]:  # noqa: ANN401
+    """Read some bytes, and return what ended that too early."""
+    parts, left = [], size
+    try:
+        while left > 0 and (part := stream.read(min(left, READ_BYTES))):
+            parts.append(part)
+            left -= len(part)
+    except OSError as problem:
+        return b"".join(parts), problem
+    return b"".join(parts), None

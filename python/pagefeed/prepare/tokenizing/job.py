@@ -137,8 +137,8 @@ def make_wanted(
         )
     found = _types(inputs)
     if found is not None:
-        for name in (source, *names):
-            if name not in found:
+        for name, given in {**names, source: None}.items():
+            if name not in found and given is None:
                 raise ColumnNotFoundError(
                     f"{inputs.files[0]}: there is no column {name!r}; it has "
                     f"{list(found)[:20]}"

@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+from types import TracebackType
 
 from pagefeed._base import Work
 from pagefeed.errors import FileAccessError
@@ -26,7 +28,8 @@ class TokenWork:
         self._weights = {
             task: sum(piece.weight for piece in job.tasks[task]) for task in tasks
         }
-        self._bytes = self._tokens = self._told = 0
+        self._read = dict.fromkeys(tasks, 0)
+        self._tokens = self._told = 0
         self._lock = threading.Lock()
         self._work = Work("tokenizing", total=1, unit="tokens")
 
@@ -34,22 +37,31 @@ class TokenWork:
         self._work.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.tell()
-        self._work.__exit__(None, None, None)
+        self._work.__exit__(kind, error, trace)
 
-    def advance(self, num_bytes: int, num_tokens: int) -> None:
-        """Count some more; any thread may."""
+    def advance(self, task: int, num_bytes: int, num_tokens: int) -> None:
+        """Count some more of a task; any thread may."""
         with self._lock:
-            self._bytes += num_bytes
+            self._read[task] += num_bytes
             self._tokens += num_tokens
+
+    def finish(self, task: int) -> None:
+        """Say that a task has no more than was read of it."""
+        with self._lock:
+            self._weights[task] = self._read[task]
 
     def tell(self) -> None:
         """Report it; from one thread."""
         with self._lock:
-            total = max(1, self._bytes, sum(self._weights.values()))
-            tokens = self._tokens
-            expected = tokens * total // max(1, self._bytes)
+            read, tokens = sum(self._read.values()), self._tokens
+            expected = tokens * sum(self._weights.values()) // max(1, read)
         self._work.expect(max(1, tokens, expected))
         self._work.advance(tokens - self._told)
         self._told = tokens
@@ -73,9 +85,12 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
         try:
             with_retries(
                 retries,
-                lambda: run_task(job, task, share, work.advance, stop.is_set),
+                lambda: run_task(
+                    job, task, share, partial(work.advance, task), stop.is_set
+                ),
                 stop.wait,
             )
+            work.finish(task)
         finally:
             with lock:
                 running -= 1

@@ -41,8 +41,9 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
             while waiting:
                 done, _ = ray.wait([*waiting], timeout=SECONDS_BETWEEN)
                 for one in done:
-                    del waiting[one]
-                    work.advance(*ray.get(one))
+                    task = waiting.pop(one)
+                    work.advance(task, *ray.get(one))
+                    work.finish(task)
                 work.tell()
         finally:
             for one in waiting:

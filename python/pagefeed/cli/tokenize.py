@@ -1,0 +1,117 @@
+"""Tokenize texts of any input into Parquet files, once and for all.
+
+Lines of JSON, CSV, Parquet, Arrow and Feather, folders of save_to_disk, MDS shards, tar
+files of WebDataset and plain text are read, .gz and .zst of most of these. Killed and
+started again, it goes on where it was.
+
+For example:
+  pagefeed tokenize web/ --tokenizer tokenizer.json --output web-tokens --keep url
+  pagefeed tokenize chats.jsonl.zst --messages messages --tokenizer tokenizer.json \\
+      --output chat-tokens --on-error quarantine
+  pagefeed tokenize books/ --format text --tokenizer cl100k_base.tiktoken \\
+      --output book-tokens --shard-size 1GiB
+  pagefeed tokenize s3://bucket/web/ --tokenizer tokenizer.json --output web-tokens \\
+      --engine ray
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+
+from pagefeed.cli.common import (
+    configure_storage,
+    configure_tokenizer,
+    make_tokenizer,
+    storage_options,
+)
+from pagefeed.prepare import FORMATS, tokenize
+from pagefeed.storage import LocalStorage
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add = parser.add_argument
+    add("inputs", nargs="+", metavar="INPUT", help="files, folders, patterns, URLs")
+    configure_tokenizer(parser, "--tokenizer", required=True)
+    add("--output", required=True, metavar="DIR", help="folder of the Parquet files")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--column", default="text", help="of the texts (text)")
+    source.add_argument("--messages", metavar="COLUMN", help="of chats instead")
+    add("--chat-template", metavar="FILE", help="in place of the tokenizer's")
+    add(
+        "--keep",
+        nargs="+",
+        default=[],
+        metavar="COLUMN[=TYPE]",
+        help="further columns to write",
+    )
+    add("--format", choices=FORMATS, help="of the inputs (by their names)")
+    add(
+        "--on-error",
+        default="fail",
+        choices=["fail", "skip", "quarantine"],
+        help="what is done with records that cannot be read (fail)",
+    )
+    add("--column-name", default="input_ids", help="of the tokens (input_ids)")
+    add("--shard-size", default="256MiB", help="bytes of a file, about (256MiB)")
+    add("--page-size", default="64KiB", help="bytes of tokens in a page (64KiB)")
+    add(
+        "--compression",
+        default="zstd",
+        choices=["zstd", "lz4", "snappy", "none"],
+        help="of pages (zstd)",
+    )
+    add("--num-threads", type=int, help="(one per CPU)")
+    add("--retries", type=int, default=3, help="of a shard, if files fail (3)")
+    add("--engine", default="local", choices=["local", "ray"])
+    configure_storage(parser)
+    add("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tokenize and report."""
+    tokenizer = make_tokenizer(options)
+    kinds = (word.partition("=") for word in options.keep)
+    started = time.perf_counter()
+    done = tokenize(
+        options.inputs,
+        options.output,
+        tokenizer=tokenizer,
+        column=options.column,
+        messages=options.messages,
+        keep={name: kind or None for name, _, kind in kinds},
+        format=options.format,
+        on_error=options.on_error,
+        column_name=options.column_name,
+        chat_template=_text(options.chat_template),
+        shard_size=options.shard_size,
+        page_size=options.page_size,
+        compression=options.compression,
+        num_threads=options.num_threads,
+        retries=options.retries,
+        engine=options.engine,
+        storage_options=storage_options(options),
+    )
+    seconds = time.perf_counter() - started
+    if options.json:
+        told = {"tokenizer": tokenizer.name, "engine": tokenizer.engine}
+        print(json.dumps(asdict(done) | told | {"seconds": round(seconds, 3)}, indent=2))
+        return 0
+    print(
+        f"{done.num_documents:,} documents, {done.num_tokens:,} tokens in "
+        f"{len(done.files)} files of {done.folder}, {seconds:.1f} s with "
+        f"{tokenizer.engine}"
+    )
+    if done.num_rejected:
+        print(f"{done.num_rejected:,} records rejected: {done.folder}/_rejected")
+    return 0
+
+
+def _text(path: str | None) -> str | None:
+    if path is None:
+        return None
+    storage = LocalStorage()
+    return storage.read(path, 0, storage.size(path)).decode()

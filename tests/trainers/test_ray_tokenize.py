@@ -1,0 +1,92 @@
+"""Tokenizing on a Ray cluster of two nodes: the same files, also when one dies."""
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
+
+from ray.cluster_utils import Cluster  # noqa: E402 - likewise
+
+import pagefeed as pf  # noqa: E402
+from texts_made import make_tokenizer  # noqa: E402
+from tokenizers_made import hard_texts  # noqa: E402
+from trainers.running import TESTS  # noqa: E402
+
+
+@pytest.fixture
+def cluster():
+    """A head that runs nothing, and two nodes that do."""
+    ray.shutdown()
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "include_dashboard": False},
+    )
+    nodes = [made.add_node(num_cpus=1) for _ in range(2)]
+    made.wait_for_nodes()
+    ray.init(
+        made.address,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join((str(TESTS.parent / "python"), str(TESTS)))}},
+    )
+    yield made, nodes
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = ({"text": text, "n": n} for n, text in enumerate(hard_texts(3000)))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def contents(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def tokenize(source, output, engine):
+    return pf.tokenize(
+        source,
+        output,
+        tokenizer=make_tokenizer(),
+        keep=["n"],
+        shard_size="32KiB",
+        engine=engine,
+    )
+
+
+def test_two_nodes_write_the_same_files(cluster, source, tmp_path):
+    here = tokenize(source, tmp_path / "local", "local")
+    there = tokenize(source, tmp_path / "ray", "ray")
+    assert len(here.files) > 4
+    assert contents(there.folder) == contents(here.folder)
+
+
+def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path):
+    here = tokenize(source, tmp_path / "local", "local")
+    made, nodes = cluster
+    account = tmp_path / "ray" / "_tokenize"
+    died = []
+
+    def kill():
+        while len(list(account.glob("part-*.json"))) < 2:
+            time.sleep(0.01)
+        died.append(len(list(account.glob("part-*.json"))))
+        made.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    there = tokenize(source, tmp_path / "ray", "ray")
+    killer.join()
+    assert died[0] < len(here.files)
+    assert contents(there.folder) == contents(here.folder)

@@ -1,0 +1,69 @@
+"""Chats give the ids and the mask that transformers gives."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+transformers = pytest.importorskip(
+    "transformers", reason="make test-trainers ARGS=transformers"
+)
+
+import pagefeed as pf  # noqa: E402 - likewise
+from chats import CHATS, TEMPLATES, write_chat_tokenizer  # noqa: E402
+from pagefeed.tokenizer import ChatTemplate  # noqa: E402
+from tokenizers_made import hard_texts  # noqa: E402
+
+
+def chats():
+    """Those made by hand, and some of hard texts."""
+    texts = [*hard_texts(60)]
+    roles = ("user", "assistant")
+    made = [
+        [{"role": roles[n % 2], "content": text} for n, text in enumerate(part)]
+        for part in (texts[:4], *(texts[begin : begin + 5] for begin in range(4, 60, 5)))
+    ]
+    return [*CHATS, *made]
+
+
+def theirs(library, chat):
+    found = library.apply_chat_template(
+        chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
+    )
+    ids, mask = (np.array(found[name]) for name in ("input_ids", "assistant_masks"))
+    return ids.tolist(), np.where(mask == 1, ids, -100).tolist()
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_ids_and_mask_are_those_of_transformers(template, tmp_path):
+    path = write_chat_tokenizer(tmp_path, TEMPLATES[template])
+    library = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    tok = pf.Tokenizer(path)
+    for one in (tok, pf.Tokenizer(library)):
+        chat_template = ChatTemplate.of(one)
+        for chat in chats():
+            ids, labels = chat_template.encode(one, chat)
+            assert (ids.tolist(), labels.tolist()) == theirs(library, chat)
+    assert pf.Tokenizer(library).fingerprint == tok.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_files_hold_the_same(kind, tmp_path):
+    path = write_chat_tokenizer(tmp_path, TEMPLATES["chatml"])
+    library = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    given = chats()
+    source = tmp_path / f"a.{kind}"
+    if kind == "jsonl":
+        lines = [json.dumps({"messages": chat}) for chat in given]
+        source.write_text("\n".join(lines))
+    else:
+        pq.write_table(pa.table({"messages": given}), source)
+    done = pf.tokenize(
+        source, tmp_path / "out", tokenizer=pf.Tokenizer(path), messages="messages"
+    )
+    table = pq.read_table(done.files[0])
+    expected = [theirs(library, chat) for chat in given]
+    assert table["input_ids"].to_pylist() == [ids for ids, _ in expected]
+    assert table["labels"].to_pylist() == [labels for _, labels in expected]
