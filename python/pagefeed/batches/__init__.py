@@ -5,6 +5,7 @@ that keeps it busy ahead of its consumer.
 """
 
 from pagefeed.batches.aligned import AlignedColumns
+from pagefeed.batches.decoding import Decode
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import (
@@ -22,6 +23,7 @@ __all__ = [
     "AlignedColumns",
     "Batch",
     "DType",
+    "Decode",
     "Fields",
     "LoaderSettings",
     "MoveListener",
