@@ -9,7 +9,7 @@ import logging as _logging
 from pagefeed import errors
 from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
-from pagefeed.batches import Fields
+from pagefeed.batches import Decode, Fields
 from pagefeed.dataset import (
     FlatDataset,
     FolderColumn,
@@ -91,6 +91,7 @@ __all__ = [
     "Conversion",
     "Damage",
     "DatasetForecast",
+    "Decode",
     "Diagnosis",
     "Documents",
     "Evidence",

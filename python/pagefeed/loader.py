@@ -18,6 +18,7 @@ from pagefeed._base import (
 )
 from pagefeed.batches import (
     Batch,
+    Decode,
     DType,
     Fields,
     LoaderSettings,
@@ -71,6 +72,8 @@ class Loader(LoaderFacts):
         transform: Called with every batch, a dict of arrays or tensors that it may
             change in place; what it returns is delivered. Other processes need it to
             be picklable.
+        decode: Functions by column of :class:`Documents`, ``{"image": decode_image}``,
+            called for every row on threads, ahead of the consumer; or :class:`Decode`.
         pin_memory: Hand out tensors in page-locked memory; without CUDA this only
             warns.
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
@@ -110,6 +113,7 @@ class Loader(LoaderFacts):
         vocab_size: int | None = None,
         fields: Fields | Iterable[str] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
+        decode: Decode | Mapping[str, Callable[[Any], Any]] | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
         drop_last: bool = True,
@@ -137,6 +141,7 @@ class Loader(LoaderFacts):
             vocab_size=check_vocab_size(vocab_size, padding=padding),
             fields=Fields.parse(fields),
             transform=check_callable(transform, "transform"),
+            decode=Decode.parse(decode),
             pin_memory=pin_memory,
             epochs=epochs if epochs is None else check_positive(epochs, "epochs"),
             drop_last=check_flag(drop_last, "drop_last"),

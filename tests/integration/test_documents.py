@@ -291,20 +291,13 @@ def test_columns_called_like_made_fields_are_the_users(tmp_path):
     assert pa.array(next(iter(whole))["input_ids"]).to_pylist()[0].startswith("id")
 
 
-def test_metadata_arrives_or_is_refused(tmp_path):
+def test_metadata_arrives_as_columns_of_rows(tmp_path):
     write_two(tmp_path)
     dataset = pf.parquet(tmp_path, column="tok_a", metadata=["number"])
     loader = pf.Loader(
         dataset, sequences=pf.Documents(), batch_size=4, rank=0, world_size=1
     )
     assert set(next(iter(loader))) == {"tok_a", "number"}
-    for sequences in (pf.Windows(8), pf.Packed(8)):
-        with pytest.raises(InvalidArgumentError, match=r"metadata=\['number'\]"):
-            pf.Loader(dataset, sequences=sequences, batch_size=4)
-        with pytest.raises(InvalidArgumentError, match="Documents"):
-            pf.Loader(pf.mix({"a": dataset}), sequences=sequences, batch_size=4)
-        with pytest.raises(InvalidArgumentError, match="Documents"):
-            pf.SequenceView(dataset, sequences)
     unknown = pf.parquet(tmp_path, column="tok_a", metadata=["nothing"])
     with pytest.raises(ColumnNotFoundError, match="nothing"):
         _ = unknown.index

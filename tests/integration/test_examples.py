@@ -46,3 +46,30 @@ def test_torch_alone(tmp_path):
         assert done.returncode == 0, done.stderr
     for rank in range(2):
         assert f"rank {rank} of 2 ends at step 15" in done.stdout
+
+
+def _run(script: str, folder: str) -> str:
+    done = subprocess.run(
+        [sys.executable, script, folder],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_head_learns_concepts_from_spans(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("examples/train_concepts.py", str(tmp_path))
+    assert float(found.split()[1]) < 0.3
+
+
+def test_pairs_of_images_and_texts(tmp_path):
+    for module in ("torch", "PIL"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    found = _run("examples/train_images.py", str(tmp_path / "pairs"))
+    first, last = (float(line.split()[-1]) for line in found.splitlines())
+    assert last < 0.7 * first

@@ -8,11 +8,12 @@ use pagefeed_core::pad::{Padding, list_lengths, padded_numbers};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 
 use crate::buffer::Buffer;
 use crate::engine::{parse_fields, token_type};
 use crate::run::detached;
+use crate::values;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
 /// without a copy: `pyarrow.array(x)`, `polars.Series(x)`.
@@ -117,6 +118,25 @@ impl ArrowArray {
             fields: parse_fields(py, &fields, shifted, across_documents)?,
         };
         detached(py, || padding.batch(&self.array)).map(Buffer::from)
+    }
+
+    /// Numbers as the name of their type and their bytes, float64 if some are null, but
+    /// for rows that are null in `there`; None if it holds others.
+    #[pyo3(signature = (there=None))]
+    fn numbers<'py>(
+        &self,
+        py: Python<'py>,
+        there: Option<&Bound<'py, Self>>,
+    ) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
+        values::numbers(py, &self.array, there.map(|there| there.get().array()))
+    }
+
+    /// Texts as a list of str, or bytes as one of memoryviews; None if it holds others.
+    fn texts_or_bytes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        match values::texts(py, &self.array)? {
+            None => values::blobs(py, &self.array),
+            texts => Ok(texts),
+        }
     }
 
     /// The values as Python objects; needs pyarrow.

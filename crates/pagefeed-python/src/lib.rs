@@ -22,6 +22,7 @@ mod run;
 mod storage;
 mod table;
 mod tokenizer;
+mod values;
 
 use pyo3::prelude::*;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow_schema::FieldRef;
 use pagefeed_core::engine::PageSource;
-use pagefeed_core::error::Result;
+use pagefeed_core::error::{Error, Result};
+use pagefeed_core::metadata::spans::find_wrong;
 use pagefeed_core::metadata::table::of_documents;
 use pagefeed_core::metadata::{TableSchema, span_fields};
 use pagefeed_core::pages::indexed::Indexed;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 use crate::arrow::ArrowArray;
 use crate::columns::Values;
 use crate::engine::elements;
+use crate::error::to_python;
 use crate::run::detached;
 use crate::storage::stopped_by;
 use crate::table::ArrowTable;
@@ -132,12 +134,21 @@ pub fn document_table(
     most: usize,
 ) -> PyResult<ArrowTable> {
     let lengths: Vec<i64> = elements(py, lengths)?;
+    let lengths: Vec<u32> = lengths.iter().map(|&n| u32::try_from(n).unwrap_or(0)).collect();
     let each = columns.iter().zip(&names);
     let named = each.map(|(column, name)| (name.as_str(), column.array(), column.field()));
     let named: Vec<_> = named.collect();
     let is_there: ArrayRef = Arc::clone(is_there.array());
+    let (fields, arrays) = detached(py, || span_fields(&named, &are_spans))?;
+    for ((array, field), _) in arrays.iter().zip(&fields).zip(&are_spans).filter(|(_, s)| **s) {
+        if let Some((row, wrong)) = detached(py, || find_wrong(array, &lengths))? {
+            let error = Error::corrupt(format!("row {row} of a batch {wrong}"));
+            let error = to_python(py, &error.in_column(field.name()));
+            error.value(py).setattr("batch_row", row)?;
+            return Err(error);
+        }
+    }
     let table = detached(py, || {
-        let (fields, arrays) = span_fields(&named, &are_spans)?;
         let schema = TableSchema::new(fields, are_spans)?;
         let there = (0..is_there.len()).filter(|&row| is_there.is_valid(row));
         of_documents(&schema, &arrays, there, &lengths, most)

@@ -16,7 +16,12 @@ from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.metadata import Metadata
-from pagefeed.batches.row_columns import aligned_columns, check_aligned, row_columns
+from pagefeed.batches.row_columns import (
+    aligned_columns,
+    as_taken,
+    check_aligned,
+    row_columns,
+)
 from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, BatchPlan
@@ -40,6 +45,7 @@ class DocumentFeed:
         fields: What padded documents come with.
         aligned: Columns that come with the tokens.
         metadata: What is told of the documents.
+        has_padding: Whether rows of a batch may be no documents.
         convert: Makes arrays what is handed out.
         vocab_size: Ids of padded tokens are below it; None for all not negative.
 
@@ -61,7 +67,8 @@ class DocumentFeed:
         padding: int,
         fields: Fields,
         aligned: AlignedColumns,
-        metadata: Metadata | None = None,
+        metadata: Metadata | None,
+        has_padding: bool,
         convert: Converter,
         vocab_size: int | None = None,
     ) -> None:
@@ -71,9 +78,7 @@ class DocumentFeed:
                 "a max_length"
             )
         self._documents = documents
-        columns = row_columns(
-            datasets, documents, tells_metadata=metadata is not None
-        )
+        columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
         self._names = columns.names
         self._metadata = metadata
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
@@ -86,6 +91,9 @@ class DocumentFeed:
             for dataset, names in zip(datasets, columns.of, strict=True)
         ]
         beside = [_told(dataset, metadata) for dataset in datasets]
+        if has_padding or metadata is not None:
+            for dataset, told in zip(datasets, beside, strict=True):
+                told.append(FolderColumn((1,), _first_values(dataset)))
         self._columns = list(
             itertools.chain.from_iterable(
                 (*own, *told) for own, told in zip(sources, beside, strict=True)
@@ -126,6 +134,11 @@ class DocumentFeed:
         )
         self._engine = ProcessEngine(start)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns of a batch are called."""
+        return self._names
+
     def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
         return self._engine.get()
@@ -154,10 +167,11 @@ class DocumentFeed:
         columns = delivered.take_columns()
         told = columns[len(self._names) :]
         del columns[len(self._names) :]
+        there = told.pop() if told else None
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
-            return batch | self._padded(batch)
+            return self._taken(batch | self._padded(batch), there)
         whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
         lengths = np.minimum(whole, most)
         length = most
@@ -169,9 +183,8 @@ class DocumentFeed:
         )
         made: Batch = self._fields.arrays(memory, shape, self._dtype)
         made |= {"lengths": lengths}
-        if self._metadata is not None:
-            *told, is_there = told
-            made["metadata"] = self._metadata.of_documents(told, is_there, whole, most)
+        if self._metadata is not None and there is not None:
+            made["metadata"] = self._metadata.of_documents(told, there, whole, most)
         # Columns called like what is made are the user's.
         del batch[self._names[0]]
         made |= batch
@@ -186,9 +199,19 @@ class DocumentFeed:
             memory = batch[name].padded_numbers(length, padding)
             made[name] = np.ndarray(shape, dtype, memoryview(memory))
         made |= self._given.loss_mask(made)
+        return self._taken(made, there)
+
+    def _taken(self, made: Batch, there: _core.ArrowArray | None) -> Batch:
+        """Return values as they are handed out."""
+        taken = {
+            name: as_taken(value, there)
+            if isinstance(value, _core.ArrowArray)
+            else value
+            for name, value in made.items()
+        }
         return {
             name: self._convert(value) if isinstance(value, np.ndarray) else value
-            for name, value in made.items()
+            for name, value in taken.items()
         }
 
     def _padded(self, columns: dict[str, Any]) -> Batch:
@@ -200,8 +223,8 @@ class DocumentFeed:
             memory = columns[name].padded(length, filling, "int64", ("input_ids",))
             shape = len(found), length
             array = np.ndarray(shape, np.int64, memoryview(memory))
-            made[name] = self._convert(array)
-            made[f"{name}_lengths"] = self._convert(np.minimum(found, length))
+            made[name] = array
+            made[f"{name}_lengths"] = np.minimum(found, length)
         return made
 
     def _cells(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -233,16 +256,19 @@ class DocumentFeed:
 def _told(
     dataset: Dataset, metadata: Metadata | None
 ) -> list[TokenIndex | FolderColumn]:
-    """Where its metadata comes from, and one value in all rows: others are padding."""
+    """Where its metadata comes from."""
     if metadata is None:
         return []
-    in_all_files = np.zeros(len(dataset.files), dtype=np.int64)
-    nothing = FolderColumn((), in_all_files)
+    nothing = FolderColumn((), _first_values(dataset))
     named = {*dataset.metadata, *dataset.span_columns}
-    sources = [
+    return [
         dataset.source_of(name) if name in named else nothing for name in metadata.names
     ]
-    return [*sources, FolderColumn((1,), in_all_files)]
+
+
+def _first_values(dataset: Dataset) -> Int64Array:
+    """The number of the first value, for each file."""
+    return np.zeros(len(dataset.files), dtype=np.int64)
 
 
 def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:

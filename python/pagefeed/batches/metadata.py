@@ -45,7 +45,8 @@ class Metadata:
             ColumnNotFoundError: If a column does not exist.
             InvalidArgumentError: If a name is taken, or holds spans in some datasets
                 only.
-            UnsupportedError: If types of one name differ in datasets, or spans are none.
+            UnsupportedError: If types of one name differ in datasets, or a column holds
+                no spans.
         """
         if "metadata" not in fields.names:
             return None
@@ -96,8 +97,8 @@ def _check_names(names: dict[str, None], both: set[str]) -> None:
     for name in names:
         if name in PLACES:
             raise InvalidArgumentError(
-                f"a table of metadata has a column {name!r} of its own, which says where "
-                "a document is: rename that of the files"
+                f"a table of metadata has a column {name!r} of its own, which says "
+                "where a document is: rename that of the files"
             )
     if both:
         raise InvalidArgumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,13 @@ from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
 from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
 from pagefeed.sequences import Documents
 
-__all__ = ["RowColumns", "aligned_columns", "check_aligned", "row_columns"]
+__all__ = [
+    "RowColumns",
+    "aligned_columns",
+    "as_taken",
+    "check_aligned",
+    "row_columns",
+]
 
 TOKENS = "input_ids"
 
@@ -58,7 +65,9 @@ def row_columns(
             )
         return RowColumns(names=named[0], of=tuple(named))
     named = [
-        _with_aligned(data, documents.columns or (() if tells_metadata else data.metadata))
+        _with_aligned(
+            data, documents.columns or ([] if tells_metadata else data.metadata)
+        )
         for data in datasets
     ]
     _check_same(datasets, named)
@@ -148,6 +157,26 @@ def _is_aligned(
     if is_single and (theirs == 1).all():
         return False
     return bool(np.array_equal(ours, theirs))
+
+
+def as_taken(column: _core.ArrowArray, there: _core.ArrowArray | None) -> Any:  # noqa: ANN401 - by its type
+    """Return rows as trainers take them, by their type.
+
+    Args:
+        column: The rows.
+        there: Null where there is none; all are there without.
+
+    Returns:
+        Numbers as an array, float64 with NaN if some are null, 0 where there is no row;
+        texts as a list of str;
+        bytes as a list of memoryviews; anything else as it is.
+    """
+    numbers = column.numbers(there)
+    if numbers is not None:
+        dtype, values = numbers
+        return np.frombuffer(values, dtype)
+    found = column.texts_or_bytes()
+    return column if found is None else found
 
 
 def check_aligned(name: str, tokens: Int64Array, column: _core.ArrowArray) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pagefeed._base import check_vocab_size
 from pagefeed.batches.aligned import AlignedColumns
+from pagefeed.batches.decoding import Decode, DecodingFeed
 from pagefeed.batches.document_batches import DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
@@ -48,6 +49,7 @@ class LoaderSettings:
     vocab_size: int | None
     fields: Fields
     transform: Callable[[Batch], Any] | None
+    decode: Decode | None
     pin_memory: bool
     epochs: int | None
     drop_last: bool
@@ -117,7 +119,7 @@ class LoaderSettings:
         convert = make_converter(self.format, pin_memory=self.pin_memory)
         memory = self.memory - self._order_bytes
         if isinstance(self.sequences, Documents):
-            return DocumentFeed(
+            feed = DocumentFeed(
                 source.datasets,
                 source.index,
                 self.sequences,
@@ -129,8 +131,23 @@ class LoaderSettings:
                 fields=self.fields,
                 aligned=aligned,
                 metadata=metadata,
+                has_padding=not self.drop_last,
                 convert=convert,
                 vocab_size=self.vocab_size,
+            )
+            if self.decode is None:
+                return feed
+            return DecodingFeed(
+                feed,
+                self.decode,
+                batch_rows=self.batch_size,
+                workers=self.num_threads,
+            )
+        if self.decode is not None:
+            raise InvalidArgumentError(
+                f"decode names {[*self.decode.functions]}, and sequences of "
+                f"{self.sequences!r} have tokens alone: take rows with "
+                "Documents(columns=[...])"
             )
         layout = source.index.layout
         check_vocab_size(self.vocab_size, eos=layout.eos, bos=layout.bos)

@@ -64,7 +64,8 @@ class ParquetDataset(DatasetRows):
         if self.selection is not None:
             return cast("PageIndex", self.selection.index)  # Made below, of one.
         index = self._build_index(self.column)
-        for name in (*self.metadata, *self.span_columns):  # Those that do not exist are told here.
+        # Those that do not exist are told here.
+        for name in (*self.metadata, *self.span_columns):
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
         for each in self.aligned:

@@ -118,7 +118,7 @@ def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     """The column of the dataset, or of its documents, that has this leaf."""
     names = [each.column for each in dataset.aligned]
     if isinstance(sequences, DocumentIndex):
-        names += sequences.documents.columns
+        names += sequences.documents.columns or ()
     names += (*dataset.metadata, *dataset.span_columns)
     found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
     return found[0] if found else dataset.column

@@ -48,9 +48,8 @@ pub fn span_field(field: &Field) -> Result<Field> {
     };
     let data_type = found.ok_or_else(|| {
         Error::unsupported(format!(
-            "column {:?} is {}: spans are lists of structs with whole numbers `start` and \
+            "{} holds no spans, which are lists of structs with whole numbers `start` and \
              `end`, in tokens of the row, and any other fields",
-            field.name(),
             field.data_type()
         ))
         .in_column(field.name())
@@ -93,11 +92,22 @@ impl<'a> Spans<'a> {
     }
 }
 
-/// Refuses a span that does not lie in its row; `lengths` are those of the rows. For the
-/// error, `first_row` is the number of the first of them in what they are rows `of`.
-pub fn check(array: &dyn Array, lengths: &[u32], first_row: u64, of: &str) -> Result<()> {
+/// Refuses a span that does not lie in its row; `lengths` are those of the rows, and
+/// `first_row` is the number of the first of them in its row group.
+pub fn check(array: &dyn Array, lengths: &[u32], first_row: u64) -> Result<()> {
+    match find_wrong(array, lengths)? {
+        None => Ok(()),
+        Some((row, wrong)) => Err(Error::corrupt(format!(
+            "row {} of the row group {wrong}",
+            first_row + row as u64
+        ))),
+    }
+}
+
+/// The first row with a span that does not lie in it, and what is wrong.
+pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, String)>> {
     if array.data_type() == &DataType::Null {
-        return Ok(());
+        return Ok(None);
     }
     let spans = Spans::of(array)?;
     for (row, &length) in lengths.iter().enumerate() {
@@ -110,18 +120,17 @@ pub fn check(array: &dyn Array, lengths: &[u32], first_row: u64, of: &str) -> Re
             );
             if !is_right {
                 let shown = |place: Option<i64>| place.map_or("null".into(), |n| n.to_string());
-                return Err(Error::corrupt(format!(
-                    "row {} of the {of} has {length} tokens and a span from {} to {}: \
-                     spans are start <= end in tokens of their row; mend the row, or leave \
-                     the column out of spans",
-                    first_row + row as u64,
+                let wrong = format!(
+                    "has {length} tokens and a span from {} to {}: spans are start <= end in \
+                     tokens of their row; mend the row, or leave the column out of spans",
                     shown(start),
                     shown(end)
-                )));
+                );
+                return Ok(Some((row, wrong)));
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The spans of the rows that `picks` name in `arrays`, each cut to its part and moved to
@@ -245,11 +254,11 @@ mod tests {
     #[test]
     fn spans_outside_of_their_row_are_refused() {
         let array = spans(&[Some(&[(0, 4)]), None, Some(&[(1, 3), (3, 6)])]);
-        assert!(check(&array, &[4, 0, 6], 10, "batch").is_ok());
-        let error = check(&array, &[4, 0, 5], 10, "batch").unwrap_err().to_string();
+        assert!(check(&array, &[4, 0, 6], 10).is_ok());
+        let error = check(&array, &[4, 0, 5], 10).unwrap_err().to_string();
         assert!(error.contains("row 12") && error.contains("from 3 to 6"), "{error}");
         for wrong in [(-1, 2), (3, 2)] {
-            assert!(check(&spans(&[Some(&[wrong])]), &[9], 0, "batch").is_err());
+            assert!(check(&spans(&[Some(&[wrong])]), &[9], 0).is_err());
         }
     }
 

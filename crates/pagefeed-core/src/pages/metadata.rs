@@ -69,8 +69,8 @@ pub fn common_fields(
             }
             common = common_field(&common, &field).ok_or_else(|| {
                 Error::unsupported(format!(
-                    "column {name:?} has type {} in one dataset and {} in another, and a \
-                     batch one column for both: leave it out of one, or write it anew",
+                    "it is {} in one dataset and {} in another, and a batch has one column \
+                     for both: leave it out of one, or write it anew",
                     common.data_type(),
                     field.data_type()
                 ))
@@ -190,7 +190,7 @@ impl WithMetadata {
                 let offsets = offsets.ok_or_else(|| Error::corrupt("rows without tokens"))?;
                 let lengths: Vec<u32> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
                 let first = part.record.first_row_in_group + part.rows.start as u64;
-                spans::check(&array, &lengths, first, "row group")
+                spans::check(&array, &lengths, first)
                     .map_err(|error| pages.locate(error, &part.record))?;
             }
             row += count;

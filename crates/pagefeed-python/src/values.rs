@@ -1,0 +1,144 @@
+//! Values of rows as Python takes them: numbers, texts, bytes.
+
+use std::ffi::c_int;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, downcast_integer_array};
+use arrow_schema::DataType;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
+
+/// Numbers, one a row: the name of their type, and their bytes. With a null among them
+/// all are float64, and null is NaN; but a row that is not `there` has 0. `None` if the
+/// array holds others.
+pub fn numbers<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    there: Option<&ArrayRef>,
+) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
+    let is_there = |row| there.is_none_or(|there| there.is_valid(row));
+    let nulls = (0..array.len()).filter(|&row| array.is_null(row));
+    let nulls: Vec<usize> = nulls.collect();
+    if nulls.iter().any(|&row| is_there(row)) {
+        let wide = as_doubles(array)?;
+        let bytes: Vec<u8> = wide.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        return Some(("float64", PyByteArray::new(py, &bytes)));
+    }
+    if let Some(flags) = array.as_boolean_opt() {
+        let flag = |flag: Option<bool>| u8::from(flag.unwrap_or_default());
+        let bytes: Vec<u8> = flags.iter().map(flag).collect();
+        return Some(("bool", PyByteArray::new(py, &bytes)));
+    }
+    let name = match array.data_type() {
+        DataType::Int8 => "int8",
+        DataType::Int16 => "int16",
+        DataType::Int32 => "int32",
+        DataType::Int64 => "int64",
+        DataType::UInt8 => "uint8",
+        DataType::UInt16 => "uint16",
+        DataType::UInt32 => "uint32",
+        DataType::UInt64 => "uint64",
+        DataType::Float16 => "float16",
+        DataType::Float32 => "float32",
+        DataType::Float64 => "float64",
+        _ => return None,
+    };
+    let data = array.to_data();
+    let width = data.data_type().primitive_width()?;
+    let begin = data.offset() * width;
+    let bytes = &data.buffers()[0].as_slice()[begin..begin + data.len() * width];
+    let mut bytes = bytes.to_vec();
+    for row in nulls {
+        bytes[row * width..(row + 1) * width].fill(0);
+    }
+    Some((name, PyByteArray::new(py, &bytes)))
+}
+
+fn as_doubles(array: &ArrayRef) -> Option<Vec<f64>> {
+    let array = array.as_ref();
+    Some(downcast_integer_array!(
+        array => array.iter().map(|n| n.map_or(f64::NAN, |n| n as f64)).collect(),
+        DataType::Float16 => array.as_primitive::<Float16Type>().iter()
+            .map(|n| n.map_or(f64::NAN, f64::from)).collect(),
+        DataType::Float32 => array.as_primitive::<Float32Type>().iter()
+            .map(|n| n.map_or(f64::NAN, f64::from)).collect(),
+        DataType::Float64 => array.as_primitive::<Float64Type>().iter()
+            .map(|n| n.unwrap_or(f64::NAN)).collect(),
+        DataType::Boolean => array.as_boolean().iter()
+            .map(|flag| flag.map_or(f64::NAN, |flag| f64::from(u8::from(flag)))).collect(),
+        _ => return None,
+    ))
+}
+
+/// Texts, one a row, None where it is null. `None` if the array holds others.
+pub fn texts<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyList>>> {
+    let made = |text: Option<&str>| text.map(|text| PyString::new(py, text));
+    Ok(Some(match array.data_type() {
+        DataType::Utf8 => PyList::new(py, array.as_string::<i32>().iter().map(made))?,
+        DataType::LargeUtf8 => PyList::new(py, array.as_string::<i64>().iter().map(made))?,
+        DataType::Utf8View => PyList::new(py, array.as_string_view().iter().map(made))?,
+        _ => return Ok(None),
+    }))
+}
+
+/// Bytes, one a row, as views of their memory, None where it is null. `None` if the array
+/// holds others.
+pub fn blobs<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyList>>> {
+    let found: Vec<Option<&[u8]>> = match array.data_type() {
+        DataType::Binary => array.as_binary::<i32>().iter().collect(),
+        DataType::LargeBinary => array.as_binary::<i64>().iter().collect(),
+        DataType::BinaryView => array.as_binary_view().iter().collect(),
+        DataType::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().collect(),
+        _ => return Ok(None),
+    };
+    let views = found.into_iter().map(|bytes| -> PyResult<_> {
+        let Some(bytes) = bytes else { return Ok(None) };
+        let held = Held {
+            start: bytes.as_ptr().expose_provenance(),
+            length: bytes.len(),
+            _array: array.clone(),
+        };
+        let held = Bound::new(py, held)?;
+        PyMemoryView::from(held.as_any()).map(Some)
+    });
+    let views: Vec<Option<Bound<'py, PyMemoryView>>> = views.collect::<PyResult<_>>()?;
+    PyList::new(py, views).map(Some)
+}
+
+/// Bytes of an array, to be read.
+#[pyclass(frozen, module = "pagefeed._core")]
+struct Held {
+    start: usize,
+    length: usize,
+    /// Keeps them where they are.
+    _array: ArrayRef,
+}
+
+#[pymethods]
+impl Held {
+    /// # Safety
+    /// Called by Python only, with a `view` to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("a view is needed"));
+        }
+        let this = slf.get();
+        let start = std::ptr::with_exposed_provenance_mut(this.start);
+        let length = this.length.cast_signed();
+        // SAFETY: the array holds these bytes as long as the object lives, which the view
+        // keeps alive; they are offered to be read only.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
+        match filled {
+            -1 => Err(PyErr::fetch(slf.py())),
+            _ => Ok(()),
+        }
+    }
+}
