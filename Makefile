@@ -70,7 +70,7 @@ test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for 
 		echo "== $$name"; \
 		$(HAVE_TRAINERS)/$$name/bin/python -m pytest --quiet --timeout 900 \
 			--durations 3 tests/trainers/test_examples.py \
-			$$(ls tests/trainers/test_$$name{,_*}.py 2> /dev/null); \
+			$$(ls tests/trainers/test_$${name}{,_*}.py 2> /dev/null); \
 	done
 
 .PHONY: fuzz

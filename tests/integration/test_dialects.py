@@ -66,6 +66,16 @@ def test_megatron_masks_what_carries_no_loss(batch):
     assert (labels == -100).sum() == (mask == 0).sum() > 0
 
 
+def test_a_mask_of_ones_own_gives_megatron_no_loss_where_there_is_no_label(batch):
+    labels = batch["labels"].clone()
+    batch["loss_mask"] = torch.ones(labels.shape, dtype=torch.uint8)
+    batch["loss_mask"][:, ::2] = 0
+    made = dialects.megatron(batch, mask_is_given=True)
+    expected = (labels >= 0) & (torch.arange(LENGTH) % 2 == 1)
+    assert torch.equal(made["loss_mask"], expected.float())
+    assert torch.equal(made["labels"], labels.clamp(min=0))
+
+
 def test_olmo_has_the_lengths_of_documents(batch):
     made = dialects.olmo(batch)
     rows = batch["cu_seqlens"].tolist()

@@ -8,7 +8,7 @@ import grain
 
 import pagefeed as pf
 from pagefeed.integrations.jax import grain_dataset
-from trainers.running import EPOCH, LENGTH, flat, run_job
+from trainers.running import EPOCH, LENGTH, all_rows, flat, run_job
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,20 @@ def test_wrong_ranks_and_plans_are_refused(runs):
     assert "JAX trains as data-parallel rank 1 of 2" in runs[1]["wrong rank"]
     for one in runs:
         assert "seed is 0 in process 0 and 1 in process 1" in one["wrong seed"]
+
+
+@pytest.mark.parametrize("kind", ["loader", "grain"])
+def test_what_was_killed_goes_on_from_its_orbax_checkpoint(folder, kind):
+    """The position as JSON, or in the file of Grain's iterator of each process."""
+    options = {"kind": kind, "die_at": 9}
+    killed = run_job("jax", folder, world_size=2, expect=-9, train=options)
+    assert all(len(one["killed"]["seen"]) == 9 for one in killed)
+    before = all_rows(killed, "killed", 0, 6)
+    # Grain reads the files of as many processes as wrote them.
+    for world_size in (2, 1) if kind == "loader" else (2,):
+        resumed = run_job("jax", folder, world_size=world_size, train={"kind": kind})
+        assert all(one["resumed"]["count"] == len(EPOCH) * LENGTH for one in resumed)
+        assert sorted(before + all_rows(resumed, "resumed", 0, 8)) == EPOCH
 
 
 def make_loader(folder, **options):

@@ -1,12 +1,15 @@
 """Ray: workers of Ray Train on any number, and sequences in Ray Data."""
 
 import json
+import os
+import signal
 import tempfile
 
 import pytest
 
 ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
 
+import torch  # noqa: E402 - it comes with it
 from ray import train as ray_train  # noqa: E402 - likewise
 from ray.train.torch import TorchTrainer  # noqa: E402
 
@@ -38,7 +41,7 @@ def cluster():
 
 def work(config):
     """In a worker: an epoch, a checkpoint on the way, what was seen beside it."""
-    from pagefeed.integrations.ray import ranks, restore, save
+    from pagefeed.integrations.ray import ranks, restore
 
     rank, world_size = ranks()
     loader = pf.Loader(
@@ -56,35 +59,60 @@ def work(config):
     seen = []
     for batch in loader:
         seen.append(batch["input_ids"][:, 0].tolist())
+        if loader.step == config["die_at"] and not resumed:
+            write(config, rank, seen, "-killed")
+            ray_train.get_all_reported_checkpoints()  # Waits until they are kept.
+            torch.distributed.barrier()
+            os.kill(os.getpid(), signal.SIGKILL)
         if loader.step == config["stop"]:
             break
+        if loader.step == config["save_at"]:
+            report(loader, rank)
+    write(config, rank, seen)
+    report(loader, rank, resumed=resumed)
+
+
+def write(config, rank, seen, kind=""):
+    with open(f"{config['seen']}-{rank}{kind}.json", "w", encoding="utf-8") as file:
+        json.dump(seen, file)
+
+
+def report(loader, rank, **metrics):
+    from pagefeed.integrations.ray import save
+
     with tempfile.TemporaryDirectory() as folder:
         save(loader, folder)
-        with open(f"{config['seen']}-{rank}.json", "w", encoding="utf-8") as file:
-            json.dump(seen, file)
         checkpoint = ray_train.Checkpoint.from_directory(folder) if rank == 0 else None
-        metrics = {"resumed": resumed, "step": loader.step}
-        ray_train.report(metrics, checkpoint=checkpoint)
+        ray_train.report({"step": loader.step, **metrics}, checkpoint=checkpoint)
 
 
-def train(folder, name, workers, stop=None, resume=None):
+def train(folder, name, workers, resume=None, **steps):
     config = {
         "data": str(folder / "data"),
         "seen": str(folder / name),
-        "stop": stop,
         "resume": resume,
+        "stop": None,
+        "save_at": None,
+        "die_at": None,
     }
     result = TorchTrainer(
         work,
-        train_loop_config=config,
+        train_loop_config=config | steps,
         scaling_config=ray_train.ScalingConfig(num_workers=workers),
-        run_config=ray_train.RunConfig(storage_path=str(folder / "ray"), name=name),
+        run_config=ray_train.RunConfig(
+            storage_path=str(folder / "ray"),
+            name=name,
+            failure_config=ray_train.FailureConfig(max_failures=int("die_at" in steps)),
+        ),
     ).fit()
-    seen = [
-        json.loads((folder / f"{name}-{rank}.json").read_text())
+    return result, written(folder, name, workers)
+
+
+def written(folder, name, workers, kind=""):
+    return [
+        json.loads((folder / f"{name}-{rank}{kind}.json").read_text())
         for rank in range(workers)
     ]
-    return result, seen
 
 
 def test_workers_resume_on_another_number_of_them(folder):
@@ -96,6 +124,16 @@ def test_workers_resume_on_another_number_of_them(folder):
     resumed, [rest] = train(folder, "alone", 1, resume=stopped.checkpoint)
     assert resumed.metrics["resumed"]
     assert sorted(flat([flat(seen) for seen in begun] + rest)) == EPOCH
+
+
+def test_workers_that_were_killed_go_on_from_the_last_checkpoint(folder):
+    """Ray starts others in their place."""
+    result, rest = train(folder, "failed", 2, save_at=6, die_at=9)
+    killed = written(folder, "failed", 2, "-killed")
+    assert result.metrics["resumed"]
+    assert [len(seen) for seen in (*killed, *rest)] == [9, 9, 8, 8]
+    before = [row for seen in killed for row in flat(seen[:6])]
+    assert sorted(before + [row for seen in rest for row in flat(seen)]) == EPOCH
 
 
 def test_ray_data_reads_every_sequence(folder):

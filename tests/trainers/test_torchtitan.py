@@ -36,3 +36,15 @@ def test_a_distributed_checkpoint_resumes_at_both_degrees(runs, folder):
     [alone] = run_job("torchtitan", folder, world_size=1, resume=16)
     before = all_rows(runs, "whole", 0, 6)
     assert sorted(before + flat(alone["resumed"]["seen"])) == EPOCH
+
+
+def test_what_was_killed_goes_on_from_the_last_checkpoint(folder):
+    """torchtitan's manager saves model, optimizer and data together."""
+    options = {"name": "killed", "stop": STEPS, "die_at": 9}
+    killed = run_job("torchtitan", folder, world_size=2, expect=-9, train=options)
+    assert all(len(one["killed"]["seen"]) == 9 for one in killed)
+    options = {"name": "resumed", "stop": STEPS}
+    resumed = run_job("torchtitan", folder, world_size=2, train=options)
+    assert all(one["resumed"]["resumed"] for one in resumed)
+    before = all_rows(killed, "killed", 0, 6)
+    assert sorted(before + all_rows(resumed, "resumed", 0, STEPS)) == EPOCH

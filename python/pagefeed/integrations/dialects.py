@@ -60,22 +60,30 @@ def shifted_pair(batch: Mapping[str, Any], *, rows: bool) -> tuple[dict[str, Any
     )
 
 
-def megatron(batch: Mapping[str, Any]) -> dict[str, Any]:
+def megatron(batch: Mapping[str, Any], *, mask_is_given: bool = False) -> dict[str, Any]:
     """Return Megatron's micro-batch, from labels that are shifted.
 
     ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length],
     ``loss_mask`` float32; labels without loss are 0, as the mask tells.
+
+    Args:
+        batch: With ``input_ids``, ``labels``, ``loss_mask`` and ``position_ids``.
+        mask_is_given: The mask is a column of the files, and may want loss where there
+            is no label.
     """
     import torch
 
     # By NumPy: torch would wake its threads for each of these.
-    labels = batch["labels"].numpy()
-    np.maximum(labels, 0, out=labels)
-    mask = batch["loss_mask"].numpy().astype(np.float32)
+    labels, mask = batch["labels"].numpy(), batch["loss_mask"].numpy()
+    ignored = labels < 0 if mask_is_given else ~mask
+    np.copyto(labels, 0, where=ignored)
+    weights = mask.astype(np.float32)
+    if mask_is_given:
+        np.copyto(weights, 0, where=ignored)
     return {
         "tokens": batch["input_ids"],
         "labels": batch["labels"],
-        "loss_mask": torch.from_numpy(mask),
+        "loss_mask": torch.from_numpy(weights),
         "position_ids": batch["position_ids"],
     }
 
@@ -95,11 +103,10 @@ def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
 
     rows, length = ids.shape
     borders = batch["cu_seqlens"].numpy()
-    lengths, row_of = np.diff(borders), borders[:-1] // length
-    counts = np.bincount(row_of, minlength=rows)
-    place = np.arange(len(lengths)) - (np.cumsum(counts) - counts)[row_of]
-    doc_lens = np.zeros((rows, counts.max()), np.int32)
-    doc_lens[row_of, place] = lengths
+    counts = np.bincount(borders[:-1] // length, minlength=rows)
+    is_document = np.arange(counts.max()) < counts[:, None]
+    doc_lens = np.zeros(is_document.shape, np.int32)
+    doc_lens[is_document] = borders[1:] - borders[:-1]
     return kept | {
         "doc_lens": torch.from_numpy(doc_lens),
         "max_doc_lens": doc_lens.max(axis=1).tolist(),

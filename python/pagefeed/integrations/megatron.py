@@ -8,6 +8,7 @@ and restores nothing: the position follows from ``consumed_train_samples``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pagefeed._base import check_whole, require
@@ -16,7 +17,7 @@ from pagefeed.integrations.checks import check_fields, check_ranks_of, check_tor
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.launch import from_megatron
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of
 
 require("megatron.core", extra="megatron", purpose="pagefeed.integrations.megatron")
 
@@ -67,7 +68,10 @@ class MicroBatches(Iterator[Any]):
             )
         loader.seek(consumed // step)
         self.loader = loader
-        self._batches = iter(Delivery(loader, convert=micro_batch, endless=True))
+        datasets = session_of(loader).run.source.datasets
+        given = any(each.column == "loss_mask" for each in datasets[0].aligned)
+        convert = partial(micro_batch, mask_is_given=given)
+        self._batches = iter(Delivery(loader, convert=convert, endless=True))
 
     def __next__(self) -> dict[str, Any]:
         """Return the next micro-batch."""

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ class Job:
         self._report.parent.mkdir(parents=True, exist_ok=True)
         self._report.write_text(json.dumps(self._found))
 
-    def die(self) -> None:
-        """End as if the machine had: no handler runs."""
+    def die(self, *, behind_others: bool = False) -> None:
+        """End as if the machine had: no handler runs.
+
+        Args:
+            behind_others: If rank 0, which would take them along, end after those that
+                have reported; all must have, or will.
+        """
+        while behind_others and self.rank == 0:
+            if len(list(self._report.parent.glob("rank-*"))) == self.world_size:
+                time.sleep(1)
+                break
+            time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,9 +1,12 @@
 """megatron-core's ranks, its rerun iterator, and positions from consumed samples."""
 
+from argparse import Namespace
 from typing import Any
 
+import torch
 import torch.distributed as dist
-from megatron.core import parallel_state
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing import ShardedTensor
 from megatron.core.rerun_state_machine import RerunDataIterator
 
 import pagefeed as pf
@@ -49,7 +52,42 @@ def provided(consumed):
     return RerunDataIterator(train)
 
 
+def checkpoint(seen):
+    """What Megatron saves: its arguments, and tensors as they are sharded."""
+    replica = parallel_state.get_data_parallel_rank()
+    return ShardedTensor.from_rank_offsets("seen", seen, replica_id=replica)
+
+
+def train(stop, die_at=None):
+    """Steps with a checkpoint after the sixth, by which another run goes on."""
+    folder = str(job.folder / "killed")
+    seen, consumed = torch.zeros(1), 0
+    if die_at is None:
+        loaded = dist_checkpointing.load({"model": checkpoint(seen)}, folder)
+        seen, consumed = loaded["model"], loaded["args"].consumed_train_samples
+    batches = provided(consumed)
+    step = 4 * parallel_state.get_data_parallel_world_size()
+    found = []
+    while consumed < stop:
+        found += steps(batches, 1)
+        consumed += step
+        if len(found) == die_at:
+            job.report("killed", {"seen": found})
+            job.die()
+        if len(found) == 6 and die_at is not None:
+            arguments = Namespace(consumed_train_samples=consumed)
+            state = {"model": checkpoint(seen + 6), "args": arguments}
+            (job.folder / "killed").mkdir(exist_ok=True)
+            dist.barrier()
+            dist_checkpointing.save(state, folder)
+    job.report("resumed", {"seen": found, "model": seen.tolist()})
+
+
 parallel_state.initialize_model_parallel()
+if "train" in job.options:
+    train(**job.options["train"])
+    dist.destroy_process_group()
+    raise SystemExit
 job.report("ranks", list(from_megatron()))
 consumed = job.options.get("consumed", 0)
 batches = provided(consumed)

@@ -5,6 +5,12 @@ from types import SimpleNamespace
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torchtitan.components.checkpoint import CheckpointManager
+from torchtitan.components.optimizer import (
+    LRSchedulersContainer,
+    OptimizersContainer,
+    ParamGroupConfig,
+)
 from torchtitan.distributed import parallel_dims
 from torchtitan.trainer import Trainer
 
@@ -13,9 +19,11 @@ from job import LENGTH, Job
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.torchtitan import PagefeedDataLoader
 from pagefeed.launch import from_mesh
+from tiny_model import Model
 
 job = Job()
 dist.init_process_group("gloo")
+SAVE_EVERY = 6
 FIELDS = pf.Fields(names=("input_ids", "labels", "position_ids"), shifted=True)
 
 
@@ -55,6 +63,39 @@ def steps(data, count):
     return found
 
 
+def train(name, stop, die_at=None):
+    """Go on from torchtitan's last checkpoint, if there is one, and save others."""
+    model = Model()
+    groups = ParamGroupConfig(
+        pattern=".*", optimizer_name="AdamW", optimizer_kwargs={"lr": 0.1}
+    )
+    optimizers = OptimizersContainer.Config(
+        implementation="for-loop", param_groups=[groups]
+    ).build(model_parts=[model])
+    data = build(ranks)
+    saving = CheckpointManager.Config(enable=True, interval=SAVE_EVERY)
+    manager = saving.build(
+        dataloader=data,
+        model_parts=[model],
+        optimizers=optimizers,
+        lr_schedulers=LRSchedulersContainer.Config().build(
+            optimizers=optimizers, training_steps=stop
+        ),
+        states={},
+        sd_adapter=None,
+        base_folder=str(job.folder / "killed"),
+    )
+    resumed = manager.load()
+    seen = []
+    for step in range(data.loader.step + 1, stop + 1):
+        seen += steps(data, 1)
+        if step == die_at:
+            job.report(name, {"seen": seen, "resumed": resumed})
+            job.die()
+        manager.save(step)
+    job.report(name, {"seen": seen, "resumed": resumed})
+
+
 dims = {"dp_replicate": 1, "cp": 1, "tp": 1, "pp": 1, "ep": 1, "dp_shard": -1}
 parallel_dims.device_type = "cpu"
 parallel = parallel_dims.ParallelDims(**dims, world_size=job.world_size)
@@ -63,7 +104,9 @@ mesh = parallel.get_optional_mesh("batch", include_singleton_axes=True)
 ranks = from_mesh(mesh)
 job.report("ranks", list(ranks))
 folder = str(job.folder / "dcp")
-if job.options.get("resume"):
+if "train" in job.options:
+    train(**job.options["train"])
+elif job.options.get("resume"):
     data = build(ranks)
     load({"dataloader": data}, checkpoint_id=folder)
     job.report("resumed", {"seen": steps(data, job.options["resume"])})
