@@ -243,8 +243,9 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If a step was taken already or does not exist, or
                 there are too many separate ranges of them for a small state.
         """
-        session, state = self._session, self._session.state
-        session.move(state.skipping(session.run.route(state), steps), is_new=False)
+        session, run = self._session, self._session.run
+        state = session.state
+        session.move(state.skipping(run.route(state), steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.

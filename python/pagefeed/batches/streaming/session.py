@@ -89,6 +89,7 @@ class StreamSession(Session):
             )
         )
         self._meter = Meter()
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
         self._seconds, self._num_batches, self._peak = 0.0, 0, 0
 
     def _begin(self, state: StreamState) -> None:
@@ -105,7 +106,6 @@ class StreamSession(Session):
         )
         self._lines: dict[int, LaneLine] = {}
         self._iterator: _StreamIterator | None = None
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
         """Go on from where the lanes are.

@@ -34,6 +34,8 @@ TextDatasets: TypeAlias = ParquetDataset | Mapping[str, ParquetDataset]
 Mixing: TypeAlias = Literal["page", "row"]
 
 MOST_SOURCES = 1000
+ROUNDING = 1e-9
+"""By so much two sums of the same sizes may differ."""
 PILOT_ROWS = 256
 """Rows from which the mean length of a source's texts is taken."""
 MEMORY = "128MiB"
@@ -88,9 +90,10 @@ class TextSample:
         total = round(sum(self._wanted.values()))
         with Work("texts are read", total=total, unit="B") as work:
             for name, dataset in self._sources.items():
+                most = self._most(name)
                 rows = size = 0
                 for text in self._texts(name, dataset):
-                    if size >= self._wanted[name]:
+                    if size >= most:
                         break
                     here = len(text.encode())
                     rows, size = rows + 1, size + here
@@ -114,10 +117,16 @@ class TextSample:
 
     def _texts(self, name: str, dataset: ParquetDataset) -> Iterator[str]:
         # A source that is to weigh more than it has comes again and again.
-        more = self._wanted[name] > self._sizes[name] * (1 + 1e-9) > 0
+        more = self._wanted[name] > self._sizes[name] * (1 + ROUNDING) > 0
         return texts_of(
             dataset, seed=self._seed, shuffle=self._shuffle, epochs=None if more else 1
         )
+
+    def _most(self, name: str) -> float:
+        """Bytes to draw of a source; all of it where that is about what it has."""
+        wanted = self._wanted[name]
+        is_all = abs(wanted - self._sizes[name]) <= ROUNDING * wanted
+        return math.inf if is_all else wanted
 
     def _size(self, dataset: ParquetDataset) -> float:
         some = texts_of(dataset, seed=self._seed, shuffle=self._shuffle)
