@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tests.texts_made import make_tokenizer
+from texts_made import make_tokenizer
 
 import pagefeed as pf
 from pagefeed.errors import (

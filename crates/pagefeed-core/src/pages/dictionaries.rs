@@ -131,6 +131,11 @@ impl<V: Held> Cache<V> {
         !entries.by_key.contains_key(&key) && entries.claimed.insert(key)
     }
 
+    /// Whether there is something for `key`.
+    pub fn has(&self, key: &Key) -> bool {
+        self.lock().by_key.contains_key(key)
+    }
+
     /// What there is for `key`, made by `load` if it is not there.
     pub fn get_or_load(&self, key: Key, load: impl FnOnce() -> Result<V>) -> Result<V> {
         if let Some(kept) = self.lock().get(&key) {
