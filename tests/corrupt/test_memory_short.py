@@ -1,8 +1,10 @@
 """Sound pages larger than the memory there is: refused, and the process goes on."""
 
 import functools
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +105,49 @@ def test_an_index_is_built_where_no_thread_can_be_started(tmp_path: Path):
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith(("4", "LimitExceededError no thread")), run.stdout
+
+
+FEW_THREADS = """
+import os, resource, sys, threading, time
+import numpy, pagefeed
+
+folder, spare = sys.argv[1], int(sys.argv[2])
+data = pagefeed.parquet(folder, column="a")
+data.index
+os.setuid(65534)  # The limit is none for root.
+resource.setrlimit(resource.RLIMIT_NPROC, (40, 40))
+ends = []
+while True:
+    ends.append(threading.Event())
+    try:
+        threading.Thread(target=ends[-1].wait, daemon=True).start()
+    except RuntimeError:
+        break
+for end in ends[:spare]:
+    end.set()
+time.sleep(0.2)
+loader = pagefeed.Loader(data, sequences=pagefeed.Windows(4), batch_size=1,
+                         shuffle=None, num_threads=8, rank=0, world_size=1)
+try:
+    print([batch["input_ids"][0].tolist() for batch in loader])
+except pagefeed.errors.LimitExceededError as error:
+    print(type(error).__name__, error)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="takes another user, who has no threads")
+@pytest.mark.parametrize("spare", [0, 3])
+def test_a_loader_does_with_the_threads_it_gets(spare: int):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        pq.write_table(pa.table({"a": [[1, 2, 3, 4]]}), Path(folder) / "a.parquet")
+        run = subprocess.run(
+            [sys.executable, "-c", FEW_THREADS, folder, str(spare)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert run.returncode == 0, run.stderr
+    expected = "LimitExceededError no thread" if spare == 0 else "[[1, 2, 3, 4]]"
+    assert run.stdout.startswith(expected), run.stdout

@@ -7,6 +7,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -379,3 +381,24 @@ def test_a_step_may_be_larger_than_a_piece_of_a_plan(folder):
     small = islice(numbered_loader(folder, batch_size=100, **options), 42)
     rows = [row for batch in small for row in first_tokens(batch)]
     assert first_tokens(large) == rows[:size]
+
+
+def test_a_place_without_tokens_of_a_document_is_not_its_source(tmp_path):
+    rows = pa.array([[1, 2, 3, 4], [5, 6], []], pa.list_(pa.int32()))
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    options = {"batch_size": 1, "shuffle": None, "padding": 0}
+    windows = pf.Windows(4, eos=9)
+    loader = numbered_loader(tmp_path, sequences=windows, **options)
+    assert [batch["input_ids"][0].tolist() for batch in loader] == [
+        [1, 2, 3, 4],
+        [9, 5, 6, 9],
+        [9, 0, 0, 0],
+    ]
+    found = [
+        [(one.row, one.num_tokens, one.offset) for one in loader.locate(step, 0)]
+        for step in range(3)
+    ]
+    assert found == [[(0, 4, 0)], [(1, 2, 1)], []]
+    documents = numbered_loader(tmp_path, sequences=pf.Documents(), **options)
+    (source,) = documents.locate(2, 0)
+    assert (source.row, source.num_tokens) == (2, 0)

@@ -14,6 +14,7 @@ from pagefeed.errors import PaddingWarning
 from pagefeed.loader import session_of
 from pagefeed.run import plan_batches
 from pagefeed.sequences import are_bundles
+from pagefeed.sequences.sequence_index import bytes_of_pages
 
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 
@@ -201,3 +202,32 @@ def test_mixtures_of_small_files_deliver_each_part_once(folders, sequences):
     ]
     tokens = np.concatenate(seen)
     assert np.array_equal(np.sort(tokens[tokens > 0]), np.arange(1, 105_001))
+
+
+def test_pages_have_the_bytes_of_their_values_or_of_so_many_rows(tmp_path: Path):
+    table = pa.table(
+        {
+            "input_ids": pa.array([[1, 2, 3], [], [4]] * 400, pa.list_(pa.int32())),
+            "text": ["a text", "", None] * 400,
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    for column in ("input_ids", "text"):
+        index = pf.parquet(tmp_path, column=column).index
+        spans = pf.parquet(tmp_path, column=column).spans
+        pages = np.arange(len(index))
+        of_page = 4 * 400 if column == "input_ids" else 300 * index.mean_row_bytes
+        assert len(pages) == 4
+        assert bytes_of_pages(spans, pages).tolist() == [of_page] * 4
+        assert bytes_of_pages(spans, pages[::-2]).tolist() == [of_page] * 2
+
+
+def test_a_line_of_empty_documents_has_no_sequences(tmp_path: Path):
+    for name, rows in (("a", [[1, 2, 3]] * 5), ("b", [[]] * 5), ("c", [[4] * 4])):
+        values = pa.array(rows, pa.list_(pa.int32()))
+        pq.write_table(pa.table({"input_ids": values}), tmp_path / f"{name}.parquet")
+    data = pf.parquet(tmp_path, column="input_ids")
+    packed = pf.Packed(4, split="never", join="file")
+    loader = pf.Loader(data, sequences=packed, batch_size=1, shuffle=None)
+    batches = [batch["input_ids"][0].tolist() for batch in loader]
+    assert batches == [[1, 2, 3, 0]] * 5 + [[4] * 4]

@@ -85,6 +85,14 @@ impl Error {
         Self::new(Kind::Limit, message)
     }
 
+    /// The system gives no thread.
+    pub fn no_thread(error: &std::io::Error) -> Self {
+        Self::limit(format!(
+            "no thread could be started ({error}): raise the limit of processes or of \
+             memory (ulimit -u, ulimit -v)"
+        ))
+    }
+
     /// Valid Parquet that pagefeed does not read.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(Kind::Unsupported, message)

@@ -50,13 +50,9 @@ pub fn cancellable<T: Send>(
             waiting.unpark();
             result
         };
-        let thread = Builder::new().spawn_scoped(scope, run).map_err(|error| {
-            let message = format!(
-                "no thread could be started ({error}): raise the limit of processes or of \
-                 memory (ulimit -u, ulimit -v)"
-            );
-            to_python(py, &Error::limit(message))
-        })?;
+        let thread = Builder::new()
+            .spawn_scoped(scope, run)
+            .map_err(|error| to_python(py, &Error::no_thread(&error)))?;
         let mut interrupted = Ok(());
         while interrupted.is_ok() {
             let was_done = is_done.load(Ordering::Acquire);

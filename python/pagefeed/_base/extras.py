@@ -27,7 +27,11 @@ def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
     """
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"{purpose} needs {module}: pip install 'pagefeed[{extra}]'"
+        ) from error
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs {module}, which is there and cannot be imported: {error}"
         ) from error

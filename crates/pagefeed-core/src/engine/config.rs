@@ -147,17 +147,17 @@ impl EngineConfig {
         }
         let num_tokens = self.row_length.checked_mul(self.batch_rows);
         if num_tokens.is_none() || self.batch_bytes() > self.budget {
-            let fields = match self.layout.fields.need_borders() {
-                true => " with their fields",
-                false => "",
+            let of_each = match (self.row_length, self.layout.fields.need_borders()) {
+                (0, _) => "",
+                (_, true) => ", with their tokens and fields",
+                (_, false) => ", with their tokens",
             };
             return Err(Error::invalid(format!(
-                "a budget of {} bytes does not hold one batch of {} rows of {} tokens of {} \
-                 bytes{fields}; raise the memory or lower the batch size",
+                "a budget of {} bytes does not hold one batch of {} rows, which takes {} \
+                 bytes{of_each}; raise the memory or lower the batch size",
                 self.budget,
                 self.batch_rows,
-                self.row_length,
-                self.token_type.num_bytes()
+                self.batch_bytes(),
             )));
         }
         self.layout.fields.check(self.batch_tokens())

@@ -77,10 +77,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the threads.
+    /// Starts the threads; where the system gives no more, those there are do the work.
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
         config.check()?;
-        let workers = std::iter::repeat_n(Role::Worker, config.num_threads);
+        let num_workers = config.num_threads;
+        let workers = std::iter::repeat_n(Role::Worker, num_workers);
         let fetchers = std::iter::repeat_n(Role::Fetcher, source.num_in_flight());
         let engine = Self {
             shared: Arc::new(Shared::new(source, config)),
@@ -88,10 +89,17 @@ impl Engine {
         };
         for (number, role) in workers.chain(fetchers).enumerate() {
             let shared = Arc::clone(&engine.shared);
-            let thread = std::thread::Builder::new()
+            let started = std::thread::Builder::new()
                 .name(format!("pagefeed-{number}"))
-                .spawn(move || worker::run(&shared, role))?;
-            engine.lock_threads().push(ManuallyDrop::new(thread));
+                .spawn(move || worker::run(&shared, role));
+            match started {
+                Ok(thread) => engine.lock_threads().push(ManuallyDrop::new(thread)),
+                // Each role needs one.
+                Err(error) if number == 0 || number == num_workers => {
+                    return Err(Error::no_thread(&error));
+                }
+                Err(_) => {}
+            }
         }
         Ok(engine)
     }
