@@ -24,6 +24,7 @@ from pagefeed.errors import (
 )
 from pagefeed.prepare.vocabulary.embeddings import pieces_of
 from pagefeed.prepare.vocabulary.segmentation import best_joins
+from shared_data import shared
 from tokenizers_made import TEXTS, hard_texts, tokenizer_json
 
 WORDS = [
@@ -133,6 +134,45 @@ def test_other_texts_keep_their_ids(extended, kind):
             kept += 1
             assert ids.tolist() == old.encode(text).tolist()
     assert kept > 10
+
+
+def test_merges_as_older_files_have_them(domain, extended, tmp_path):
+    content = json.loads(tokenizer_json("gpt2"))
+    model = content["model"]
+    model["merges"] = [" ".join(pair) for pair in model["merges"]]
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    old = pf.Tokenizer(tmp_path / "old.json")
+    done = pf.extend_tokenizer(
+        old,
+        pf.parquet(domain, column="text"),
+        tmp_path / "new.json",
+        new_tokens=60,
+        held_out=0.1,
+    )
+    assert done.fingerprint == extended["gpt2"][0].fingerprint
+    new = pf.Tokenizer(tmp_path / "new.json")
+    assert pieces_of(old, new) == known_pieces("gpt2", extended["gpt2"][1])
+
+
+def test_corpus_with_two_thousand_tokens_more(tmp_path):
+    corpus = pf.parquet(shared("data", "corpus"), column="text")
+    old = pf.Tokenizer(shared("data", "corpus", "tokenizer.json"))
+    domain = corpus.where("source == 'scipy/scipy'")
+    done = pf.extend_tokenizer(
+        old, domain, tmp_path / "new.json", sample="1MB", held_out=0.05, min_gain=2
+    )
+    [before], [after] = done.before, done.held_out
+    assert len(done.new_tokens) == 2000
+    assert after.num_tokens < before.num_tokens
+    new = pf.Tokenizer(done.path)
+    pieces = pieces_of(old, new)
+    kept = 0
+    for row in corpus.where("source == 'tldr-pages/tldr'").head(200):
+        expected, found = old.encode(row["text"]), new.encode(row["text"])
+        opened = [p for token in found.tolist() for p in pieces.get(token, [token])]
+        assert opened == expected.tolist()
+        kept += len(found) == len(expected)
+    assert kept > 20
 
 
 def test_joins_are_those_that_save_the_most():
@@ -303,6 +343,47 @@ def test_new_rows_of_safetensors_are_means(extended, tmp_path, kind):
     assert torch.equal(found.view(torch.bfloat16), expected)
 
 
+def test_models_in_several_files(extended, tmp_path):
+    old, new = open_tokenizer("gpt2"), extended["gpt2"][1]
+    rows = np.arange(2 * old.vocab_size, dtype="f4").reshape(-1, 2)
+    (tmp_path / "old").mkdir()
+    save(tmp_path / "old" / "1.safetensors", {"wte.weight": ("F32", rows)})
+    other = {"h.0": ("F32", rows[:3]), "lm_head.weight": ("F32", -rows)}
+    save(tmp_path / "old" / "2.safetensors", other)
+    files = {"wte.weight": "1.safetensors", "h.0": "2.safetensors"}
+    files["lm_head.weight"] = "2.safetensors"
+    index = {"metadata": {"total_size": 1, "x": 2}, "weight_map": files}
+    name = "model.safetensors.index.json"
+    (tmp_path / "old" / name).write_text(json.dumps(index))
+    with pytest.raises(InvalidArgumentError, match="another folder"):
+        pf.extend_embeddings(
+            tmp_path / "old" / name, tmp_path / "old" / ("a" + name), old=old, new=new
+        )
+    pf.extend_embeddings(
+        tmp_path / "old" / name, tmp_path / "new" / name, old=old, new=new
+    )
+    first, second = (load(tmp_path / "new" / f"{n}.safetensors") for n in (1, 2))
+    expected = np.concatenate([rows, mean_rows(rows, old, new)])
+    np.testing.assert_array_equal(first["wte.weight"], expected)
+    np.testing.assert_array_equal(second["lm_head.weight"], -expected)
+    np.testing.assert_array_equal(second["h.0"], rows[:3])
+    written = json.loads((tmp_path / "new" / name).read_text())
+    total = 2 * expected.nbytes + rows[:3].nbytes
+    assert written == {"metadata": {"total_size": total, "x": 2}, "weight_map": files}
+    files["h.0"] = "1.safetensors"
+    (tmp_path / "old" / name).write_text(json.dumps(index))
+    with pytest.raises(CorruptFileError, match="does not name"):
+        pf.extend_embeddings(
+            tmp_path / "old" / name, tmp_path / "b" / name, old=old, new=new
+        )
+    files["h.0"] = "../1.safetensors"
+    (tmp_path / "old" / name).write_text(json.dumps(index))
+    with pytest.raises(CorruptFileError, match="elsewhere"):
+        pf.extend_embeddings(
+            tmp_path / "old" / name, tmp_path / "b" / name, old=old, new=new
+        )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tied_embeddings_of_torch_stay_tied(extended, tmp_path, dtype):
     old, new = open_tokenizer("gpt2"), extended["gpt2"][1]
@@ -358,7 +439,7 @@ def test_wrong_checkpoints_are_refused(extended, tmp_path):
         with pytest.raises(kind, match=words):
             pf.extend_embeddings(
                 tmp_path / name,
-                tmp_path / "out.safetensors",
+                tmp_path / f"out{(tmp_path / name).suffix}",
                 old=old,
                 new=new,
                 **settings,
@@ -366,7 +447,9 @@ def test_wrong_checkpoints_are_refused(extended, tmp_path):
     assert not [*tmp_path.glob("*out*")]
     for wrong in (old, open_tokenizer("llama3")):
         with pytest.raises(InvalidArgumentError, match="extend_tokenizer"):
-            pf.extend_embeddings(good, tmp_path / "o", old=old, new=wrong)
+            pf.extend_embeddings(good, tmp_path / "o.safetensors", old=old, new=wrong)
+    with pytest.raises(InvalidArgumentError, match="name it alike"):
+        pf.extend_embeddings(good, tmp_path / "o.pt", old=old, new=new)
 
 
 def test_the_verb_reports(domain, tmp_path, capsys):

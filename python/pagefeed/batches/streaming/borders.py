@@ -28,6 +28,8 @@ def fields_of(
         starts: Where documents begin in each row; its first token is a begin anyhow.
         fields: Which, and how labels are made.
     """
+    if not fields.are_made:
+        return {"input_ids": tokens}
     rows, length = tokens.shape
     firsts = np.arange(rows + 1) * length
     inside = [here + first for here, first in zip(starts, firsts[:-1], strict=True)]

@@ -89,7 +89,7 @@ class LaneLine:
         block = self._here()
         following = self._following()
         left = len(block.tokens) - token
-        if self._next is None and left <= max(AHEAD * length, len(block.tokens) // 2):
+        if self._next is None and left <= max(AHEAD * length, len(block.tokens) // 8):
             self._next = self._ask(following)
         if left:
             self.cursor = self.cursor._replace(token=token)

@@ -61,7 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pattern", help="of tiktoken's ranks, as of other verbs")
     parser.set_defaults(special_tokens=None)
     group = parser.add_argument_group("a model's embeddings")
-    group.add_argument("--checkpoint", metavar="FILE", help=".safetensors, or torch's")
+    group.add_argument(
+        "--checkpoint", metavar="FILE", help=".safetensors, its .index.json, or torch's"
+    )
     group.add_argument("--checkpoint-output", metavar="FILE", help="the new one")
     group.add_argument(
         "--tensors", nargs="+", metavar="NAME", help="embeddings and head (by name)"

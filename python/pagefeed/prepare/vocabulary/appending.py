@@ -13,7 +13,7 @@ from pagefeed.prepare.vocabulary.recipes import BYTES, library
 from pagefeed.prepare.vocabulary.segmentation import Join
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["Appending", "appending_of"]
+__all__ = ["Appending", "appending_of", "merges_of"]
 
 MARGIN = 0.1
 """By so much a new piece of Unigram is better than the two that it is made of."""
@@ -36,6 +36,14 @@ def appending_of(tokenizer: Tokenizer) -> Appending:
     if kind not in _KINDS:
         raise UnsupportedError(f"{tokenizer.name} is {kind}: BPE and Unigram grow")
     return _KINDS[kind](content, tokenizer)
+
+
+def merges_of(model: dict[str, Any]) -> list[list[str]]:
+    """Return the merges of BPE as pairs, which older files have as one text each."""
+    return [
+        each.split(" ", 1) if isinstance(each, str) else list(each)
+        for each in model["merges"]
+    ]
 
 
 class Appending(ABC):
@@ -117,10 +125,7 @@ class _Merges(Appending):
     ) -> dict[str, Any]:
         """Return the JSON with more merges."""
         model = self._model
-        merges = [
-            each.split(" ", 1) if isinstance(each, str) else each
-            for each in model["merges"]
-        ]
+        merges = merges_of(model)
         # The library numbers added tokens anew that are not in the vocabulary too.
         vocab = model["vocab"] | self._added
         vocab |= {join.token: self.first_id + n for n, join in enumerate(joins)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +14,9 @@ import numpy.typing as npt
 
 from pagefeed._base import require
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
-from pagefeed.storage import FileWriter, LocalStorage
+from pagefeed.storage import FileWriter, LocalStorage, make_folder
 
-__all__ = ["Change", "Checkpoint", "TensorFacts", "open_checkpoint"]
+__all__ = ["Change", "Checkpoint", "TensorFacts", "check_output", "open_checkpoint"]
 
 Values = npt.NDArray[Any]
 Change = Callable[[Values], Values]
@@ -58,14 +59,38 @@ def open_checkpoint(path: str) -> Checkpoint:
         MissingDependencyError: If it is torch's, and torch is not installed.
         InvalidArgumentError: If its name says no kind.
     """
+    return _kind_of(path)(path)
+
+
+def check_output(path: str, output: str) -> None:
+    """Refuse to write another kind of checkpoint than was read.
+
+    Raises:
+        InvalidArgumentError: Then, or if shards would replace those that are read.
+    """
+    kind = _kind_of(path)
+    if _kind_of(output) is not kind:
+        raise InvalidArgumentError(
+            f"output={output!r} is not of the kind of {path}: name it alike"
+        )
+    folders = {os.path.dirname(LocalStorage().name_of(each)) for each in (path, output)}
+    if kind is _Sharded and len(folders) < 2:
+        raise InvalidArgumentError(
+            f"output={output!r} would replace the shards of {path}: name a file in "
+            "another folder"
+        )
+
+
+def _kind_of(path: str) -> type[_Safetensors | _Sharded | _Torch]:
+    if path.endswith(".safetensors.index.json"):
+        return _Sharded
     if path.endswith(".safetensors"):
-        return _Safetensors(path)
+        return _Safetensors
     if path.endswith((".pt", ".pth", ".bin", ".ckpt")):
-        return _Torch(path)
+        return _Torch
     raise InvalidArgumentError(
         f"{path} is no checkpoint that is known by its name: give a .safetensors file, "
-        "or torch's .pt, .pth, .bin or .ckpt; of a model in several, the one that "
-        "holds the embeddings"
+        "the .safetensors.index.json of several, or torch's .pt, .pth, .bin or .ckpt"
     )
 
 
@@ -149,9 +174,54 @@ class _Safetensors(Checkpoint):
             yield self._storage.read(self.path, begin, min(begin + CHUNK, facts.end))
 
     def _corrupt(self, what: str) -> CorruptFileError:
-        error = CorruptFileError(f"{self.path} is no file of safetensors: {what}")
-        error.file = self.path
-        return error
+        return _corrupt(self.path, f"is no file of safetensors: {what}")
+
+
+class _Sharded(Checkpoint):
+    """Several files of safetensors in one folder, and which has which tensor."""
+
+    def __init__(self, path: str) -> None:
+        storage = LocalStorage()
+        self.path = storage.name_of(path)
+        folder = os.path.dirname(self.path)
+        try:
+            data = storage.read(self.path, 0, storage.size(self.path))
+            self._content: dict[str, Any] = json.loads(data)
+            self._file_of: dict[str, str] = dict(self._content["weight_map"])
+            files = sorted(set(self._file_of.values()))
+        except (ValueError, KeyError, TypeError) as problem:
+            what = f"is no index of safetensors: {problem!r}"
+            raise _corrupt(self.path, what) from problem
+        strange = [name for name in files if os.path.basename(name) != name]
+        if strange:
+            raise _corrupt(self.path, f"names {strange[0]!r}, which lies elsewhere")
+        self._parts = {name: _Safetensors(os.path.join(folder, name)) for name in files}
+        held = {n: f for f, part in self._parts.items() for n in part.tensors}
+        if held != self._file_of:
+            raise _corrupt(self.path, "does not name the tensors that its files hold")
+        self.tensors = {
+            name: self._parts[file].tensors[name]
+            for name, file in self._file_of.items()
+        }
+
+    def write(self, output: str, names: Sequence[str], change: Change) -> None:
+        """Write all files beside ``output``, which comes last."""
+        folder, total = make_folder(os.path.dirname(LocalStorage().name_of(output))), 0
+        for name, part in self._parts.items():
+            place = os.path.join(folder, name)
+            part.write(place, [n for n in names if self._file_of[n] == name], change)
+            written = _Safetensors(place).tensors.values()
+            total += sum(each.end - each.begin for each in written)
+        about = (self._content.get("metadata") or {}) | {"total_size": total}
+        with FileWriter(output) as out:
+            text = json.dumps(self._content | {"metadata": about}, indent=2)
+            out.write(text.encode())
+
+
+def _corrupt(path: str, what: str) -> CorruptFileError:
+    error = CorruptFileError(f"{path} {what}")
+    error.file = path
+    return error
 
 
 def _of_bfloat16(values: Values) -> Values:
@@ -180,11 +250,8 @@ class _Torch(Checkpoint):
                 self.path, map_location="cpu", weights_only=True, mmap=True
             )
         except Exception as problem:  # Of many kinds, by what is wrong with it.
-            error = CorruptFileError(
-                f"{self.path} is no checkpoint of torch with weights alone: {problem}"
-            )
-            error.file = self.path
-            raise error from problem
+            what = f"is no checkpoint of torch with weights alone: {problem}"
+            raise _corrupt(self.path, what) from problem
         self._places = dict(_tensors(self._torch, self._content))
         self.tensors = {
             name: TensorFacts(tuple(place[key].shape), str(place[key].dtype), 0, 0)

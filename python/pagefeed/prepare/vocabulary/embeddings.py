@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from pagefeed._base import check_columns, check_positive
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare.vocabulary.appending import merges_of
 from pagefeed.prepare.vocabulary.checkpoints import (
     TensorFacts,
+    check_output,
     open_checkpoint,
 )
 from pagefeed.prepare.vocabulary.recipes import library
@@ -63,8 +65,10 @@ def extend_embeddings(
     states of optimizers are not looked at.
 
     Args:
-        checkpoint: A file of safetensors, or of torch.
-        output: The new file, of the same kind, which appears when it is complete.
+        checkpoint: A file of safetensors, or of torch; of a model in several files of
+            safetensors its ``model.safetensors.index.json``.
+        output: The new one, of the same kind, which appears when it is complete; an
+            index in another folder, which gets all files.
         old: The tokenizer of the checkpoint.
         new: What :func:`extend_tokenizer` made of it.
         tensors: Names of the tensors to extend; by default those that are called as
@@ -88,6 +92,7 @@ def extend_embeddings(
     """
     given = plain_path(checkpoint, "checkpoint")
     path = plain_path(output, "output")
+    check_output(given, path)
     pieces = pieces_of(old, new)
     rounding = check_positive(multiple_of, "multiple_of")
     opened = open_checkpoint(given)
@@ -145,7 +150,7 @@ def pieces_of(old: Tokenizer, new: Tokenizer) -> dict[int, Sequence[int]]:
         }
     prefix = after.get("continuing_subword_prefix") or ""
     parts: dict[str, list[int]] = {token: [n] for token, n in known.items()}
-    for left, right in after["merges"][len(before["merges"]) :]:
+    for left, right in merges_of(after)[len(before["merges"]) :]:
         parts[left + right.removeprefix(prefix)] = parts[left] + parts[right]
     return {number: parts[token] for token, number in added.items()}
 
