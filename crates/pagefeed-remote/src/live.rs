@@ -130,9 +130,7 @@ impl Live {
     }
 
     pub(crate) async fn head(&self, url: &str) -> Result<Meta> {
-        if let Some((meta, since)) = self.known(url)
-            && since.elapsed() < LISTING_KEPT
-        {
+        if let Some(meta) = self.recently_known(url) {
             return Ok(meta);
         }
         let address = Address::parse(url)?;
@@ -196,6 +194,14 @@ impl Live {
         let bucket = Arc::new(Bucket::new(provider, name, &self.options, &self.transport)?);
         buckets.insert(key, Arc::clone(&bucket));
         Ok(bucket)
+    }
+
+    /// What was heard of a file of late.
+    pub(crate) fn recently_known(&self, url: &str) -> Option<Meta> {
+        let known = self
+            .known(url)
+            .filter(|(_, since)| since.elapsed() < LISTING_KEPT);
+        known.map(|(meta, _)| meta)
     }
 
     pub(crate) fn known(&self, url: &str) -> Option<(Meta, Instant)> {

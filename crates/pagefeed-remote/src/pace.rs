@@ -175,7 +175,11 @@ mod tests {
         assert_eq!(durations.slow(100), LEAST_SLOW);
         let slow = durations.slow(1 << 20).as_secs_f64();
         assert!((3.0..4.0).contains(&slow), "{slow}");
-        assert_eq!(durations.slow(1 << 30), UNKNOWN_SLOW, "others are not known");
+        assert_eq!(
+            durations.slow(1 << 30),
+            UNKNOWN_SLOW,
+            "others are not known"
+        );
         assert!(may_hedge(0, 0) && may_hedge(32, 2) && !may_hedge(31, 2));
     }
 }
