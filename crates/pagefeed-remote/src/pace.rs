@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Requests under way at first, if so many are allowed.
-const AT_FIRST: usize = 64;
+/// Requests under way at first, if so many are allowed: where these fill the line, more
+/// would only share it, and the page that is needed first would come last.
+const AT_FIRST: usize = 16;
 /// Never fewer, however often the server asks to slow down.
 const FEWEST: usize = 4;
 /// More are kept only if these bring so much more.

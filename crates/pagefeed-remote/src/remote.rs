@@ -75,7 +75,7 @@ impl Remote {
     pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
         let found = urls.iter().map(|url| async {
             let one = async {
-                let _permit = self.live.gate.enter().await?;
+                let _permit = self.live.questions.acquire().await;
                 let url = self.live.pinned(url).await?;
                 let meta = self.live.head(&url).await?;
                 Ok(listed(url, meta))
