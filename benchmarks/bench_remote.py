@@ -23,16 +23,24 @@ request to the last batch, and from the first batch on, time to the first batch,
 requests for each GB, and bytes read for each byte of the files.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import pagefeed as pf
 
 LENGTH = 2048
 BATCH_SIZE = 16
@@ -40,18 +48,29 @@ PIECE = 1 << 20
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = "--options"
 
-Run = tuple[Iterator[int], Callable[[], dict[str, float]]]
-"""Tokens of batch after batch, and what was counted at the end."""
+Run = Iterator[int]
+"""Tokens of batch after batch."""
+
+
+def dataset(options: dict[str, str]) -> pf.ParquetDataset:
+    """The files, and their index, which is built but once."""
+    import pagefeed
+
+    data = pagefeed.parquet(
+        "s3://bucket/tokens/",
+        column="input_ids",
+        storage_options=options,
+        cache_dir=os.environ["PAGEFEED_CACHE_DIR"],
+    )
+    len(data.index)
+    return data
 
 
 def pagefeed_run(options: dict[str, str], shuffle: str, memory: str) -> Run:
-    """The loader, with its own counts."""
+    """The loader, one epoch."""
     import pagefeed as pf
 
-    data = pf.parquet(
-        "s3://bucket/tokens/", column="input_ids", storage_options=options
-    )
-    before = data.index.storage.counts()
+    data = dataset(options)
     loader = pf.Loader(
         data,
         sequences=pf.Windows(LENGTH),
@@ -62,14 +81,7 @@ def pagefeed_run(options: dict[str, str], shuffle: str, memory: str) -> Run:
         rank=0,
         world_size=1,
     )
-    counted = ("requests", "hedges", "retries", "bytes_fetched")
-
-    def counts() -> dict[str, float]:
-        now = data.storage.counts()
-        peak = {"peak_bytes": float(loader.stats()["peak_bytes"])}
-        return peak | {name: float(now[name] - before[name]) for name in counted}
-
-    return (batch["input_ids"].size for batch in loader), counts
+    return (batch["input_ids"].size for batch in loader)
 
 
 def ranged_run(options: dict[str, str]) -> Run:
@@ -90,7 +102,7 @@ def ranged_run(options: dict[str, str]) -> Run:
                 len, pool.map(lambda piece: found.storage.read(*piece), pieces)
             )
 
-    return batches(), lambda: dict(found.storage.counts())
+    return batches()
 
 
 def s3fs_run(options: dict[str, str]) -> Run:
@@ -112,7 +124,7 @@ def s3fs_run(options: dict[str, str]) -> Run:
                         left -= whole
                         yield whole
 
-    return batches(), dict
+    return batches()
 
 
 def datasets_run(options: dict[str, str]) -> Run:
@@ -140,7 +152,7 @@ def datasets_run(options: dict[str, str]) -> Run:
                 left -= whole
                 yield whole
 
-    return batches(), dict
+    return batches()
 
 
 def _of_s3fs(options: dict[str, str]) -> dict[str, Any]:
@@ -156,18 +168,17 @@ def _of_s3fs(options: dict[str, str]) -> dict[str, Any]:
 
 def measure(run: Run, most_seconds: float) -> dict[str, float]:
     """Take all batches, or as many as there is time for."""
-    batches, counts = run
     begin = time.perf_counter()
     tokens = first_tokens = 0
     first = end = begin
-    for taken in batches:
+    for taken in run:
         tokens += taken
         end = time.perf_counter()
         if first == begin:
             first, first_tokens = end, tokens
         if end - begin > most_seconds:
             break
-    return counts() | {
+    return {
         "tokens": tokens,
         "seconds": end - begin,
         "first_seconds": first - begin,
@@ -186,8 +197,8 @@ RUNS: dict[str, Callable[[dict[str, str]], Run]] = {
 OTHERS = ("s3fs + pyarrow", "datasets")
 
 
-def write(folder: Path, num_bytes: int) -> int:
-    """Files of random tokens with few common ones; returns how many tokens."""
+def write(folder: Path, num_bytes: int) -> None:
+    """Files of random tokens with few common ones, and how many tokens they are."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -204,7 +215,7 @@ def write(folder: Path, num_bytes: int) -> int:
         rows = pa.ListArray.from_arrays(offsets.astype(np.int32), ids)
         pq.write_table(pa.table({"input_ids": rows}), folder / f"part-{number}.parquet")
         tokens += len(ids)
-    return tokens
+    (folder.parent.parent / "tokens.json").write_text(str(tokens))
 
 
 def main() -> None:
@@ -234,8 +245,6 @@ def main() -> None:
 
 def compare(options: argparse.Namespace) -> None:
     """Start the servers, and run each in a process of its own."""
-    from contextlib import nullcontext
-
     from object_store import options_of, s3_server
     from slow_proxy import slow_proxy
 
@@ -243,12 +252,15 @@ def compare(options: argparse.Namespace) -> None:
     files = root / "bucket" / "tokens"
     if not files.exists():
         write(files, options.megabytes * 1_000_000)
+    options.tokens = json.loads((root / "tokens.json").read_text())
     size = sum(file.stat().st_size for file in files.iterdir())
     print(f"{size / 1e6:.0f} MB, {options.latency * 1e3:.0f} ms, ", end="")
     print("no pipe" if options.direct else f"{options.rate / 1e6:.0f} MB/s")
     head = ("Mtok/s", "steady", "MB/s", "first s", "req/GB", "read/byte", "CPU s")
     print(f"{'':20}" + "".join(f"{name:>10}" for name in head))
+    os.environ["PAGEFEED_CACHE_DIR"] = str(root / "index")
     with s3_server(root) as settings:
+        dataset(settings)
         port = urlsplit(settings["endpoint_url"]).port or 0
         speed = {"latency": options.latency, "bytes_per_second": options.rate}
         through = nullcontext(port) if options.direct else slow_proxy(port, **speed)
@@ -265,28 +277,42 @@ def _one(
     if python is None:
         print(f"{name:20}  left out: --others names a Python that has it")
         return
-    words = [
-        f"--run={name}",
-        f"--seconds={options.seconds}",
-        OPTIONS,
-        json.dumps(server),
-    ]
+    words = [f"--run={name}", f"--seconds={options.seconds}"]
+    before = _counts(options, server)
     done = subprocess.run(
-        [python, __file__, *words], stdout=subprocess.PIPE, text=True, check=True
+        [python, __file__, *words, OPTIONS, json.dumps(server)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     found = json.loads(done.stdout)
+    requests, fetched = (
+        after - then
+        for after, then in zip(_counts(options, server), before, strict=True)
+    )
     seconds, tokens = found["seconds"], found["tokens"]
-    fetched, requests = found.get("bytes_fetched", 0), found.get("requests", 0)
+    whole = size if name == "ranged GETs" else options.tokens
+    share = min(1.0, tokens / whole)
     shown = [
         tokens / seconds / 1e6,
         found["steady"] / 1e6,
         fetched / seconds / 1e6,
         found["first_seconds"],
         requests / max(1, fetched) * 1e9,
-        fetched / size,
+        fetched / (size * share),
         found["cpu_seconds"],
     ]
     print(f"{name:20}" + "".join(f"{number:10.2f}" for number in shown), flush=True)
+
+
+def _counts(options: argparse.Namespace, server: dict[str, str]) -> list[int]:
+    """Requests and bytes that went through the proxy so far."""
+    if options.direct:
+        return [0, 0]
+    place = urlsplit(server["endpoint_url"])
+    with closing(HTTPConnection(str(place.hostname), place.port)) as line:
+        line.request("GET", "/proxy-counts")
+        return [int(number) for number in line.getresponse().read().split()]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ connections together. By chance, the same for a seed, it answers 500, breaks a b
 or tells another ETag::
 
     python tests/slow_proxy.py --to 8014 --latency 0.05 --bytes-per-second 60e6
+
+``/proxy-counts`` tells how many requests and bytes of bodies went through.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 CHUNK = 1 << 16
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 TAG = re.compile(rb'(\r\netag: *")', re.IGNORECASE)
+COUNTS = b"GET /proxy-counts "
 FAILED = b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -45,6 +48,7 @@ class Proxy:
         self.options = options
         self.pipe = Pipe(options.bytes_per_second)
         self.random = random.Random(options.seed)
+        self.requests = self.bytes = 0
 
     async def connected(
         self, client: asyncio.StreamReader, answer: asyncio.StreamWriter
@@ -73,6 +77,12 @@ class Proxy:
     ) -> bool:
         """Forward one request and its response; whether there may be another."""
         head = await client.readuntil(b"\r\n\r\n")
+        if head.startswith(COUNTS):
+            text = f"{self.requests} {self.bytes}".encode()
+            answer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text))
+            answer.write(text)
+            return False
+        self.requests += 1
         await asyncio.sleep(self.options.latency)
         fault = self.fault() if b"\r\nrange:" in head.lower() else ""
         if fault == "500":
@@ -92,6 +102,7 @@ class Proxy:
             if not body:
                 return False
             await self.pipe.passes(len(body))
+            self.bytes += len(body)
             answer.write(body)
             await answer.drain()
             left -= len(body)

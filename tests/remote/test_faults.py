@@ -104,7 +104,7 @@ def test_a_request_that_hangs_is_sent_a_second_time(web, web_server):
 
     web_server.fault = hang
     assert tokens_of(data) == expected
-    assert data.storage.counts()["hedges"] == 1
+    assert data.storage.counts()["hedges"] >= 1
 
 
 def test_credentials_that_expire_are_told_at_once(web, web_server):

@@ -32,7 +32,7 @@ def dataset(place, port, **options):
 
 def test_an_epoch_is_complete_over_a_line_that_breaks(s3):
     expected = tokens_of(pf.parquet(s3.folder, column="input_ids"))
-    with slow_proxy(port_of(s3), share_500=0.05, share_reset=0.05) as port:
+    with slow_proxy(port_of(s3), share_500=0.25, share_reset=0.25) as port:
         data = dataset(s3, port)
         assert tokens_of(data, shuffle="row", sequences=pf.Windows(32)) != []
         assert tokens_of(data) == expected

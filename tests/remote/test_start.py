@@ -1,8 +1,10 @@
 """What a start asks for: counted, since each request is a wait."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,7 +12,8 @@ import pytest
 import pagefeed as pf
 from numbered import LENGTH, numbered_loader
 from object_store import s3_server
-from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.errors import InvalidArgumentError, PagefeedError, UnsupportedError
+from shared_data import shared
 
 NUM_FILES = 1000
 
@@ -41,7 +44,8 @@ def test_a_cold_start_asks_once_for_each_file(many, tmp_path):
     cold = dataset(many, page_index="row_group", cache_dir=tmp_path)
     assert cold.index.num_values == NUM_FILES * 1200
     requests = cold.storage.counts()["requests"]
-    assert requests <= NUM_FILES + 3  # And the listing.
+    # This server lists no tags: each file is asked for its own, and for its footer.
+    assert requests <= 2 * NUM_FILES + 3
     warm = dataset(many, page_index="row_group", cache_dir=tmp_path)
     assert len(warm.index) == NUM_FILES * 3
     assert warm.storage.counts()["requests"] <= 3  # The listing alone.
@@ -78,13 +82,12 @@ def test_row_groups_feed_other_sequences(tmp_path, sequences):
     data = pf.parquet(path, column="input_ids", page_index="row_group")
     assert len(data.index) == 8
     loader = numbered_loader(data, sequences=sequences, shuffle="row_group")
-    tokens = sorted(
-        token
-        for batch in loader
-        for row in batch["input_ids"]
-        for token in row.tolist()
-        if token >= 0
-    )
+    found = []
+    for batch in loader:
+        column = batch["input_ids"]
+        is_padded = isinstance(column, np.ndarray)
+        found += column.tolist() if is_padded else pa.array(column).to_pylist()
+    tokens = sorted(token for row in found for token in row if token >= 0)
     assert tokens == sorted(token for row in rows for token in row)
 
 
@@ -118,14 +121,27 @@ def test_footers_count_what_headers_count(tmp_path, dictionary, version):
         assert read == list(values)
 
 
-def test_what_footers_do_not_prove_is_told(tmp_path):
-    path = tmp_path / "a.parquet"
-    flat = pa.array([1, None, 3])
-    pq.write_table(pa.table({"n": flat}), path, write_statistics=False)
+def test_what_footers_do_not_prove_is_told():
+    path = shared("data", "parquet-testing", "data", "alltypes_plain.parquet")
     with pytest.raises(UnsupportedError, match="does not prove") as caught:
-        pf.PageIndex.build(path, "n", page_index="row_group")
+        pf.PageIndex.build(path, "id", page_index="row_group")
     assert any("1 files are read" in note for note in caught.value.__notes__)
     assert caught.value.file == str(path)
-    assert pf.PageIndex.build(path, "n", page_index=True).num_values == 2
+    assert pf.PageIndex.build(path, "id").num_values == 8
     with pytest.raises(InvalidArgumentError, match='True, False or "row_group"'):
-        pf.parquet(path, column="n", page_index="rows")  # type: ignore[arg-type]
+        pf.parquet(path, column="id", page_index="rows")  # type: ignore[arg-type]
+
+
+def test_what_footers_count_is_what_old_files_hold():
+    """Of all files of other writers: right, or not taken."""
+    taken = 0
+    for path in sorted(shared("data", "parquet-testing", "data").glob("*.parquet")):
+        with suppress(pa.ArrowException, PagefeedError, OSError):
+            for column in pq.ParquetFile(path).schema_arrow.names:
+                with suppress(PagefeedError):
+                    pages = pf.PageIndex.build(path, column)
+                    whole = pf.PageIndex.build(path, column, page_index="row_group")
+                    assert whole.num_values == pages.num_values, (path.name, column)
+                    assert whole.num_rows == pages.num_rows
+                    taken += 1
+    assert taken > 20

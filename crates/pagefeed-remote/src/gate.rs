@@ -11,6 +11,9 @@ use crate::pace::{Depth, Durations};
 /// A round lasts at least this long: shorter ones tell little.
 const LEAST_ROUND: Duration = Duration::from_millis(250);
 
+/// A server is not taken to ask for fewer again so soon.
+const CALM: Duration = Duration::from_secs(1);
+
 /// Lets requests pass, measures them, and adapts.
 pub(crate) struct Gate {
     permits: Semaphore,
@@ -22,6 +25,8 @@ struct State {
     durations: Durations,
     /// Permits there are, given out or not.
     permits: usize,
+    /// When fewer were last asked for.
+    throttled: Option<Instant>,
     round: Round,
 }
 
@@ -51,6 +56,7 @@ impl Gate {
             permits: Semaphore::new(depth.limit()),
             state: Mutex::new(State {
                 permits: depth.limit(),
+                throttled: None,
                 depth,
                 durations: Durations::default(),
                 round: Round::new(),
@@ -86,9 +92,14 @@ impl Gate {
         }
     }
 
-    /// The server asks for fewer.
+    /// The server asks for fewer. Those under way at the time are told so together,
+    /// which counts once.
     pub(crate) fn throttle(&self) {
-        self.lock().depth.throttle();
+        let mut state = self.lock();
+        if state.throttled.is_none_or(|last| last.elapsed() > CALM) {
+            state.throttled = Some(Instant::now());
+            state.depth.throttle();
+        }
     }
 
     /// When a request of so many bytes is slow.
@@ -139,6 +150,7 @@ mod tests {
                 passes.push(gate.enter().await.unwrap());
             }
             assert_eq!(gate.permits.available_permits(), 0);
+            gate.throttle();
             gate.throttle();
             passes.truncate(5);
             assert_eq!(gate.permits.available_permits(), 0, "fewer are wanted");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::store::Stamp;
+use tokio::sync::Semaphore;
 use twox_hash::XxHash3_64;
 
 use crate::address::{Address, Provider, without_query};
@@ -22,6 +23,8 @@ use crate::retry::until_done;
 use crate::transport::Transport;
 use crate::web::Web;
 
+/// Files whose state is asked for at a time.
+const QUESTIONS: usize = 64;
 /// What is listed is not asked for again so soon.
 const LISTING_KEPT: Duration = Duration::from_secs(60);
 
@@ -36,6 +39,8 @@ pub(crate) struct Live {
     /// What objects were when last heard of.
     known: Mutex<HashMap<String, (Meta, Instant)>>,
     pub(crate) gate: Gate,
+    /// Questions without an answer of any length, which share no line.
+    pub(crate) questions: Semaphore,
     pub(crate) cache: Option<PageCache>,
 }
 
@@ -47,6 +52,7 @@ impl Live {
             web: Web::new(Arc::clone(&transport), options.authorization())?,
             hub: Hub::new(&options, Arc::clone(&transport))?,
             gate: Gate::new(options.max_in_flight()),
+            questions: Semaphore::new(QUESTIONS.min(options.max_in_flight())),
             cache: options.cache(&counters)?,
             counters,
             transport,
@@ -130,9 +136,7 @@ impl Live {
     }
 
     pub(crate) async fn head(&self, url: &str) -> Result<Meta> {
-        if let Some((meta, since)) = self.known(url)
-            && since.elapsed() < LISTING_KEPT
-        {
+        if let Some(meta) = self.recently_known(url) {
             return Ok(meta);
         }
         let address = Address::parse(url)?;
@@ -196,6 +200,14 @@ impl Live {
         let bucket = Arc::new(Bucket::new(provider, name, &self.options, &self.transport)?);
         buckets.insert(key, Arc::clone(&bucket));
         Ok(bucket)
+    }
+
+    /// What was heard of a file of late.
+    pub(crate) fn recently_known(&self, url: &str) -> Option<Meta> {
+        let known = self
+            .known(url)
+            .filter(|(_, since)| since.elapsed() < LISTING_KEPT);
+        known.map(|(meta, _)| meta)
     }
 
     pub(crate) fn known(&self, url: &str) -> Option<(Meta, Instant)> {

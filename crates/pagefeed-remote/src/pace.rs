@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Requests under way at first, if so many are allowed.
-const AT_FIRST: usize = 64;
+/// Requests under way at first, if so many are allowed: where these fill the line, more
+/// would only share it, and the page that is needed first would come last.
+const AT_FIRST: usize = 16;
 /// Never fewer, however often the server asks to slow down.
 const FEWEST: usize = 4;
 /// More are kept only if these bring so much more.
@@ -175,7 +176,11 @@ mod tests {
         assert_eq!(durations.slow(100), LEAST_SLOW);
         let slow = durations.slow(1 << 20).as_secs_f64();
         assert!((3.0..4.0).contains(&slow), "{slow}");
-        assert_eq!(durations.slow(1 << 30), UNKNOWN_SLOW, "others are not known");
+        assert_eq!(
+            durations.slow(1 << 30),
+            UNKNOWN_SLOW,
+            "others are not known"
+        );
         assert!(may_hedge(0, 0) && may_hedge(32, 2) && !may_hedge(31, 2));
     }
 }

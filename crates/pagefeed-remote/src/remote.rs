@@ -75,7 +75,7 @@ impl Remote {
     pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
         let found = urls.iter().map(|url| async {
             let one = async {
-                let _permit = self.live.gate.enter().await?;
+                let _permit = self.live.questions.acquire().await;
                 let url = self.live.pinned(url).await?;
                 let meta = self.live.head(&url).await?;
                 Ok(listed(url, meta))
@@ -170,13 +170,15 @@ impl Storage for Remote {
         let (local, remote): (Vec<_>, Vec<_>) =
             files.iter().cloned().partition(|file| is_local(&file.path));
         self.local.check(&local)?;
-        let checks = remote.iter().map(|file| async {
-            let _permit = self.live.gate.enter().await?;
-            let meta = self.live.head(&file.path).await;
-            let found = meta.map_err(|error| self.live.named(error, &file.path))?;
-            file.check(stamp(&found))
-        });
-        self.block(try_join_all(checks)).map(drop)
+        // By what listings told of late: of others each read tells, and asking for all
+        // of them would keep a start waiting.
+        let check = |file: &FileId| match self.live.recently_known(&file.path) {
+            Some(meta) => file
+                .check(stamp(&meta))
+                .map_err(|error| self.live.named(error, &file.path)),
+            None => Ok(()),
+        };
+        remote.iter().try_for_each(check)
     }
 
     fn num_in_flight(&self) -> usize {

@@ -157,7 +157,9 @@ mod tests {
             }
             had.retain(|(range, choice)| *choice > 0 && !range.is_empty());
             let copy = |range: &Range<u64>| Bytes::copy_from_slice(slice(range));
-            let parts = had.into_iter().map(|(range, _)| (range.clone(), copy(&range)));
+            let parts = had
+                .into_iter()
+                .map(|(range, _)| (range.clone(), copy(&range)));
             let requests = Requests::covering(&missing);
             let answers: Vec<_> = requests.0.iter().map(copy).collect();
             let (all, answers) = requests.with(answers, parts.collect());

@@ -94,7 +94,12 @@ mod tests {
                 Ok(7)
             }
         };
-        let done = run(until_done(Duration::from_secs(60), &counters, || (), attempt));
+        let done = run(until_done(
+            Duration::from_secs(60),
+            &counters,
+            || (),
+            attempt,
+        ));
         assert_eq!(done.unwrap(), 7);
         assert_eq!(counters.counts().retries, 1);
     }
@@ -103,11 +108,23 @@ mod tests {
     fn one_deadline_ends_it() {
         let counters = Counters::default();
         let busy = || async { Err::<(), _>(Failure::again("busy")) };
-        let error = run(until_done(Duration::from_millis(250), &counters, || (), busy)).unwrap_err();
+        let error = run(until_done(
+            Duration::from_millis(250),
+            &counters,
+            || (),
+            busy,
+        ))
+        .unwrap_err();
         assert_eq!(error.kind(), Kind::Io(ErrorKind::TimedOut));
         assert!(error.message().contains("busy"), "{error}");
         let silent = || std::future::pending::<Result<(), Failure>>();
-        let error = run(until_done(Duration::from_millis(50), &counters, || (), silent)).unwrap_err();
+        let error = run(until_done(
+            Duration::from_millis(50),
+            &counters,
+            || (),
+            silent,
+        ))
+        .unwrap_err();
         assert!(error.message().contains("no answer"), "{error}");
     }
 

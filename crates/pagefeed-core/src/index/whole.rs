@@ -42,7 +42,8 @@ pub fn whole(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<ChunkPages> {
     })
 }
 
-/// What the chunk holds: its levels are counted, or its nulls are.
+/// What the chunk holds: its levels are counted, or its nulls are. Writers disagree on
+/// what the nulls of lists are: some leave out null elements, some count empty lists.
 fn levels(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<PageLevels> {
     let counted = LevelHistograms::of_chunk(chunk).page(0, 1, num_rows, leaf)?;
     if let Some(levels) = counted {
@@ -54,9 +55,10 @@ fn levels(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<PageLevels> {
         }
         return Ok(levels);
     }
-    let nulls = match leaf.max_definition {
-        0 => Some(0),
-        _ => chunk.num_nulls,
+    let nulls = match (leaf.max_repetition, leaf.max_definition) {
+        (0, 0) => Some(0),
+        (0, _) => chunk.num_nulls,
+        _ => None,
     };
     let num_values = nulls.and_then(|nulls| chunk.num_values.checked_sub(nulls));
     let num_values = num_values.ok_or_else(|| unproven("how many values are not null"))?;
@@ -85,17 +87,16 @@ mod tests {
     use crate::schema::ColumnSchema;
     use std::sync::Arc;
 
-    /// A column `a` of lists of numbers, as a footer without row groups.
-    fn leaf() -> Arc<ColumnSchema> {
+    const LISTS: &str = "message schema { optional group a (LIST) { repeated group list { \
+                         optional int32 element; } } }";
+    const NUMBERS: &str = "message schema { optional int32 a; }";
+
+    /// The schema of column `a`.
+    fn column(message: &str) -> Arc<ColumnSchema> {
         use parquet::schema::parser::parse_message_type;
-        let message = "message schema { optional group a (LIST) { repeated group list { \
-                       optional int32 element; } } }";
         let tree = Arc::new(parse_message_type(message).unwrap());
-        let file = parquet::file::writer::SerializedFileWriter::new(
-            Vec::new(),
-            tree,
-            Arc::default(),
-        );
+        let file =
+            parquet::file::writer::SerializedFileWriter::new(Vec::new(), tree, Arc::default());
         let bytes = file.unwrap().into_inner().unwrap();
         let size = bytes.len();
         let start = 4;
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn counts_of_levels_or_nulls_prove_the_values() {
-        let schema = leaf();
+        let schema = column(LISTS);
         let leaf = &schema.leaves[0];
         let counted = Chunk {
             repetition_levels: vec![5, 7],
@@ -139,17 +140,22 @@ mod tests {
             num_nulls: Some(2),
             ..chunk()
         };
-        assert_eq!(whole(&nulls, leaf, 5).unwrap().pages[0].num_values, 10);
+        let flat = column(NUMBERS);
+        let found = whole(&nulls, &flat.leaves[0], 12).unwrap();
+        assert_eq!(found.pages[0].num_values, 10);
+        let kind = whole(&nulls, leaf, 5).unwrap_err().kind();
+        assert_eq!(kind, Kind::Unsupported, "nulls of lists are nobody's word");
     }
 
     #[test]
     fn what_is_not_proven_is_told() {
-        let schema = leaf();
+        let schema = column(LISTS);
         let leaf = &schema.leaves[0];
         let kind = |chunk: &Chunk| whole(chunk, leaf, 5).unwrap_err().kind();
         assert_eq!(kind(&chunk()), Kind::Unsupported);
         let odd = Chunk {
-            num_nulls: Some(0),
+            repetition_levels: vec![5, 7],
+            definition_levels: vec![1, 1, 1, 9],
             dictionary_page_offset: None,
             ..chunk()
         };
@@ -164,6 +170,8 @@ mod tests {
             num_nulls: Some(13),
             ..chunk()
         };
-        assert_eq!(kind(&negative), Kind::Unsupported);
+        let flat = column(NUMBERS);
+        let error = whole(&negative, &flat.leaves[0], 12).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported);
     }
 }

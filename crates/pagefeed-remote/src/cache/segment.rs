@@ -48,7 +48,10 @@ impl Segment {
         let words = self.fields().into_iter().chain(sums);
         let mut header: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         header.extend(XxHash3_64::oneshot(&header).to_le_bytes());
-        let mut file = OpenOptions::new().write(true).create_new(true).open(draft)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(draft)?;
         file.write_all(&header)?;
         file.write_all(bytes)?;
         drop(file);
@@ -76,7 +79,8 @@ impl Segment {
         let (first, last) = (from / PART, to.div_ceil(PART));
         let (begin, end) = (first * PART, (last * PART).min(self.size));
         let mut bytes = vec![0; (end - begin) as usize];
-        file.seek(SeekFrom::Start(header.len() as u64 + begin)).ok()?;
+        file.seek(SeekFrom::Start(header.len() as u64 + begin))
+            .ok()?;
         file.read_exact(&mut bytes).ok()?;
         let parts = (first..last).zip(bytes.chunks(PART as usize));
         for (number, part) in parts {
@@ -109,8 +113,14 @@ mod tests {
             let expected = &bytes[(range.start - 1000) as usize..(range.end - 1000) as usize];
             assert_eq!(segment.read(&path, &range).unwrap(), expected);
         }
-        let other = Segment { object: 8, ..segment };
-        assert!(other.read(&path, &(1000..1001)).is_none(), "of another version");
+        let other = Segment {
+            object: 8,
+            ..segment
+        };
+        assert!(
+            other.read(&path, &(1000..1001)).is_none(),
+            "of another version"
+        );
         let whole = std::fs::read(&path).unwrap();
         for place in [0, 9, 17, 40, 100, whole.len() - 1] {
             let mut damaged = whole.clone();
@@ -120,7 +130,10 @@ mod tests {
         }
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
         assert!(segment.read(&path, &(1000..201_000)).is_none(), "cut off");
-        assert!(segment.read(&path, &(1000..1001)).is_some(), "what is there");
+        assert!(
+            segment.read(&path, &(1000..1001)).is_some(),
+            "what is there"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,9 +2,9 @@
 
 use super::State;
 use super::pending::DONE;
-use crate::engine::{PageEntry, PageSource};
 use crate::engine::job::{Job, LoadJob};
 use crate::engine::pages::{BatchNumber, Slot};
+use crate::engine::{PageEntry, PageSource};
 
 /// Bytes, as stored, of pages that are fetched together at most.
 const MOST_TOGETHER: usize = 4 << 20;
@@ -115,8 +115,8 @@ impl State {
         let (batch, slot) = self.next_load()?;
         let estimate = self.estimate(source, slot);
         let is_urgent = batch < self.horizon();
-        let has_room = self.budget.fits_ahead(estimate)
-            || (is_urgent && self.make_room(batch, estimate));
+        let has_room =
+            self.budget.fits_ahead(estimate) || (is_urgent && self.make_room(batch, estimate));
         if !has_room {
             if !self.is_stuck() || self.head_holds_pages() {
                 return None;
@@ -137,7 +137,10 @@ impl State {
             ..
         } = *self.pages.entry(first.slot);
         let mut jobs = vec![first];
-        while let Some(slot) = jobs.last().and_then(|job| self.pages.absent_after(job.page)) {
+        while let Some(slot) = jobs
+            .last()
+            .and_then(|job| self.pages.absent_after(job.page))
+        {
             let entry = self.pages.entry(slot);
             stored = stored.saturating_add(entry.stored_size);
             let is_near = (entry.kind, entry.file) == (kind, file) && stored <= MOST_TOGETHER;
