@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::held::Numbers;
+
 /// Does `$what` with the `$values`, whatever their type.
 macro_rules! with_values {
     ($tokens:expr, $values:ident => $what:expr) => {
@@ -76,7 +78,7 @@ fn widened<T: Copy + Into<i64>>(values: &[T]) -> Vec<i64> {
     values.iter().map(|&value| value.into()).collect()
 }
 
-fn vec_bytes<T>(values: &Vec<T>) -> usize {
+pub(super) fn vec_bytes<T>(values: &Vec<T>) -> usize {
     values.capacity() * size_of::<T>()
 }
 
@@ -93,8 +95,10 @@ pub struct TokenPage {
     pub tokens: Tokens,
     /// Row `r` is `tokens[row_offsets[r]..row_offsets[r + 1]]`; null rows are empty.
     pub row_offsets: Vec<u32>,
+    /// Tokens before these, of the first row, that are not there.
+    pub skipped: u32,
     /// The numbers of further columns, as many as tokens each.
-    pub aligned: Vec<Tokens>,
+    pub aligned: Vec<Numbers>,
     /// Whether its rows are parts of longer ones.
     pub joins: Joins,
 }

@@ -5,4 +5,5 @@ pub(super) mod aligned;
 pub(super) mod batch;
 pub(super) mod collect;
 pub(super) mod gathering;
+pub(super) mod loose;
 pub(super) mod scatter;
