@@ -53,9 +53,8 @@ def write(folder: Path, num_tokens: int) -> None:
         pq.write_table(table, folder / f"{number}.parquet")
 
 
-def epoch(folder: Path, aligned: list[str], shuffle: str | None) -> dict[str, float]:
+def epoch(data: pf.ParquetDataset, shuffle: str | None) -> dict[str, float]:
     """Run an epoch; return its rates and what was read."""
-    data = pf.parquet(folder, column="input_ids", aligned=aligned)
     loader = pf.Loader(
         data,
         sequences=pf.Windows(LENGTH),
@@ -83,11 +82,16 @@ def main() -> None:
     ways = [[], ["labels"], ["labels", "loss_weight"]]
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), given.tokens)
+        datasets = [
+            pf.parquet(folder, column="input_ids", aligned=aligned) for aligned in ways
+        ]
+        for data in datasets:
+            len(data), data.aligned_sources  # Built before.
         for shuffle in (None, "page"):
             best: dict[int, dict[str, float]] = {}
             for _ in range(given.rounds):
-                for way, aligned in enumerate(ways):
-                    found = epoch(Path(folder), aligned, shuffle)
+                for way, data in enumerate(datasets):
+                    found = epoch(data, shuffle)
                     known = best.setdefault(way, found)
                     if found["Mtok per CPU s"] > known["Mtok per CPU s"]:
                         best[way] = found

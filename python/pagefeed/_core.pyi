@@ -12,6 +12,7 @@ __all__ = [
     "ArrowTable",
     "Buffer",
     "Engine",
+    "FlatField",
     "Index",
     "Remote",
     "Tokenizer",
@@ -158,6 +159,12 @@ class Index:
     def row_offsets(self, page: int) -> list[int]: ...
     def read_page(self, page: int, *, verify_checksums: bool) -> ArrowArray: ...
 
+@final
+class FlatField:
+    def __new__(cls, dtype: str, offset: int) -> FlatField: ...
+    @property
+    def number_type(self) -> str: ...
+
 def flat_index(
     paths: Sequence[str],
     digests: Sequence[bytes],
@@ -181,7 +188,7 @@ class Engine:
         columns: Sequence[Index | Sequence[int | None] | Sequence[str | None]] = ...,
         names: Sequence[str] = ...,
         has_tokens: bool = False,
-        aligned: Sequence[Sequence[Index]] = ...,
+        aligned: Sequence[Sequence[Index | FlatField]] = ...,
         paddings: Sequence[int] = ...,
         loss_column: int | None = None,
         dtype: str = "int64",

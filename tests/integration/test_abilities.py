@@ -43,7 +43,7 @@ class Other:
             setattr(self, name, getattr(dataset, name))
         for name in ("verify_checksums", "fingerprint", "index", "spans"):
             setattr(self, name, getattr(dataset, name))
-        for name in ("aligned", "aligned_indexes"):
+        for name in ("aligned", "aligned_sources"):
             setattr(self, name, getattr(dataset, name))
         for name in ("column_index", "source_of", "check_not_empty"):
             setattr(self, name, getattr(dataset, name))

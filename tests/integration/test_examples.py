@@ -1,9 +1,12 @@
 """The examples run, on real text."""
 
+import math
 import os
+import re
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 from shared_data import ROOT, shared
@@ -46,6 +49,16 @@ def test_torch_alone(tmp_path):
         assert done.returncode == 0, done.stderr
     for rank in range(2):
         assert f"rank {rank} of 2 ends at step 15" in done.stdout
+
+
+def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    told = _run("examples/finetune_chat.py", str(tmp_path))
+    rows = pq.read_table(tmp_path / "test.parquet")["labels"].to_pylist()
+    num_labels = sum(label != -100 for row in rows for label in row)
+    found = re.match(r"(\d+) labels never seen, .* is (\S+)$", told)
+    assert found and int(found[1]) == num_labels, told
+    assert float(found[2]) < 0.5 < math.log(258)
 
 
 def _run(script: str, folder: str) -> str:

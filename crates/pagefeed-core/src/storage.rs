@@ -42,6 +42,12 @@ pub trait Storage: Send + Sync {
         wanted.iter().map(read).collect()
     }
 
+    /// The same of several ranges of one file, each from its offset on.
+    fn read_many_into(&self, file: &FileId, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let mut parts = parts.iter_mut();
+        parts.try_for_each(|(offset, into)| self.read_into(file, *offset, into))
+    }
+
     /// Advice: the range will be read soon.
     fn will_need(&self, file: &FileId, range: Range<u64>) {
         let _ = (file, range);

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -89,7 +90,12 @@ pub struct Store {
     descriptors: Arc<Descriptors>,
     /// Which store of the process it is.
     number: u64,
+    /// Whether several reads took so long lately that the bytes come from a disk.
+    is_slow: AtomicBool,
 }
+
+/// What a read takes at least if it is not from memory.
+const SLOW: Duration = Duration::from_micros(30);
 
 impl Default for Store {
     /// Shares the descriptors that all such stores of the process keep.
@@ -117,6 +123,7 @@ impl Store {
         Self {
             descriptors,
             number,
+            is_slow: AtomicBool::new(false),
         }
     }
 
@@ -126,6 +133,40 @@ impl Store {
         let file = Arc::new(file);
         self.descriptors.keep(path, &file, self.number);
         Ok(file)
+    }
+
+    /// Reads, then makes sure that what was read is the file that was indexed.
+    fn read_checked(
+        &self,
+        open: &File,
+        file: &FileId,
+        parts: &mut [(u64, &mut [u8])],
+    ) -> Result<()> {
+        let are_many = parts.len() > 1;
+        if are_many && self.is_slow.load(Ordering::Relaxed) {
+            // All of them at a time: the system reads what it has not got.
+            for (offset, into) in parts.iter() {
+                advise(open, *offset, into.len(), Advice::WillNeed);
+            }
+        }
+        let begin = Instant::now();
+        let count = parts.len() as u32;
+        let result = parts.iter_mut().try_for_each(|(offset, into)| {
+            let located = |error| Error::from(error).in_file(&file.path).at_offset(*offset);
+            open.read_exact_at(into, *offset).map_err(located)
+        });
+        if are_many {
+            let is_slow = begin.elapsed() > SLOW * count;
+            self.is_slow.store(is_slow, Ordering::Relaxed);
+        }
+        let metadata = open
+            .metadata()
+            .map_err(|error| Error::from(error).in_file(&file.path))?;
+        file.check(Stamp::of(&metadata))?;
+        if metadata.nlink() == 0 {
+            return Err(file.stale("the file was deleted or replaced since it was indexed"));
+        }
+        result
     }
 }
 
@@ -153,18 +194,25 @@ impl Storage for Store {
     }
 
     fn read_into(&self, file: &FileId, offset: u64, into: &mut [u8]) -> Result<()> {
-        let range = offset..offset.saturating_add(into.len() as u64);
-        readable(file, &range).map_err(|error| error.in_file(&file.path))?;
+        self.read_many_into(file, &mut [(offset, into)])
+    }
+
+    /// One call of the system for each, and one that the file is the one indexed.
+    fn read_many_into(&self, file: &FileId, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
+        for (offset, into) in parts.iter() {
+            let range = *offset..offset.saturating_add(into.len() as u64);
+            readable(file, &range).map_err(|error| error.in_file(&file.path))?;
+        }
         let Some(open) = self.descriptors.get(&file.path) else {
             let open = self.open(&file.path)?;
-            return read_checked(&open, file, offset, into);
+            return self.read_checked(&open, file, parts);
         };
-        match read_checked(&open, file, offset, into) {
+        match self.read_checked(&open, file, parts) {
             // The path may lead to another file by now: the one that was indexed.
             Err(stale) if stale.kind() == Kind::Stale => {
                 self.descriptors.forget(&file.path);
                 match self.open(&file.path) {
-                    Ok(open) => read_checked(&open, file, offset, into),
+                    Ok(open) => self.read_checked(&open, file, parts),
                     Err(_) => Err(stale),
                 }
             }
@@ -207,19 +255,6 @@ fn readable(file: &FileId, range: &Range<u64>) -> Result<usize> {
         )));
     }
     Ok(size as usize)
-}
-
-/// Reads, then makes sure that what was read is the file that was indexed.
-fn read_checked(open: &File, file: &FileId, offset: u64, into: &mut [u8]) -> Result<()> {
-    let result = open.read_exact_at(into, offset);
-    let metadata = open
-        .metadata()
-        .map_err(|error| Error::from(error).in_file(&file.path))?;
-    file.check(Stamp::of(&metadata))?;
-    if metadata.nlink() == 0 {
-        return Err(file.stale("the file was deleted or replaced since it was indexed"));
-    }
-    result.map_err(|error| Error::from(error).in_file(&file.path).at_offset(offset))
 }
 
 #[derive(Clone, Copy)]

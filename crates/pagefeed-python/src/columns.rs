@@ -11,6 +11,7 @@ use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::{DictionaryCache, OpenedCache};
 use pagefeed_core::metadata::TableSchema;
+use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::metadata::RowsCache;
 use pagefeed_core::pages::numbering::NumberedPages;
@@ -22,6 +23,7 @@ use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::flat::FlatField;
 use crate::index::Index;
 use crate::metadata::{Asked, Metadata};
 use crate::storage::stopped_by;
@@ -57,11 +59,33 @@ impl Values<'_> {
     }
 }
 
+/// What comes with the tokens of a dataset, a number for each.
+#[derive(FromPyObject)]
+pub enum Beside<'py> {
+    Column(Bound<'py, Index>),
+    Field(Bound<'py, FlatField>),
+}
+
+/// The same without Python.
+enum AlignedPart {
+    Column(Indexed),
+    Field(CoreField),
+}
+
+impl AlignedPart {
+    fn number(&self) -> Option<NumberType> {
+        match self {
+            Self::Column(column) => NumberType::of(column.index.field().data_type()),
+            Self::Field(field) => Some(field.number),
+        }
+    }
+}
+
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
     tokens: Vec<(Indexed, Option<Tokenization>)>,
     /// Of each dataset, the columns that come with its tokens.
-    aligned: Vec<Vec<Indexed>>,
+    aligned: Vec<Vec<AlignedPart>>,
     metadata: Option<Metadata>,
     rows: Vec<Column>,
     names: Vec<String>,
@@ -75,7 +99,7 @@ impl Columns {
     /// There is a flag for each column of tokens and of rows.
     pub fn new(
         tokens: &[Bound<'_, Index>],
-        aligned: &[Vec<Bound<'_, Index>>],
+        aligned: &[Vec<Beside<'_>>],
         rows: Vec<Values<'_>>,
         names: Vec<String>,
         verify_checksums: &[bool],
@@ -93,7 +117,11 @@ impl Columns {
         let aligned = aligned.iter().zip(of_tokens);
         let aligned = aligned.map(|(columns, &verify)| {
             let columns = columns.iter();
-            columns.map(|index| index.get().indexed(verify)).collect()
+            let part = |beside: &Beside<'_>| match beside {
+                Beside::Column(index) => AlignedPart::Column(index.get().indexed(verify)),
+                Beside::Field(field) => AlignedPart::Field(field.get().field),
+            };
+            columns.map(part).collect()
         });
         let tokens = tokens.iter().zip(of_tokens);
         let rows = rows.into_iter().zip(of_rows);
@@ -134,7 +162,11 @@ impl Columns {
     /// The same, of which reads end soon after `stop` becomes true.
     pub fn stopped_by(mut self, stop: &Arc<AtomicBool>) -> Self {
         let tokens = self.tokens.iter_mut().map(|(column, _)| column);
-        let tokens = tokens.chain(self.aligned.iter_mut().flatten());
+        let aligned = self.aligned.iter_mut().flatten();
+        let tokens = tokens.chain(aligned.filter_map(|part| match part {
+            AlignedPart::Column(column) => Some(column),
+            AlignedPart::Field(_) => None,
+        }));
         let rows = self.rows.iter_mut().filter_map(|column| match column {
             Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
             Column::Values(_) => None,
@@ -162,8 +194,7 @@ impl Columns {
 
     /// What comes with the tokens, alike in all datasets, and the bits of their padding.
     pub fn aligned(&self, paddings: &[u64]) -> Result<Vec<Aligned>> {
-        let number = |column: &Indexed| NumberType::of(column.index.field().data_type());
-        let numbers = |columns: &Vec<Indexed>| columns.iter().map(number).collect();
+        let numbers = |parts: &Vec<AlignedPart>| parts.iter().map(AlignedPart::number).collect();
         let mut each = self.aligned.iter().map(numbers);
         let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
         let all: Option<Vec<NumberType>> = first.iter().copied().collect();
@@ -193,11 +224,17 @@ impl Columns {
             sources.push(match tokenization {
                 Some(how) => Arc::new(text_column(column, how, token_ids, &with)?),
                 None => {
-                    let column = TokenColumn::new(column, &dictionaries, token_ids)?;
-                    let with = with.into_iter();
-                    let with =
-                        with.map(|column| AlignedColumn::new(column, &dictionaries, &opened));
-                    Arc::new(column.with(with.collect::<Result<_>>()?)?)
+                    let tokens = TokenColumn::new(column, &dictionaries, token_ids)?;
+                    let (mut columns, mut fields) = (Vec::new(), Vec::new());
+                    for part in with {
+                        match part {
+                            AlignedPart::Column(column) => {
+                                columns.push(AlignedColumn::new(column, &dictionaries, &opened)?);
+                            }
+                            AlignedPart::Field(field) => fields.push(field),
+                        }
+                    }
+                    Arc::new(tokens.with(columns)?.with_fields(fields)?)
                 }
             });
         }
@@ -223,13 +260,12 @@ fn text_column(
     column: Indexed,
     how: Tokenization,
     token_ids: Option<TokenIds>,
-    aligned: &[Indexed],
+    aligned: &[AlignedPart],
 ) -> Result<TextColumn> {
-    if let Some(other) = aligned.first() {
+    if !aligned.is_empty() {
         return Err(Error::unsupported(format!(
-            "column {:?} cannot have a number for every token of {:?}, which are made of \
-             texts as they are read",
-            other.index.column(),
+            "no column can have a number for every token of {:?}, which are made of texts as \
+             they are read",
             column.index.column()
         )));
     }

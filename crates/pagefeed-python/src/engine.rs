@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffer::{BatchColumns, Buffer};
-use crate::columns::{Columns, Values};
+use crate::columns::{Beside, Columns, Values};
 use crate::error::to_python;
 use crate::index::Index;
 use crate::metadata::Asked;
@@ -98,7 +98,7 @@ impl Engine {
         columns: Vec<Values<'_>>,
         names: Vec<String>,
         has_tokens: bool,
-        aligned: Vec<Vec<Bound<'_, Index>>>,
+        aligned: Vec<Vec<Beside<'_>>>,
         paddings: Vec<u64>,
         loss_column: Option<usize>,
         dtype: &str,
@@ -254,6 +254,7 @@ fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, Py
     let dict = PyDict::new(py);
     dict.set_item("pages_loaded", stats.pages_loaded)?;
     dict.set_item("pages_reloaded", stats.pages_reloaded)?;
+    dict.set_item("parts_read", stats.parts_read)?;
     dict.set_item("batches", stats.batches)?;
     dict.set_item("batches_ready", stats.batches_ready)?;
     dict.set_item("tokens", stats.tokens)?;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use pagefeed_core::decode::NumberType;
 use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Number, Records};
+use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::store::Store;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,6 +12,30 @@ use pyo3::prelude::*;
 use crate::engine::elements;
 use crate::index::Index;
 use crate::run::detached;
+
+/// A number of the records of flat files that comes with their tokens: its type, by the
+/// name of NumPy, and the bytes of a record before it.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct FlatField {
+    pub field: CoreField,
+}
+
+#[pymethods]
+impl FlatField {
+    #[new]
+    fn new(dtype: &str, offset: usize) -> PyResult<Self> {
+        let number = NumberType::from_name(dtype)
+            .ok_or_else(|| PyValueError::new_err(format!("{dtype} is no type of numbers")))?;
+        let field = CoreField { number, offset };
+        Ok(Self { field })
+    }
+
+    /// Its type, as NumPy has it.
+    #[getter]
+    fn number_type(&self) -> &'static str {
+        self.field.number.name()
+    }
+}
 
 /// Indexes flat files. Arrays are those of the core's `FlatPages`, int64 of pages and
 /// uint32 of rows; `records` are type of tokens, bytes of a record, those before its

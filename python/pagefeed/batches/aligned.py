@@ -29,7 +29,7 @@ class AlignedColumns:
 
     columns: tuple[Aligned, ...]
     dtypes: tuple[str, ...]
-    handles: tuple[tuple[_core.Index, ...], ...]
+    handles: tuple[tuple[_core.Index | _core.FlatField, ...], ...]
 
     @classmethod
     def of(cls, datasets: Sequence[Dataset]) -> AlignedColumns:
@@ -40,7 +40,7 @@ class AlignedColumns:
         """
         first = datasets[0]
         handles = tuple(
-            tuple(index.handle for index in data.aligned_indexes) for data in datasets
+            tuple(index.handle for index in data.aligned_sources) for data in datasets
         )
         dtypes = [tuple(str(each.number_type) for each in own) for own in handles]
         for data, own in zip(datasets, dtypes, strict=True):

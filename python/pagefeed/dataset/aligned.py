@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pagefeed.dataset.spans import refuse_nulls
 from pagefeed.dataset.token_index import TokenIndex
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 
-__all__ = ["Aligned", "check_aligned_index", "parse_aligned"]
+__all__ = ["Aligned", "AlignedSource", "check_aligned_index", "parse_aligned"]
 
 IGNORED = -100
 """Label that carries no loss."""
@@ -53,6 +53,18 @@ class Aligned(NamedTuple):
             )
         value = self.padding if kind.kind == "f" else int(self.padding)
         return int.from_bytes(np.array(value, kind).tobytes(), "little")
+
+
+class AlignedSource(Protocol):
+    """Where the numbers of such a column lie."""
+
+    @property
+    def handle(self) -> Any:  # noqa: ANN401 - the core's, of one kind or another
+        """What the data plane reads; its ``number_type`` is a name of NumPy."""
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a number."""
 
 
 def parse_aligned(

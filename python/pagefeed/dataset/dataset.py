@@ -6,7 +6,7 @@ import os
 from typing import Any, Protocol
 
 from pagefeed._base import Facts
-from pagefeed.dataset.aligned import Aligned
+from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.spans import Spans
 from pagefeed.dataset.token_index import TokenIndex
@@ -46,8 +46,8 @@ class Dataset(Protocol):
         """Columns with a number for every token of the same row."""
 
     @property
-    def aligned_indexes(self) -> tuple[TokenIndex, ...]:
-        """Where the rows of these lie."""
+    def aligned_sources(self) -> tuple[AlignedSource, ...]:
+        """Where the numbers of these lie."""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ class ParquetDataset(DatasetRows):
         return index
 
     @property
-    def aligned_indexes(self) -> tuple[PageIndex, ...]:
+    def aligned_sources(self) -> tuple[PageIndex, ...]:
         """The page indexes of :attr:`aligned`."""
         return tuple(self.column_index(each.column) for each in self.aligned)
 

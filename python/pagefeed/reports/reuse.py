@@ -22,7 +22,7 @@ def share_with_aligned(datasets: Iterable[Dataset]) -> float:
     """
     shares = [1.0]
     for dataset in datasets:
-        beside = sum(index.value_bytes for index in dataset.aligned_indexes)
+        beside = sum(index.value_bytes for index in dataset.aligned_sources)
         shares.append(1 + beside / max(1, dataset.index.value_bytes))
     return max(shares)
 

@@ -16,6 +16,8 @@ pub use arrays::conform::conform;
 pub use arrays::{Paths, decode_array, decode_array_by};
 pub use bounds::limit_pages;
 pub use tokens::aligned::{NumberRows, NumberType, OpenedRun, decode_number_dictionary};
+pub use tokens::held::Numbers;
+pub(crate) use tokens::held::bits::Bits;
 pub use tokens::integers::decode_dictionary;
 pub(crate) use tokens::numbers::with_values;
 pub use tokens::numbers::{Joins, TokenPage, Tokens};

@@ -7,7 +7,7 @@ use arrow_select::concat::concat;
 
 use super::page::Scratch;
 use super::{EngineConfig, PageEntry, PageSource};
-use crate::decode::{Joins, TokenPage, Tokens};
+use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::error::{Error, Result};
 use crate::packing::{Packing, pack};
 use crate::storage::Fetched;
@@ -95,10 +95,11 @@ impl Bundle {
         let mut joined = recycle.unwrap_or_default();
         let count = self.entry(source).num_values;
         joined.tokens.clear();
-        joined.aligned.iter_mut().for_each(Tokens::clear);
+        joined.aligned.iter_mut().for_each(Numbers::clear);
         joined.row_offsets.clear();
         joined.row_offsets.push(0);
         joined.joins = Joins::default();
+        joined.skipped = 0;
         let mut rows: Vec<Vec<ArrayRef>> = Vec::new();
         if fetched.is_empty() {
             self.parts
@@ -194,9 +195,9 @@ fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, count: usiz
     append_tokens(&mut joined.tokens, &page.tokens, range.clone(), count);
     joined
         .aligned
-        .resize_with(page.aligned.len(), Tokens::default);
+        .resize_with(page.aligned.len(), Numbers::default);
     for (joined, numbers) in joined.aligned.iter_mut().zip(&page.aligned) {
-        append_tokens(joined, numbers, range.clone(), count);
+        joined.append(numbers, range.clone(), count)?;
     }
     let shift = |offset: &u32| offset - begin + before as u32;
     joined.row_offsets.extend(rows[1..].iter().map(shift));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 
-use super::Page;
+use super::{Page, PartReads};
 use super::assembly::batch::Buffer;
 use super::bundle::Bundle;
 use super::pages::{BatchNumber, Slot};
@@ -78,6 +78,11 @@ pub(super) struct GatherJob {
     pub is_new: bool,
     /// Whether no page is missing that was not written yet.
     pub is_last: bool,
+    /// What was read for it beside pages.
+    pub reads: PartReads,
+    /// Bytes that the worker kept for that before, and after.
+    pub scratch_before: usize,
+    pub scratch_after: usize,
 }
 
 /// Memory that is no longer needed, to be dropped outside the lock.

@@ -32,7 +32,7 @@ pub use assembly::collect::RowCollector;
 pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
 pub use plan::{Bundles, Plan};
-pub use source::{PageEntry, PageSource};
+pub use source::{PageEntry, PagePart, PageSource, PartReads};
 
 use crate::error::{Error, Kind, Result};
 use plan::PreparedPlan;
@@ -46,7 +46,9 @@ pub struct EngineStats {
     pub pages_loaded: u64,
     /// Those of pages that had been given up for want of memory.
     pub pages_reloaded: u64,
-    /// Bytes of these pages as stored, as far as the source knows them.
+    /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
+    pub parts_read: u64,
+    /// Bytes of these pages and parts as stored, as far as the source knows them.
     pub bytes_read: u64,
     /// Batches delivered.
     pub batches: u64,
@@ -107,7 +109,8 @@ impl Engine {
     /// Appends batches to the work; returns at once.
     pub fn submit(&self, plan: Plan) -> Result<()> {
         self.check_process()?;
-        let plan = Arc::new(PreparedPlan::new(plan, &self.shared.config)?);
+        let source = &*self.shared.source;
+        let plan = Arc::new(PreparedPlan::new(plan, &self.shared.config, source)?);
         let mut state = self.shared.lock();
         if state.is_stopping {
             return Err(closed());

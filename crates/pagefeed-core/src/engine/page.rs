@@ -2,9 +2,10 @@
 
 use arrow_array::{Array, ArrayRef};
 
+use super::assembly::loose::LooseParts;
 use super::bundle::Bundle;
 use super::{EngineConfig, PageSource};
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::{Numbers, TokenPage};
 use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
@@ -55,7 +56,7 @@ impl Page {
 impl TokenPage {
     /// Memory the page occupies, as allocated.
     pub fn num_bytes(&self) -> usize {
-        let aligned = self.aligned.iter().map(Tokens::num_bytes);
+        let aligned = self.aligned.iter().map(Numbers::num_bytes);
         let metadata = self.metadata.iter();
         let metadata = metadata.map(|array| array.get_array_memory_size());
         self.tokens.num_bytes()
@@ -71,6 +72,8 @@ pub(super) struct Scratch {
     pub opener: PageOpener,
     /// A page of a bundle before it is joined.
     pub page: TokenPage,
+    /// Segments that are read alone.
+    pub loose: LooseParts,
 }
 
 /// What a plan names: a page, or several that are loaded as one.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::EngineConfig;
+use super::{EngineConfig, PageSource};
 use super::bundle::{Bundle, PageRows};
 use super::page_hasher::PageHasher;
 use crate::error::{Error, Result};
@@ -119,9 +119,15 @@ pub(super) struct PreparedPlan {
     use_of_segment: Vec<u32>,
     /// Per batch, the tokens that segments cover.
     num_covered: Vec<u64>,
+    /// Whether segments of a page are read alone, and not the page; for each of `pages`.
+    is_loose: Vec<bool>,
     /// Bundles by their key.
     pub bundles: HashMap<u64, Arc<Bundle>, PageHasher>,
 }
+
+/// Segments in a page up to which each is read alone: more of them are had cheaper from
+/// the page.
+const MOST_LOOSE: u64 = 48;
 
 /// A row of a page that is a cell of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +156,7 @@ pub(super) struct Segment {
 
 impl PreparedPlan {
     /// Checks `plan` against the shape of the batches.
-    pub fn new(mut plan: Plan, config: &EngineConfig) -> Result<Self> {
+    pub fn new(mut plan: Plan, config: &EngineConfig, source: &dyn PageSource) -> Result<Self> {
         check_lengths(&plan)?;
         let num_batches = plan.batch_offsets.len().saturating_sub(1);
         let mut num_covered = Vec::with_capacity(num_batches);
@@ -163,10 +169,12 @@ impl PreparedPlan {
             use_offsets: Vec::with_capacity(num_batches + 1),
             use_of_segment: Vec::with_capacity(plan.page.len()),
             num_covered,
+            is_loose: Vec::new(),
             bundles: plan.bundles.by_key()?,
             plan,
         };
-        prepared.number_pages(num_batches);
+        let num_uses = prepared.number_pages(num_batches);
+        prepared.find_loose(&num_uses, config, source);
         // The uses say it.
         prepared.plan.page = Vec::new();
         prepared.plan.bundles = Bundles::default();
@@ -180,6 +188,7 @@ impl PreparedPlan {
         self.plan.num_bytes()
             + narrow.map(vec_bytes).iter().sum::<usize>()
             + vec_bytes(&self.pages)
+            + vec_bytes(&self.is_loose)
             + vec_bytes(&self.num_covered)
             + bundles.sum::<usize>()
     }
@@ -191,6 +200,11 @@ impl PreparedPlan {
     /// Pages that `batch` needs, as numbers into `pages`.
     pub fn uses(&self, batch: usize) -> &[u32] {
         &self.uses[self.use_offsets[batch] as usize..self.use_offsets[batch + 1] as usize]
+    }
+
+    /// Whether segments of a page, by its number in `pages`, are read alone.
+    pub fn is_loose(&self, page: u32) -> bool {
+        self.is_loose.get(page as usize).copied().unwrap_or(false)
     }
 
     /// Tokens that the segments of `batch` cover.
@@ -234,7 +248,24 @@ impl PreparedPlan {
         })
     }
 
-    fn number_pages(&mut self, num_batches: usize) {
+    /// Finds the pages of which segments are best read alone: few of them, or long ones.
+    fn find_loose(&mut self, num_uses: &[u32], config: &EngineConfig, source: &dyn PageSource) {
+        if config.row_length == 0 {
+            return;
+        }
+        let is_long = |tokens: u64| tokens <= config.row_length as u64 * MOST_LOOSE;
+        let is_loose = |(&page, &uses): (&u64, &u32)| {
+            !self.bundles.contains_key(&page)
+                && source
+                    .loose_tokens(page)
+                    .is_some_and(|tokens| uses == 1 || is_long(tokens))
+        };
+        self.is_loose = self.pages.iter().zip(num_uses).map(is_loose).collect();
+    }
+
+    /// Numbers the pages; returns how many segments each has.
+    fn number_pages(&mut self, num_batches: usize) -> Vec<u32> {
+        let mut num_uses: Vec<u32> = Vec::new();
         let mut numbers: HashMap<u64, u32, PageHasher> =
             HashMap::with_capacity_and_hasher(self.plan.page.len(), PageHasher::default());
         // Per page, the last batch that uses it and the number of that use.
@@ -246,9 +277,11 @@ impl PreparedPlan {
                 let page = self.plan.page[segment];
                 let number = *numbers.entry(page).or_insert_with(|| {
                     self.pages.push(page);
+                    num_uses.push(0);
                     latest.push((usize::MAX, 0));
                     (self.pages.len() - 1) as u32
                 });
+                num_uses[number as usize] += 1;
                 let (last_batch, page_use) = &mut latest[number as usize];
                 if *last_batch != batch {
                     (*last_batch, *page_use) = (batch, (self.uses.len() - first_use) as u32);
@@ -258,6 +291,7 @@ impl PreparedPlan {
             }
             self.use_offsets.push(self.uses.len() as u32);
         }
+        num_uses
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Page;
 use crate::decode::TokenPage;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 
@@ -35,6 +35,34 @@ impl PageEntry {
             num_values: 0,
         }
     }
+}
+
+/// Tokens of a page that are read without the rest of it.
+#[derive(Debug, Default)]
+pub struct PagePart {
+    /// Number of the page.
+    pub page: u64,
+    /// Row of the page at which the part begins.
+    pub row: u32,
+    /// Token within that row, separators counted; may lie in a later row.
+    pub first_token: u32,
+    /// Number of tokens, likewise.
+    pub num_tokens: u32,
+    /// Separators that every row gets.
+    pub per_row: u32,
+    /// What was read: the rows that the part touches.
+    pub loaded: TokenPage,
+    /// Where the part begins in these: its token within the first of them.
+    pub first: u32,
+}
+
+/// What reading parts came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PartReads {
+    /// Ranges of files that were read.
+    pub reads: u64,
+    /// Bytes of these.
+    pub bytes: u64,
 }
 
 /// Where pages come from: numbered, fetched and decoded whole. Those of one column of a
@@ -77,6 +105,25 @@ pub trait PageSource: Send + Sync {
         fetched: &Fetched,
         recycle: Option<TokenPage>,
     ) -> Result<Page>;
+
+    /// Tokens of a page of which parts may be read alone, as they are stored like that;
+    /// `None` of one that is to be decoded.
+    fn loose_tokens(&self, page: u64) -> Option<u64> {
+        let _ = page;
+        None
+    }
+
+    /// Reads parts of such pages, those that lie side by side at one time; `buffer` is
+    /// memory to use. An error is about one of the pages.
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        buffer: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)> {
+        let _ = buffer;
+        let page = parts.first().map_or(0, |part| part.page);
+        Err((page, Error::new(Kind::Internal, "the page must be decoded")))
+    }
 
     /// Advice: the page will be read soon.
     fn will_need(&self, page: u64) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::assembly::batch::Buffer;
 use super::assembly::gathering::Gathering;
+use super::assembly::loose::LooseParts;
 use super::budget::Budget;
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
 use super::page::{Named, Scratch};
@@ -173,7 +174,7 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
             Job::Gather(mut job) => {
-                let result = catch_panic(|| gather(shared, &mut job));
+                let result = catch_panic(|| gather(shared, &mut scratch.loose, &mut job));
                 let mut state = shared.lock();
                 state.end_gather(job, result);
                 state
@@ -241,7 +242,7 @@ fn release_large(shared: &Shared, scratch: &mut TokenPage, job: &mut LoadJob) {
     }
 }
 
-fn gather(shared: &Shared, job: &mut GatherJob) -> Result<()> {
+fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Result<()> {
     if let BatchMemory::Wanted(count) = job.memory {
         let mut buffers = Buffer::map(&shared.config.sections(), count)?;
         if let Some(buffer) = buffers.pop() {
@@ -260,8 +261,14 @@ fn gather(shared: &Shared, job: &mut GatherJob) -> Result<()> {
         bundles: &job.bundles,
         is_new: job.is_new,
         is_last: job.is_last,
+        source: &*shared.source,
     };
-    batch
-        .write(buffer)
-        .map_err(|(page, error)| shared.source.locate(error, page))
+    job.scratch_before = loose.num_bytes();
+    let result = batch.write(buffer, loose);
+    job.reads = loose.take_reads();
+    if loose.num_bytes() > Budget::scratch_share(&shared.config) {
+        *loose = LooseParts::default();
+    }
+    job.scratch_after = loose.num_bytes();
+    result.map_err(|(page, error)| shared.source.locate(error, page))
 }

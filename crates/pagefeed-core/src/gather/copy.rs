@@ -39,7 +39,7 @@ impl Ahead {
         let Some(&offset) = page.row_offsets.get(row as usize) else {
             return Self::NONE;
         };
-        let start = offset as usize + first_token as usize;
+        let start = (offset as usize + first_token as usize).saturating_sub(page.skipped as usize);
         with_values!(&page.tokens, all => Self::of(all, start, num_tokens))
     }
 

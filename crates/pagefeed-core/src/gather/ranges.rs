@@ -42,7 +42,8 @@ pub fn copy_segment<T: BatchToken>(
     }
     let start = u64::from(page.row_offsets[row]) + u64::from(first_token);
     let end = start + target.len() as u64;
-    if end > num_tokens as u64 {
+    let start = start.saturating_sub(page.skipped.into());
+    if start + target.len() as u64 > num_tokens as u64 {
         return Err(too_short(Some(end)));
     }
     T::copy(&page.tokens, start as usize, target, ahead).map_err(Misfit::Token)
@@ -136,7 +137,7 @@ pub fn line_parts(
 pub struct OwnTokens {
     /// Separators before them.
     pub num_before: usize,
-    /// First token of the page.
+    /// First of the page's tokens that are there.
     pub from: usize,
     /// The same, counted in its row.
     pub first_token: usize,
@@ -155,7 +156,7 @@ impl LinePart {
         let from = from.min(end);
         OwnTokens {
             num_before,
-            from,
+            from: from.saturating_sub(page.skipped as usize),
             first_token: from - begin,
             count: (end - from).min(self.num_tokens - num_before),
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::{NumberRows, NumberType, OpenedRun, Tokens, decode_number_dictionary};
+use crate::decode::{NumberRows, NumberType, Numbers, OpenedRun, decode_number_dictionary};
 use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
@@ -123,8 +123,8 @@ impl AlignedColumn {
         rows: Range<u64>,
         offsets: &[u32],
         storage: &dyn Storage,
-        recycle: Tokens,
-    ) -> Result<Tokens> {
+        recycle: Numbers,
+    ) -> Result<Numbers> {
         let mut numbers = NumberRows::new(self.number, recycle);
         for part in self.parts(rows)? {
             let before = numbers.offsets.len() - 1;

@@ -7,16 +7,26 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, UInt16Array, UInt
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::Field;
 
-use crate::decode::{TokenPage, Tokens};
+use crate::decode::{Bits, NumberType, Numbers, TokenPage, Tokens, with_values};
 use crate::error::{Error, Kind, Result};
 use crate::index::{Flat, FlatRows, Index, Number, PageRecord, Records};
 use crate::storage::Storage;
 use crate::store::FileId;
 
+/// A number of a record that comes with its token.
+#[derive(Clone, Copy, Debug)]
+pub struct FlatField {
+    /// What it is.
+    pub number: NumberType,
+    /// Bytes of the record before it.
+    pub offset: usize,
+}
+
 /// Reads a page into the memory of an earlier one.
 pub fn load(
     index: &Index,
     flat: &Flat,
+    fields: &[FlatField],
     storage: &dyn Storage,
     number: u64,
     record: &PageRecord,
@@ -29,7 +39,7 @@ pub fn load(
         .filter(|count| u32::try_from(*count).is_ok())
         .ok_or_else(|| Error::limit("a page of more than 2^32 tokens"))?;
     page.joins = index.joins(record);
-    page.aligned.clear();
+    page.skipped = 0;
     page.row_offsets.clear();
     match rows.values {
         [] => page.row_offsets.push(0),
@@ -50,12 +60,12 @@ pub fn load(
         && flat.records.size == flat.records.number.num_bytes()
         && read_directly(flat.records.number, storage, file, record, &mut page.tokens)?
     {
+        page.aligned.clear();
         return Ok(());
     }
-    page.tokens.clear();
     let end = record.offset.saturating_add(record.compressed_size);
     let bytes = storage.read(file, record.offset..end)?;
-    gather(flat.records, &rows, &bytes, page)
+    gather(flat.records, fields, &rows, &bytes, page)
 }
 
 /// The page as an array of lists.
@@ -129,64 +139,144 @@ fn reserve<T>(values: &mut Vec<T>, count: usize) -> Result<()> {
         .map_err(|_| Error::limit(format!("no memory for {count} tokens")))
 }
 
-/// Takes the token of each record of each row.
-fn gather(records: Records, rows: &FlatRows<'_>, bytes: &[u8], page: &mut TokenPage) -> Result<()> {
-    macro_rules! gather {
-        ($kind:ident, $from:ty, $cast:expr) => {{
-            let mut values = match std::mem::take(&mut page.tokens) {
-                Tokens::$kind(values) => values,
-                _ => Vec::new(),
-            };
-            let cast = |own| $cast(<$from>::from_le_bytes(own));
-            gather_as(records, rows, &page.row_offsets, bytes, cast, &mut values)?;
-            page.tokens = Tokens::$kind(values);
-        }};
-        ($kind:ident, $from:ty as $into:ty) => {
-            gather!($kind, $from, |value| Ok(<$into>::from(value)))
-        };
+/// Takes the numbers of each record of each row.
+fn gather(
+    records: Records,
+    fields: &[FlatField],
+    rows: &FlatRows<'_>,
+    bytes: &[u8],
+    page: &mut TokenPage,
+) -> Result<()> {
+    let last = page.row_offsets.last().copied().unwrap_or(0) as usize;
+    begin(records, fields, last, page)?;
+    let outside =
+        |row: usize| move || Error::corrupt(format!("row {row} of the page lies outside of it"));
+    if rows.bytes.is_empty() {
+        let own = bytes.get(..last.saturating_mul(records.size));
+        return append(records, fields, own.ok_or_else(outside(0))?, page);
     }
-    let narrow = |value| {
-        let bad = |_| Error::new(Kind::TokenRange, format!("{value} is no token id"));
-        i64::try_from(value).map_err(bad)
-    };
-    match records.number {
-        Number::U8 => gather!(U16, u8 as u16),
-        Number::U16 => gather!(U16, u16 as u16),
-        Number::I8 => gather!(I32, i8 as i32),
-        Number::I16 => gather!(I32, i16 as i32),
-        Number::I32 => gather!(I32, i32 as i32),
-        Number::U32 => gather!(U32, u32 as u32),
-        Number::I64 => gather!(I64, i64 as i64),
-        Number::U64 => gather!(I64, u64, narrow),
+    for row in 0..page.row_offsets.len() - 1 {
+        let start = rows.bytes.get(row).copied().unwrap_or(u32::MAX) as usize;
+        let count = page.row_offsets[row + 1] - page.row_offsets[row];
+        let own = bytes.get(start..start.saturating_add(count as usize * records.size));
+        append(records, fields, own.ok_or_else(outside(row))?, page)?;
     }
     Ok(())
 }
 
-fn gather_as<T, const N: usize>(
+/// Empties a page, whose tokens get the type that holds those of records, and room for
+/// `count`.
+pub(super) fn begin(
     records: Records,
-    rows: &FlatRows<'_>,
-    row_offsets: &[u32],
-    bytes: &[u8],
-    cast: impl Fn([u8; N]) -> Result<T>,
-    values: &mut Vec<T>,
+    fields: &[FlatField],
+    count: usize,
+    page: &mut TokenPage,
 ) -> Result<()> {
-    reserve(values, row_offsets.last().copied().unwrap_or(0) as usize)?;
-    for (row, pair) in row_offsets.windows(2).enumerate() {
-        let start = match rows.bytes {
-            [] => pair[0] as usize * records.size,
-            bytes => bytes.get(row).copied().unwrap_or(u32::MAX) as usize,
-        };
-        let size = (pair[1] - pair[0]) as usize * records.size;
-        let own = bytes.get(start..start.saturating_add(size));
-        let own =
-            own.ok_or_else(|| Error::corrupt(format!("row {row} of the page lies outside of it")))?;
-        for record in own.chunks_exact(records.size) {
-            let mut token = [0; N];
-            token.copy_from_slice(&record[records.offset..records.offset + N]);
-            values.push(cast(token)?);
-        }
+    page.aligned.resize_with(fields.len(), Numbers::default);
+    for (field, numbers) in fields.iter().zip(&mut page.aligned) {
+        *numbers = Numbers::new(field.number.num_bytes(), std::mem::take(numbers));
+    }
+    let tokens = &mut page.tokens;
+    let empty = match records.number {
+        Number::U8 | Number::U16 => Tokens::U16(Vec::new()),
+        Number::I8 | Number::I16 | Number::I32 => Tokens::I32(Vec::new()),
+        Number::U32 => Tokens::U32(Vec::new()),
+        Number::I64 | Number::U64 => Tokens::I64(Vec::new()),
+    };
+    if std::mem::discriminant(tokens) != std::mem::discriminant(&empty) {
+        *tokens = empty;
+    }
+    tokens.clear();
+    with_values!(tokens, values => reserve(values, count))
+}
+
+/// Appends the numbers of records that lie close together.
+pub(super) fn append(
+    records: Records,
+    fields: &[FlatField],
+    bytes: &[u8],
+    page: &mut TokenPage,
+) -> Result<()> {
+    append_tokens(records, bytes, &mut page.tokens)?;
+    for (field, numbers) in fields.iter().zip(&mut page.aligned) {
+        let (size, offset) = (records.size, field.offset);
+        match field.number.num_bytes() {
+            8 => append_bits(size, offset, bytes, numbers, i64::from_le_bytes),
+            4 => append_bits(size, offset, bytes, numbers, i32::from_le_bytes),
+            2 => append_bits(size, offset, bytes, numbers, u16::from_le_bytes),
+            _ => append_bits(size, offset, bytes, numbers, |[byte]| u16::from(byte)),
+        }?;
     }
     Ok(())
+}
+
+/// Records of which numbers are taken at a time.
+const SOME_RECORDS: usize = 512;
+
+fn append_bits<T: Bits, const N: usize>(
+    size: usize,
+    offset: usize,
+    bytes: &[u8],
+    numbers: &mut Numbers,
+    parse: impl Fn([u8; N]) -> T,
+) -> Result<()> {
+    let mut more = bytes.len() / size;
+    let mut some = Vec::with_capacity(SOME_RECORDS.min(more));
+    for records in bytes.chunks(SOME_RECORDS * size) {
+        more -= records.len() / size;
+        some.clear();
+        some.extend(records.chunks_exact(size).filter_map(|record| {
+            let own = record.get(offset..)?.first_chunk();
+            own.map(|&own| parse(own))
+        }));
+        numbers.extend(&some, more)?;
+    }
+    Ok(())
+}
+
+fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<()> {
+    macro_rules! append {
+        ($values:ident, $from:ty) => {
+            append_as(records, bytes, $values, |own| <$from>::from_le_bytes(own).into())
+        };
+    }
+    match (records.number, tokens) {
+        (Number::U8, Tokens::U16(values)) => append!(values, u8),
+        (Number::U16, Tokens::U16(values)) => append!(values, u16),
+        (Number::I8, Tokens::I32(values)) => append!(values, i8),
+        (Number::I16, Tokens::I32(values)) => append!(values, i16),
+        (Number::I32, Tokens::I32(values)) => append!(values, i32),
+        (Number::U32, Tokens::U32(values)) => append!(values, u32),
+        (Number::I64, Tokens::I64(values)) => append!(values, i64),
+        (Number::U64, Tokens::I64(values)) => {
+            let before = values.len();
+            append_as(records, bytes, values, i64::from_le_bytes);
+            if let Some(&value) = values[before..].iter().find(|&&value| value < 0) {
+                let value = value.cast_unsigned();
+                return Err(Error::new(Kind::TokenRange, format!("{value} is no token id")));
+            }
+        }
+        _ => return Err(Error::new(Kind::Internal, "tokens of another type than the file's")),
+    }
+    Ok(())
+}
+
+fn append_as<T, const N: usize>(
+    records: Records,
+    bytes: &[u8],
+    values: &mut Vec<T>,
+    parse: impl Fn([u8; N]) -> T,
+) {
+    if records.size == N {
+        // Nothing but tokens.
+        values.extend(bytes.as_chunks().0.iter().map(|&own| parse(own)));
+        return;
+    }
+    let tokens = bytes.chunks_exact(records.size).filter_map(|record| {
+        let own = record.get(records.offset..)?.first_chunk();
+        own.map(|&own| parse(own))
+    });
+    values.extend(tokens);
 }
 
 #[cfg(test)]
@@ -199,7 +289,7 @@ mod tests {
             row_offsets: offsets.to_vec(),
             ..TokenPage::default()
         };
-        gather(records, rows, bytes, &mut page).unwrap();
+        gather(records, &[], rows, bytes, &mut page).unwrap();
         page.tokens.wide(0..page.tokens.len())
     }
 
@@ -240,9 +330,9 @@ mod tests {
             row_offsets: vec![0, 1],
             ..TokenPage::default()
         };
-        let error = gather(records, &rows, &[255; 8], &mut page).unwrap_err();
+        let error = gather(records, &[], &rows, &[255; 8], &mut page).unwrap_err();
         assert_eq!(error.kind(), Kind::TokenRange);
-        let error = gather(records, &rows, &[0; 7], &mut page).unwrap_err();
+        let error = gather(records, &[], &rows, &[0; 7], &mut page).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt);
     }
 }

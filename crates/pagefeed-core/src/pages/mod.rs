@@ -14,6 +14,7 @@
 pub mod aligned_column;
 pub mod dictionaries;
 pub mod flat;
+mod flat_parts;
 pub mod indexed;
 pub mod metadata;
 pub mod numbering;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::TokenPage;
-use crate::engine::{Page, PageEntry, PageSource};
+use crate::engine::{Page, PageEntry, PagePart, PageSource, PartReads};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, OpenedCache};
@@ -121,6 +121,36 @@ impl PageSource for NumberedPages {
     ) -> Result<Page> {
         let (part, page) = self.find(page)?;
         self.source(part).decode(opener, page, fetched, recycle)
+    }
+
+    fn loose_tokens(&self, page: u64) -> Option<u64> {
+        let (part, page) = self.find(page).ok()?;
+        self.source(part).loose_tokens(page)
+    }
+
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        buffer: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)> {
+        let mut sum = PartReads::default();
+        for (number, part) in self.parts.iter().enumerate() {
+            let end = part.first_page + part.source.num_pages();
+            let own = parts
+                .iter_mut()
+                .filter(|each| (part.first_page..end).contains(&each.page));
+            let mut own: Vec<&mut PagePart> = own.map(|each| &mut **each).collect();
+            if own.is_empty() {
+                continue;
+            }
+            own.iter_mut().for_each(|each| each.page -= part.first_page);
+            let result = self.source(number).read_parts(&mut own, buffer);
+            own.iter_mut().for_each(|each| each.page += part.first_page);
+            let found = result.map_err(|(page, error)| (page + part.first_page, error))?;
+            sum.reads += found.reads;
+            sum.bytes += found.bytes;
+        }
+        Ok(sum)
     }
 
     fn will_need(&self, page: u64) {

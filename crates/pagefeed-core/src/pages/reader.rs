@@ -31,6 +31,7 @@ pub fn read_array(
             flat::load(
                 index,
                 flat,
+                &[],
                 &fetched.over(&*column.storage),
                 page,
                 &record,

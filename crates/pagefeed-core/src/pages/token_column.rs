@@ -3,14 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::{TokenPage, Tokens, decode_dictionary, decode_tokens_into};
-use crate::engine::{Page, PageEntry, PageSource};
-use crate::error::{Error, Result};
+use crate::decode::{Numbers, TokenPage, decode_dictionary, decode_tokens_into};
+use crate::engine::{Page, PageEntry, PagePart, PageSource, PartReads};
+use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::aligned_column::AlignedColumn;
 use crate::pages::dictionaries::DictionaryCache;
-use crate::pages::flat;
+use crate::pages::flat::{self, FlatField};
+use crate::pages::flat_parts;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader;
@@ -25,6 +26,8 @@ pub struct TokenColumn {
     token_ids: Option<TokenIds>,
     /// Columns of the same rows that come with them.
     aligned: Vec<AlignedColumn>,
+    /// Of files that are no Parquet, numbers of the same records.
+    fields: Vec<FlatField>,
 }
 
 impl TokenColumn {
@@ -51,6 +54,7 @@ impl TokenColumn {
             token_ids,
             column,
             aligned: Vec::new(),
+            fields: Vec::new(),
         })
     }
 
@@ -65,6 +69,19 @@ impl TokenColumn {
             }
         }
         self.aligned = aligned;
+        Ok(self)
+    }
+
+    /// The same with further numbers of the records of flat files.
+    pub fn with_fields(mut self, fields: Vec<FlatField>) -> Result<Self> {
+        let size = self.column.index.as_flat().map_or(0, |flat| flat.records.size);
+        let end = |field: &FlatField| field.offset.saturating_add(field.number.num_bytes());
+        if fields.iter().any(|field| end(field) > size) {
+            return Err(Error::invalid(format!(
+                "a number that comes with tokens lies outside of their records of {size} bytes"
+            )));
+        }
+        self.fields = fields;
         Ok(self)
     }
 
@@ -100,7 +117,7 @@ impl TokenColumn {
         let index = &self.column.index;
         if let Some(flat) = index.as_flat() {
             let mut loaded = recycle.unwrap_or_default();
-            flat::load(index, flat, storage, page, record, &mut loaded)?;
+            flat::load(index, flat, &self.fields, storage, page, record, &mut loaded)?;
             if let Some(token_ids) = self.token_ids {
                 token_ids.check(&loaded, record.first_row_in_group)?;
             }
@@ -129,7 +146,7 @@ impl TokenColumn {
         }
         let rows = self.rows(number, record)?;
         page.aligned
-            .resize_with(self.aligned.len(), Tokens::default);
+            .resize_with(self.aligned.len(), Numbers::default);
         for (column, numbers) in self.aligned.iter().zip(&mut page.aligned) {
             let recycle = std::mem::take(numbers);
             *numbers = column.read(opener, rows.clone(), &page.row_offsets, storage, recycle)?;
@@ -178,6 +195,10 @@ impl PageSource for TokenColumn {
             stored = stored.saturating_add(sizes.0);
             bytes = bytes.saturating_add(sizes.1);
         }
+        for field in &self.fields {
+            let width = field.number.num_bytes().max(2) as u64;
+            bytes = bytes.saturating_add(record.num_values.saturating_mul(width));
+        }
         PageEntry {
             num_values: saturated(record.num_values),
             file: record.file as usize,
@@ -201,6 +222,28 @@ impl PageSource for TokenColumn {
         recycle: Option<TokenPage>,
     ) -> Result<Page> {
         self.read(opener, page, fetched, recycle).map(Page::Tokens)
+    }
+
+    fn loose_tokens(&self, page: u64) -> Option<u64> {
+        // A storage that answers late is better asked for pages, ahead of their use.
+        if self.column.index.as_flat().is_none() || self.num_in_flight() > 0 {
+            return None;
+        }
+        self.column.index.page(page).ok().map(|page| page.num_values)
+    }
+
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        buffer: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)> {
+        let index = &self.column.index;
+        let Some(flat) = index.as_flat() else {
+            let page = parts.first().map_or(0, |part| part.page);
+            return Err((page, Error::new(Kind::Internal, "the page must be decoded")));
+        };
+        let storage = &*self.column.storage;
+        flat_parts::read(index, flat, &self.fields, storage, self.token_ids, parts, buffer)
     }
 
     fn will_need(&self, page: u64) {

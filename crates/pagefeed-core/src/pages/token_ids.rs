@@ -38,6 +38,7 @@ impl TokenIds {
         let Some((place, value)) = found else {
             return Ok(());
         };
+        let place = place + page.skipped as usize;
         let begun = page
             .row_offsets
             .partition_point(|&row| row as usize <= place);

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from pagefeed._base import check_column, lazy
-from pagefeed.dataset.aligned import Aligned
+from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
 from pagefeed.dataset.index_recipe import build_or_open
 from pagefeed.dataset.page_index import CACHE_DIR_VARIABLE, PageIndex
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Selection
-from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from pagefeed.storage import PathLike, plain_path
 
 __all__ = ["FlatDataset", "flat_dataset"]
@@ -42,7 +46,7 @@ class FlatDataset(DatasetRows):
     span_columns: tuple[str, ...] = ()
     """Columns of ranges of tokens: none."""
     aligned: tuple[Aligned, ...] = ()
-    """Columns with a number for every token: none."""
+    """Columns with a number for every token: fields of the records of streams."""
     selection: Selection | None = None
     """The rows, if these are not all rows of the files."""
 
@@ -52,8 +56,8 @@ class FlatDataset(DatasetRows):
         return False
 
     @property
-    def aligned_indexes(self) -> tuple[PageIndex, ...]:
-        """The page indexes of :attr:`aligned`: none."""
+    def aligned_sources(self) -> tuple[AlignedSource, ...]:
+        """Where the numbers of :attr:`aligned` lie, beside those of tokens."""
         return ()
 
     @lazy
@@ -74,7 +78,14 @@ class FlatDataset(DatasetRows):
 
         Raises:
             ColumnNotFoundError: If another is meant.
+            UnsupportedError: If it comes with the tokens, and not by itself.
         """
+        if column in [each.column for each in self.aligned]:
+            raise UnsupportedError(
+                f"{column!r} comes with the tokens of Windows and Packed; rows and "
+                "Documents of streams have tokens alone: leave it out of aligned, or "
+                "read dataset.document(n).fields"
+            )
         if column != self.column:
             raise ColumnNotFoundError(
                 f"there is no column {column!r}: {self.files[0]} and the files with it "
@@ -97,6 +108,7 @@ def flat_dataset(
     *,
     column: str,
     cache_dir: PathLike | None,
+    aligned: tuple[Aligned, ...] = (),
 ) -> Kind:
     """Return the dataset of files in a format; checks the arguments all have."""
     if "." in check_column(column, "column"):
@@ -105,5 +117,6 @@ def flat_dataset(
         files=tuple(files),
         column=column,
         format=how,
+        aligned=aligned,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
     )

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pagefeed import _core
 from pagefeed._base import Int64Array
+from pagefeed.dataset.aligned import AlignedSource, parse_aligned
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
-from pagefeed.dataset.flat.flat_file import FlatFile, Records, corrupt
+from pagefeed.dataset.flat.flat_file import FlatFile, Records, corrupt, in_file
 from pagefeed.dataset.flat.pages import document_pages
 from pagefeed.dataset.flat.payloads import Deserialize
 from pagefeed.dataset.flat.stream_document import StreamDocument, read_document
 from pagefeed.dataset.flat.stream_header import (
     DOCUMENTS,
     HEADER,
+    METADATA,
     TOKEN,
     TOKENS,
     StreamHeader,
     read_header,
 )
 from pagefeed.dataset.row_reader import checked_row
+from pagefeed.errors import ColumnNotFoundError, UnsupportedError
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
@@ -32,9 +36,29 @@ _AT_ONCE = 1 << 22
 """Documents of which borders are in memory at a time."""
 
 
+class Field(NamedTuple):
+    """A number of every record beside its token."""
+
+    name: str
+    dtype: str
+    """As NumPy names it."""
+    offset: int
+    """Bytes of the record before it."""
+
+
+class FieldSource(NamedTuple):
+    """Where the data plane finds a field."""
+
+    handle: _core.FlatField
+    value_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class StreamFormat:
     """How shards of streams are read."""
+
+    fields: tuple[Field, ...] = ()
+    """Fields that come with the tokens."""
 
     def sides(self, path: str) -> tuple[str, ...]:
         """Return the header, which is written anew with every shard."""
@@ -50,6 +74,16 @@ class StreamFormat:
         header = read_header(storage, _header_of(path))
         header.check_sizes(storage)
         dtype = header.dtype
+        if not set(self.fields) <= set(_fields(dtype)):
+            names = [field.name for field in self.fields]
+            raise in_file(
+                UnsupportedError(
+                    f"{header.path}: records are {dtype}, and others of the dataset have "
+                    f"{names} elsewhere or of another type: make a dataset of each kind "
+                    "of shards, and mix them"
+                ),
+                header.path,
+            )
         if dtype.names is None:
             records = Records(dtype.name, dtype.itemsize)
         else:
@@ -63,6 +97,16 @@ def _place(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
     """Type of the token of a record, and the bytes before it."""
     places: Any = dtype.fields
     return places[TOKEN][:2]  # type: ignore[no-any-return]
+
+
+def _fields(dtype: np.dtype[Any]) -> list[Field]:
+    """Return the numbers of a record beside its token."""
+    places: Any = dtype.fields or {}
+    return [
+        Field(name, kind.name, offset)
+        for name, (kind, offset) in places.items()
+        if name not in (TOKEN, METADATA) and kind.kind in "iuf"
+    ]
 
 
 def _header_of(path: str) -> str:
@@ -89,6 +133,18 @@ def _lengths(storage: Storage, header: StreamHeader) -> Iterator[Int64Array]:
 
 class StreamDataset(FlatDataset):
     """Shards of token streams as one dataset; made by :func:`stream`."""
+
+    @property
+    def aligned_sources(self) -> tuple[AlignedSource, ...]:
+        """Where the numbers of :attr:`aligned` lie: in the records of the tokens."""
+        how: StreamFormat = self.format  # type: ignore[assignment]
+        return tuple(
+            FieldSource(
+                _core.FlatField(field.dtype, field.offset),
+                np.dtype(field.dtype).itemsize,
+            )
+            for field in how.fields
+        )
 
     def check_contents(self) -> None:
         """Hold all bytes of all shards against their checksums; reads all of them.
@@ -147,6 +203,7 @@ def stream(
     paths: Paths,
     *,
     column: str = "input_ids",
+    aligned: Iterable[str] | Mapping[str, float] = (),
     cache_dir: PathLike | None = None,
 ) -> StreamDataset:
     """Name a dataset of token streams, as :class:`StreamWriter` wrote them.
@@ -154,19 +211,35 @@ def stream(
     Args:
         paths: Folders with shards in them or below, or a list, whose order is kept.
         column: What the tokens are called.
+        aligned: Numbers of the records that come with their tokens through
+            ``Windows`` and ``Packed``, with their paddings, see :func:`parquet`.
         cache_dir: Folder for the index, see :func:`parquet`.
 
     Raises:
         MissingFileError: If there is no shard.
+        ColumnNotFoundError: If records have no such number.
 
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
     headers = LocalStorage().list_files(paths, (HEADER,))
+    known = _fields_of(headers[0]) if aligned else {}
+    chosen = parse_aligned(aligned, [column])
+    for name, _ in chosen:
+        if name not in known:
+            raise ColumnNotFoundError(
+                f"aligned={name!r}: {headers[0]} has {sorted(known)} beside its tokens"
+            )
     return flat_dataset(
         StreamDataset,
         [header.removesuffix(HEADER) + TOKENS for header in headers],
-        StreamFormat(),
+        StreamFormat(tuple(known[name] for name, _ in chosen)),
         column=column,
+        aligned=chosen,
         cache_dir=cache_dir,
     )
+
+
+def _fields_of(header: str) -> dict[str, Field]:
+    fields = _fields(read_header(LocalStorage(), header).dtype)
+    return {field.name: field for field in fields}

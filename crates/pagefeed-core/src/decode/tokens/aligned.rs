@@ -4,16 +4,19 @@ use std::ops::Range;
 
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
-use parquet::data_type::{DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type};
+use parquet::data_type::{
+    DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+};
 
+use super::held::Numbers;
 use super::integers::{mismatch, missing_dictionary, reserve};
 use super::narrow::check_declared;
-use super::numbers::{Tokens, with_values};
+use super::numbers::Tokens;
 use super::rows::RowReader;
 use super::values::decode_values;
 use super::{DataPages, wrong_rows};
 use crate::codec::Codec;
-use crate::decode::encodings::indices::{Part, for_each_part};
+use crate::decode::encodings::unpack::BATCH;
 use crate::decode::{PageRun, bounds};
 use crate::error::{Error, Result};
 use crate::header::PageHeader;
@@ -21,8 +24,7 @@ use crate::levels::{Definitions, num_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
 
-/// A type of numbers. They are kept and copied as bits: in [`Tokens`] of their width,
-/// 16-bit ones for those of 8.
+/// A type of numbers, which are held and copied as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberType {
     name: &'static str,
@@ -57,6 +59,25 @@ impl NumberType {
         Some(Self { name, num_bytes })
     }
 
+    /// The type of a name that NumPy has for it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let data_type = match name {
+            "int8" => DataType::Int8,
+            "int16" => DataType::Int16,
+            "int32" => DataType::Int32,
+            "int64" => DataType::Int64,
+            "uint8" => DataType::UInt8,
+            "uint16" => DataType::UInt16,
+            "uint32" => DataType::UInt32,
+            "uint64" => DataType::UInt64,
+            "float16" => DataType::Float16,
+            "float32" => DataType::Float32,
+            "float64" => DataType::Float64,
+            _ => return None,
+        };
+        Self::of(&data_type)
+    }
+
     /// Its name in NumPy.
     pub fn name(self) -> &'static str {
         self.name
@@ -65,19 +86,6 @@ impl NumberType {
     /// Bytes of a number.
     pub fn num_bytes(self) -> usize {
         self.num_bytes
-    }
-
-    /// None yet, in the memory of others if they are kept alike.
-    fn cleared(self, recycle: Tokens) -> Tokens {
-        let mut tokens = match (self.num_bytes, recycle) {
-            (8, tokens @ Tokens::I64(_)) | (4, tokens @ Tokens::I32(_)) => tokens,
-            (1 | 2, tokens @ Tokens::U16(_)) => tokens,
-            (8, _) => Tokens::I64(Vec::new()),
-            (4, _) => Tokens::I32(Vec::new()),
-            _ => Tokens::U16(Vec::new()),
-        };
-        tokens.clear();
-        tokens
     }
 }
 
@@ -163,16 +171,16 @@ impl OpenedRun {
 #[derive(Debug)]
 pub struct NumberRows {
     /// The numbers of all rows.
-    pub values: Tokens,
+    pub values: Numbers,
     /// First value of each row, and the number of values.
     pub offsets: Vec<u32>,
 }
 
 impl NumberRows {
     /// No rows yet; `recycle` is memory to use.
-    pub fn new(number: NumberType, recycle: Tokens) -> Self {
+    pub fn new(number: NumberType, recycle: Numbers) -> Self {
         Self {
-            values: number.cleared(recycle),
+            values: Numbers::new(number.num_bytes, recycle),
             offsets: vec![0],
         }
     }
@@ -218,17 +226,11 @@ impl NumberRows {
         if values.is_empty() {
             return Ok(());
         }
-        with_values!(&mut self.values, out => reserve(out, values.len()))?;
         match page.header.encoding() {
             Some(Encoding::PLAIN) => append_plain(page.values, leaf, values, &mut self.values),
             Some(Encoding::RLE_DICTIONARY) => {
                 let table = dictionary.ok_or_else(missing_dictionary)?;
-                match (table, &mut self.values) {
-                    (Tokens::I64(table), Tokens::I64(out)) => look_up(page, values, table, out),
-                    (Tokens::I32(table), Tokens::I32(out)) => look_up(page, values, table, out),
-                    (Tokens::U16(table), Tokens::U16(out)) => look_up(page, values, table, out),
-                    _ => Err(mismatch()),
-                }
+                self.values.look_up(page, values, table)
             }
             _ => append_decoded(page, leaf, &values, &mut self.values),
         }
@@ -249,29 +251,47 @@ pub fn decode_number_dictionary(
 ) -> Result<Tokens> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     bounds::check_dictionary(bytes, num_values, leaf)?;
-    let mut table = number.cleared(Tokens::default());
-    with_values!(&mut table, table => reserve(table, num_values))?;
+    let mut table = Numbers::new(number.num_bytes, Numbers::default());
     append_plain(bytes, leaf, 0..num_values, &mut table)?;
-    Ok(table)
+    Ok(table.into_table())
 }
 
-fn append_plain(bytes: &[u8], leaf: &Leaf, values: Range<usize>, out: &mut Tokens) -> Result<()> {
-    match (leaf.physical, out) {
-        (PhysicalType::INT64 | PhysicalType::DOUBLE, Tokens::I64(out)) => {
-            out.extend(plain(bytes, values)?.iter().map(|&n| i64::from_le_bytes(n)));
+/// Appends some of the numbers of `bytes`.
+fn append_plain(bytes: &[u8], leaf: &Leaf, values: Range<usize>, out: &mut Numbers) -> Result<()> {
+    match leaf.physical {
+        PhysicalType::INT64 | PhysicalType::DOUBLE => {
+            append_parsed(plain(bytes, values)?, i64::from_le_bytes, |some, more| {
+                out.extend(some, more)
+            })
         }
-        (PhysicalType::INT32 | PhysicalType::FLOAT, Tokens::I32(out)) => {
-            out.extend(plain(bytes, values)?.iter().map(|&n| i32::from_le_bytes(n)));
+        PhysicalType::INT32 | PhysicalType::FLOAT => {
+            append_parsed(plain(bytes, values)?, i32::from_le_bytes, |some, more| {
+                extend_halves(some, more, leaf, out)
+            })
         }
-        (PhysicalType::INT32, Tokens::U16(out)) => {
-            let numbers = plain(bytes, values)?.iter();
-            let numbers: Vec<i32> = numbers.map(|&n| i32::from_le_bytes(n)).collect();
-            narrow(&numbers, leaf, out)?;
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => {
+            append_parsed(plain(bytes, values)?, u16::from_le_bytes, |some, more| {
+                out.extend(some, more)
+            })
         }
-        (PhysicalType::FIXED_LEN_BYTE_ARRAY, Tokens::U16(out)) => {
-            out.extend(plain(bytes, values)?.iter().map(|&n| u16::from_le_bytes(n)));
+        _ => Err(mismatch()),
+    }
+}
+
+/// Calls `each` with some of the numbers at a time, and how many will follow.
+fn append_parsed<T: Copy + Default, const SIZE: usize>(
+    numbers: &[[u8; SIZE]],
+    parse: impl Fn([u8; SIZE]) -> T,
+    mut each: impl FnMut(&[T], usize) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = [T::default(); BATCH];
+    let mut more = numbers.len();
+    for some in numbers.chunks(BATCH) {
+        more -= some.len();
+        for (to, &number) in buffer.iter_mut().zip(some) {
+            *to = parse(number);
         }
-        _ => return Err(mismatch()),
+        each(&buffer[..some.len()], more)?;
     }
     Ok(())
 }
@@ -285,28 +305,14 @@ fn plain<const SIZE: usize>(bytes: &[u8], values: Range<usize>) -> Result<&[[u8;
         .ok_or_else(|| bounds::damaged_plain(end, bytes.len()))
 }
 
-/// Appends numbers of 8 or 16 bits, which are stored in 32.
-fn narrow(numbers: &[i32], leaf: &Leaf, out: &mut Vec<u16>) -> Result<()> {
+/// Appends numbers that are stored in 32 bits, also where their type has fewer.
+fn extend_halves(numbers: &[i32], more: usize, leaf: &Leaf, out: &mut Numbers) -> Result<()> {
+    if out.width() > 2 {
+        return out.extend(numbers, more);
+    }
     check_declared(leaf, numbers)?;
-    out.extend(numbers.iter().map(|&number| number as u16));
-    Ok(())
-}
-
-fn look_up<T: Copy>(
-    page: &DataPage<'_>,
-    values: Range<usize>,
-    table: &[T],
-    out: &mut Vec<T>,
-) -> Result<()> {
-    for_each_part(page.values, values, table.len(), |part| {
-        match part {
-            Part::Repeated { index, count } => {
-                out.resize(out.len() + count, table[index as usize]);
-            }
-            Part::Batch(indices) => out.extend(indices.iter().map(|&i| table[i as usize])),
-        }
-        Ok(())
-    })
+    let narrow: Vec<u16> = numbers.iter().map(|&number| number as u16).collect();
+    out.extend(&narrow, more)
 }
 
 /// Values in any other encoding, by the `parquet` crate's decoders.
@@ -314,54 +320,43 @@ fn append_decoded(
     page: &DataPage<'_>,
     leaf: &Leaf,
     values: &Range<usize>,
-    out: &mut Tokens,
+    out: &mut Numbers,
 ) -> Result<()> {
     let (end, mut before) = (values.end, 0);
-    // The part of some of the values that is wanted.
+    // The part of some of the values that is wanted, and how many of these will follow.
     let mut wanted = |count: usize| {
         let skipped = values.start.saturating_sub(before).min(count);
         before += count;
-        skipped..count
+        (skipped..count, end.saturating_sub(before))
     };
-    match (leaf.physical, out) {
-        (PhysicalType::INT64, Tokens::I64(out)) => {
-            decode_values::<Int64Type>(page, end, leaf, |some| {
-                out.extend_from_slice(&some[wanted(some.len())]);
-                Ok(())
-            })
-        }
-        (PhysicalType::DOUBLE, Tokens::I64(out)) => {
-            decode_values::<DoubleType>(page, end, leaf, |some| {
-                let some = some[wanted(some.len())].iter();
-                out.extend(some.map(|number| number.to_bits().cast_signed()));
-                Ok(())
-            })
-        }
-        (PhysicalType::INT32, Tokens::I32(out)) => {
-            decode_values::<Int32Type>(page, end, leaf, |some| {
-                out.extend_from_slice(&some[wanted(some.len())]);
-                Ok(())
-            })
-        }
-        (PhysicalType::INT32, Tokens::U16(out)) => {
-            decode_values::<Int32Type>(page, end, leaf, |some| {
-                narrow(&some[wanted(some.len())], leaf, out)
-            })
-        }
-        (PhysicalType::FLOAT, Tokens::I32(out)) => {
-            decode_values::<FloatType>(page, end, leaf, |some| {
-                let some = some[wanted(some.len())].iter();
-                out.extend(some.map(|number| number.to_bits().cast_signed()));
-                Ok(())
-            })
-        }
-        (PhysicalType::FIXED_LEN_BYTE_ARRAY, Tokens::U16(out)) => {
+    match leaf.physical {
+        PhysicalType::INT64 => decode_values::<Int64Type>(page, end, leaf, |some| {
+            let (own, more) = wanted(some.len());
+            out.extend(&some[own], more)
+        }),
+        PhysicalType::INT32 => decode_values::<Int32Type>(page, end, leaf, |some| {
+            let (own, more) = wanted(some.len());
+            extend_halves(&some[own], more, leaf, out)
+        }),
+        PhysicalType::DOUBLE => decode_values::<DoubleType>(page, end, leaf, |some| {
+            let (own, more) = wanted(some.len());
+            let bits = |number: &f64| number.to_bits().cast_signed();
+            out.extend(&some[own].iter().map(bits).collect::<Vec<i64>>(), more)
+        }),
+        PhysicalType::FLOAT => decode_values::<FloatType>(page, end, leaf, |some| {
+            let (own, more) = wanted(some.len());
+            let bits = |number: &f32| number.to_bits().cast_signed();
+            out.extend(&some[own].iter().map(bits).collect::<Vec<i32>>(), more)
+        }),
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => {
             decode_values::<FixedLenByteArrayType>(page, end, leaf, |some| {
-                for number in &some[wanted(some.len())] {
-                    let bytes = number.data().first_chunk().ok_or_else(mismatch)?;
-                    out.push(u16::from_le_bytes(*bytes));
-                }
-                Ok(())
+                let (own, more) = wanted(some.len());
+                let bits = |number: &FixedLenByteArray| {
+                    let bytes = number.data().first_chunk();
+                    bytes.copied().map(u16::from_le_bytes)
+                };
+                let bits: Option<Vec<u16>> = some[own].iter().map(bits).collect();
+                out.extend(&bits.ok_or_else(mismatch)?, more)
             })
         }
         _ => Err(mismatch()),

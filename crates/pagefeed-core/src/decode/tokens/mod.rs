@@ -1,6 +1,7 @@
 //! Pages of integer columns, decoded into rows of tokens.
 
 pub(crate) mod aligned;
+pub(crate) mod held;
 pub(crate) mod integers;
 pub(crate) mod narrow;
 pub(crate) mod numbers;
@@ -65,6 +66,7 @@ pub fn decode_tokens_into(
     )?;
     page.row_offsets = rows.offsets;
     page.joins = Joins::default();
+    page.skipped = 0;
     Ok(are_entries)
 }
 

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use arrow_array::ArrayRef;
 
+use super::held::Numbers;
+
 /// Does `$what` with the `$values`, whatever their type.
 macro_rules! with_values {
     ($tokens:expr, $values:ident => $what:expr) => {
@@ -78,7 +80,7 @@ fn widened<T: Copy + Into<i64>>(values: &[T]) -> Vec<i64> {
     values.iter().map(|&value| value.into()).collect()
 }
 
-fn vec_bytes<T>(values: &Vec<T>) -> usize {
+pub(super) fn vec_bytes<T>(values: &Vec<T>) -> usize {
     values.capacity() * size_of::<T>()
 }
 
@@ -95,8 +97,10 @@ pub struct TokenPage {
     pub tokens: Tokens,
     /// Row `r` is `tokens[row_offsets[r]..row_offsets[r + 1]]`; null rows are empty.
     pub row_offsets: Vec<u32>,
+    /// Tokens before these, of the first row, that are not there.
+    pub skipped: u32,
     /// The numbers of further columns, as many as tokens each.
-    pub aligned: Vec<Tokens>,
+    pub aligned: Vec<Numbers>,
     /// What is known of the rows: arrays of as many, if it was asked for.
     pub metadata: Vec<ArrayRef>,
     /// Whether its rows are parts of longer ones.

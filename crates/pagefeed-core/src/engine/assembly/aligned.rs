@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::decode::{NumberType, TokenPage, Tokens};
+use crate::decode::{NumberType, TokenPage};
 use crate::engine::EngineConfig;
 use crate::error::{Error, Kind, Result};
 use crate::fields::Number;
@@ -45,19 +45,13 @@ impl<'a> AlignedWriter<'a> {
     /// Copies the numbers of `count` tokens of a page from token `from` on to the place
     /// `at` of the batch. That the tokens are there was seen.
     pub fn copy(&mut self, page: &TokenPage, from: usize, at: usize, count: usize) -> Result<()> {
-        let places = at..at + count;
         for (number, (column, memory)) in self.columns.iter_mut().enumerate() {
-            let source = page.aligned.get(number).ok_or_else(mismatch)?;
-            match (column.number.num_bytes(), source) {
-                (8, Tokens::I64(values)) => put(values, from, numbers(memory), &places, |n| n),
-                (4, Tokens::I32(values)) => put(values, from, numbers(memory), &places, |n| n),
-                (2, Tokens::U16(values)) => put(values, from, numbers(memory), &places, |n| n),
-                (1, Tokens::U16(values)) => {
-                    put(values, from, &mut memory[..], &places, |n| n as u8)
-                }
-                _ => None,
-            }
-            .ok_or_else(mismatch)?;
+            let width = column.number.num_bytes();
+            let source = page.aligned.get(number);
+            let target = memory.get_mut(width * at..width * (at + count));
+            let both = source.zip(target);
+            both.and_then(|(source, target)| source.write(from, target))
+                .ok_or_else(mismatch)?;
         }
         Ok(())
     }
@@ -95,21 +89,6 @@ impl<'a> AlignedWriter<'a> {
 fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
     // SAFETY: numbers are any bits.
     unsafe { memory.align_to_mut() }.1
-}
-
-fn put<S: Copy, T>(
-    values: &[S],
-    from: usize,
-    target: &mut [T],
-    places: &Range<usize>,
-    cast: impl Fn(S) -> T,
-) -> Option<()> {
-    let source = values.get(from..from + places.len())?;
-    let target = target.get_mut(places.clone())?;
-    for (to, &value) in target.iter_mut().zip(source) {
-        *to = cast(value);
-    }
-    Some(())
 }
 
 fn mismatch() -> Error {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::batch::Buffer;
+use super::loose::LooseParts;
 use super::{collect, scatter};
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::{Cell, PreparedPlan, Segment};
-use crate::engine::{EngineConfig, Page};
+use crate::engine::{EngineConfig, Page, PageSource};
 use crate::error::Error;
 
 /// A batch to be written, in part or in full.
@@ -22,16 +23,23 @@ pub(in crate::engine) struct Gathering<'a> {
     pub is_new: bool,
     /// Whether all is written that is not written yet.
     pub is_last: bool,
+    /// Where segments are read whose pages are not.
+    pub source: &'a dyn PageSource,
 }
 
 impl Gathering<'_> {
-    /// Writes the pages that are there; an error is about one page.
-    pub fn write(&self, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
+    /// Writes the pages that are there, and what is read without its page; an error is
+    /// about one page.
+    pub fn write(
+        &self,
+        buffer: &mut Buffer,
+        loose: &mut LooseParts,
+    ) -> Result<(), (u64, Error)> {
         if self.config.num_columns > 0 {
             collect::gather(self, &mut buffer.columns)?;
         }
         if self.config.row_length > 0 {
-            scatter::gather(self, buffer)?;
+            scatter::gather(self, buffer, loose)?;
         }
         Ok(())
     }
@@ -45,6 +53,12 @@ impl Gathering<'_> {
     /// Cells by destination.
     pub fn cells(&self) -> impl Iterator<Item = Cell> {
         self.plan.cells(self.number_in_plan, self.config.row_length)
+    }
+
+    /// Whether a segment is read alone now.
+    pub fn is_loose(&self, segment: &Segment) -> bool {
+        let uses = self.plan.uses(self.number_in_plan);
+        self.is_new && self.plan.is_loose(uses[segment.page_use])
     }
 
     /// Tokens of the batch that segments cover.

@@ -6,5 +6,6 @@ pub(super) mod aligned;
 pub(super) mod batch;
 pub(super) mod collect;
 pub(super) mod gathering;
+pub(super) mod loose;
 mod parts;
 pub(super) mod scatter;

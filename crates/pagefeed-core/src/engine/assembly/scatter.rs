@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::aligned::AlignedWriter;
 use super::batch::{Buffer, Written};
 use super::gathering::Gathering;
+use super::loose::LooseParts;
 use super::parts::{Parts, Place};
 use crate::decode::{Joins, TokenPage};
 use crate::engine::bundle::Bundle;
@@ -19,11 +20,16 @@ use crate::gather::{
 use crate::prefetch::fetch;
 
 /// Writes the segments of tokens whose pages are there; an error is about one page.
-pub(super) fn gather(batch: &Gathering<'_>, buffer: &mut Buffer) -> Result<(), (u64, Error)> {
+pub(super) fn gather(
+    batch: &Gathering<'_>,
+    buffer: &mut Buffer,
+    loose: &mut LooseParts,
+) -> Result<(), (u64, Error)> {
+    loose.begin();
     match batch.config.token_type {
-        TokenType::I64 => gather_as::<i64>(batch, buffer),
-        TokenType::I32 => gather_as::<i32>(batch, buffer),
-        TokenType::U16 => gather_as::<u16>(batch, buffer),
+        TokenType::I64 => gather_as::<i64>(batch, buffer, loose),
+        TokenType::I32 => gather_as::<i32>(batch, buffer, loose),
+        TokenType::U16 => gather_as::<u16>(batch, buffer, loose),
     }
 }
 
@@ -31,6 +37,7 @@ pub(super) fn gather(batch: &Gathering<'_>, buffer: &mut Buffer) -> Result<(), (
 fn gather_as<T: BatchToken>(
     batch: &Gathering<'_>,
     buffer: &mut Buffer,
+    loose: &mut LooseParts,
 ) -> Result<(), (u64, Error)> {
     let config = batch.config;
     let fields = &config.layout.fields;
@@ -86,12 +93,22 @@ fn gather_as<T: BatchToken>(
             }
             None => Ahead::NONE,
         };
-        let Some(page) = page_of(segment) else {
-            if batch.pages[segment.page_use].is_some() {
+        let (page, row, first_token) = match page_of(segment) {
+            Some(page) => (page, segment.row, segment.first_token),
+            None if batch.is_loose(segment) => {
+                let part = loose.get(batch, &segments, number)?;
+                (&part.loaded, 0, part.first)
+            }
+            None if batch.pages[segment.page_use].is_some() => {
                 let error = Error::invalid("a segment of tokens refers to a page without");
                 return Err((segment.page, error));
             }
-            continue;
+            None => continue,
+        };
+        let place = Segment {
+            row,
+            first_token,
+            ..*segment
         };
         if let Some(maker) = &mut maker {
             // All rows before this one are complete, the last still in the cache.
@@ -103,9 +120,9 @@ fn gather_as<T: BatchToken>(
         let result = match bundle {
             Some(bundle) if bundle.packing().is_some() => {
                 ahead.fetch();
-                writer.write_sequence(page, bundle, segment, target)
+                writer.write_sequence(page, bundle, &place, target)
             }
-            _ => writer.write(page, segment, target, ahead),
+            _ => writer.write(page, &place, target, ahead),
         };
         result.map_err(|misfit| {
             let page = bundle.and_then(|bundle| bundle.first_page());
@@ -229,6 +246,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         if per_row == 0 {
             copy_segment(page, row, first_token, target, ahead)?;
             let from = page.row_offsets[row as usize] as usize + first_token as usize;
+            let from = from - page.skipped as usize;
             self.aligned.copy(page, from, segment.start, target.len())?;
             if !self.notes_borders && self.documents.is_none() {
                 return Ok(());
@@ -319,7 +337,7 @@ fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
     let end = u64::from(page.row_offsets[part.row]) + part.first_token + part.num_tokens as u64;
     Joins {
         before: before && part.row == 0 && part.first_token == 0,
-        after: after && end == page.tokens.len() as u64,
+        after: after && end == page.tokens.len() as u64 + u64::from(page.skipped),
     }
 }
 

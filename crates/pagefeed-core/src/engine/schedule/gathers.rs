@@ -6,6 +6,7 @@ use super::State;
 use super::pending::{DONE, Phase};
 use crate::engine::assembly::batch::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
+use crate::engine::PartReads;
 use crate::engine::pages::{BatchNumber, Slot};
 use crate::error::Result;
 
@@ -70,6 +71,9 @@ impl State {
             spare_buffers: Vec::new(),
             is_new,
             is_last,
+            reads: PartReads::default(),
+            scratch_before: 0,
+            scratch_after: 0,
         })
     }
 
@@ -80,6 +84,10 @@ impl State {
             self.budget.num_buffers -= count; // They could not be allocated.
         }
         self.spare_buffers.append(&mut job.spare_buffers);
+        self.budget.scratch += job.scratch_after;
+        self.budget.scratch -= job.scratch_before;
+        self.stats.parts_read += job.reads.reads;
+        self.stats.bytes_read += job.reads.bytes;
         if job.generation != self.generation {
             self.garbage
                 .pages

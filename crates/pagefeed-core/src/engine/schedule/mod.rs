@@ -22,7 +22,7 @@ use super::plan::PreparedPlan;
 use super::spares::SparePages;
 use super::{EngineConfig, EngineStats, Page, PageSource};
 use crate::error::{Error, Result};
-use pending::{Pending, Phase};
+use pending::{DONE, Pending, Phase};
 
 /// Bytes of pages freed after which the allocator is trimmed.
 const TRIM_AFTER: usize = 16 << 20;
@@ -97,23 +97,23 @@ impl State {
 
     /// Appends the batches of `plan`.
     pub fn append(&mut self, plan: &Arc<PreparedPlan>, source: &dyn PageSource) {
-        let slots: Vec<Slot> = plan
-            .pages
-            .iter()
-            .map(|&page| self.pages.enter(page, plan.bundles.get(&page), source))
-            .collect();
+        let enter = |(number, &page): (u32, &u64)| match plan.is_loose(number) {
+            true => DONE,
+            false => self.pages.enter(page, plan.bundles.get(&page), source),
+        };
+        let slots: Vec<Slot> = (0..).zip(&plan.pages).map(enter).collect();
         for number_in_plan in 0..plan.num_batches() {
             let batch = self.end();
             let needed = plan.uses(number_in_plan);
             let uses: Vec<Slot> = needed.iter().map(|&page| slots[page as usize]).collect();
-            let held = uses
+            let missing = uses
                 .iter()
-                .filter(|&&slot| self.pages.add_use(slot, batch))
+                .filter(|&&slot| slot != DONE && !self.pages.add_use(slot, batch))
                 .count();
             let pending = Pending {
                 plan: Arc::clone(plan),
                 number_in_plan,
-                num_missing: uses.len() - held,
+                num_missing: missing,
                 uses,
                 phase: Phase::Waiting,
                 buffer: None,

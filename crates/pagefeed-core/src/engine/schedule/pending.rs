@@ -6,7 +6,7 @@ use crate::engine::assembly::batch::Buffer;
 use crate::engine::pages::Slot;
 use crate::engine::plan::PreparedPlan;
 
-/// A use that was gathered.
+/// A use that was gathered, or is read when its batch is.
 pub(super) const DONE: Slot = Slot::MAX;
 
 #[derive(Debug)]

@@ -1,0 +1,360 @@
+//! Numbers that come with tokens, as they are held: bits of any type, in as few as they
+//! take. What is held and copied is then no wider than the tokens, mostly.
+
+pub(crate) mod bits;
+mod places;
+
+use std::ops::Range;
+
+use super::integers::{collect, mismatch, reserve};
+use super::numbers::{Tokens, vec_bytes};
+use crate::decode::encodings::indices::{Part, for_each_part};
+use crate::decode::encodings::unpack::Entry;
+use crate::error::Result;
+use crate::fields::Number;
+use crate::page::DataPage;
+use bits::{Bits, Size, half_of, whole_of};
+use places::Places;
+
+/// Numbers of one column.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Bytes of a number of the column.
+    width: usize,
+    held: Held,
+}
+
+#[derive(Clone, Debug)]
+enum Held {
+    Places(Places),
+    Short(Vec<u16>),
+    Half(Vec<i32>),
+    Whole(Vec<i64>),
+}
+
+/// Does `$what` with the `$values`, whatever their type.
+macro_rules! with_held {
+    ($held:expr, $places:ident => $few:expr, $values:ident => $what:expr) => {
+        match $held {
+            Held::Places($places) => $few,
+            Held::Short($values) => $what,
+            Held::Half($values) => $what,
+            Held::Whole($values) => $what,
+        }
+    };
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::Places(Places::default())
+    }
+}
+
+impl Held {
+    /// In how many bits it holds each number; `None` if by places.
+    fn size(&self) -> Option<Size> {
+        match self {
+            Self::Places(_) => None,
+            Self::Short(_) => Some(Size::Bits16),
+            Self::Half(_) => Some(Size::Bits32),
+            Self::Whole(_) => Some(Size::Bits64),
+        }
+    }
+
+    fn of(numbers: impl ExactSizeIterator<Item = i64>, width: usize, size: Size) -> Result<Self> {
+        Ok(match size {
+            Size::Bits16 if width <= 2 => {
+                Self::Short(collect(numbers.map(|number| number as u16))?)
+            }
+            Size::Bits16 => Self::Short(collect(numbers.map(Bits::short))?),
+            Size::Bits32 => Self::Half(collect(numbers.map(Bits::half))?),
+            Size::Bits64 => Self::Whole(collect(numbers)?),
+        })
+    }
+}
+
+fn size_of(table: &Tokens) -> Size {
+    match table {
+        Tokens::U16(_) => Size::Bits16,
+        Tokens::I32(_) | Tokens::U32(_) => Size::Bits32,
+        Tokens::I64(_) => Size::Bits64,
+    }
+}
+
+impl Numbers {
+    /// None yet, of `width` bytes each, in the memory of others.
+    pub(crate) fn new(width: usize, recycle: Self) -> Self {
+        let mut empty = Self { width, ..recycle };
+        empty.clear();
+        empty
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        with_held!(&self.held, few => few.len(), values => values.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of a number of the column.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bytes of memory, as allocated.
+    pub fn num_bytes(&self) -> usize {
+        with_held!(&self.held, few => few.num_bytes(), values => vec_bytes(values))
+    }
+
+    /// Forgets all, but not the memory.
+    pub fn clear(&mut self) {
+        with_held!(&mut self.held, few => few.clear(), values => values.clear());
+    }
+
+    /// As they are held: what [`Numbers::look_up`] takes for a table.
+    pub(super) fn into_table(self) -> Tokens {
+        match self.held {
+            Held::Short(values) => Tokens::U16(values),
+            Held::Half(values) => Tokens::I32(values),
+            Held::Whole(values) => Tokens::I64(values),
+            Held::Places(_) => Tokens::default(),
+        }
+    }
+
+    /// A number of the column that is held in 16 bits.
+    fn from_short(&self) -> impl Fn(u16) -> i64 + Copy + use<> {
+        let is_narrow = self.width <= 2;
+        move |short| match is_narrow {
+            true => short.into(),
+            false => whole_of(short),
+        }
+    }
+
+    /// Numbers in `range`, in 64 bits.
+    fn whole(&self, range: Range<usize>) -> Vec<i64> {
+        match &self.held {
+            Held::Places(few) => few.all(range).collect(),
+            Held::Short(held) => held[range]
+                .iter()
+                .map(|&short| self.from_short()(short))
+                .collect(),
+            Held::Half(held) => held[range].iter().map(|&half| half.into()).collect(),
+            Held::Whole(held) => held[range].to_vec(),
+        }
+    }
+
+    /// Makes room for `more` numbers, which take so many bits.
+    fn make_room(&mut self, size: Size, more: usize) -> Result<()> {
+        let own = match &self.held {
+            // Numbers that differ little may take more bits than those to come.
+            Held::Places(few) if self.width > 2 => size.max(i64::size_of_all(few.different())),
+            _ => size,
+        };
+        let is_wide = self.held.size().is_some_and(|held| held >= own);
+        if self.is_empty() && self.held.size() != Some(own) {
+            self.held = Held::of([].into_iter(), self.width, size)?;
+        } else if !is_wide {
+            let all = self.whole(0..self.len()).into_iter();
+            self.held = Held::of(all, self.width, own)?;
+        }
+        with_held!(&mut self.held,
+            few => few.make_room(more),
+            values => match values.capacity() - values.len() < more {
+                true => reserve(values, more),
+                false => Ok(()),
+            }
+        )
+    }
+
+    /// Appends numbers, in the fewest bits that hold them; `more` will follow.
+    pub(crate) fn extend<B: Bits>(&mut self, numbers: &[B], more: usize) -> Result<()> {
+        self.make_room(B::size_of_all(numbers), numbers.len() + more)?;
+        let numbers = numbers.iter();
+        match &mut self.held {
+            Held::Short(held) => held.extend(numbers.map(|number| number.short())),
+            Held::Half(held) => held.extend(numbers.map(|number| number.half())),
+            Held::Whole(held) => held.extend(numbers.map(|number| number.whole())),
+            Held::Places(_) => return Err(mismatch()),
+        }
+        Ok(())
+    }
+
+    /// Appends the entries of `table` that `values` of a page name.
+    pub(super) fn look_up(
+        &mut self,
+        page: &DataPage<'_>,
+        values: Range<usize>,
+        table: &Tokens,
+    ) -> Result<()> {
+        if let Some(entered) = self.enter(table) {
+            let few = self.places(values.len())?;
+            return few.look_up(page, values, table.len(), &entered);
+        }
+        self.make_room(size_of(table), values.len())?;
+        let first = self.from_short();
+        match (table, &mut self.held) {
+            (Tokens::U16(table), Held::Short(held)) => look_up(page, values, table, held),
+            (Tokens::I32(table), Held::Half(held)) => look_up(page, values, table, held),
+            (Tokens::I64(table), Held::Whole(held)) => look_up(page, values, table, held),
+            (Tokens::U16(table), Held::Half(held)) => {
+                let wide: Vec<i32> = table.iter().map(|&short| half_of(short)).collect();
+                look_up(page, values, &wide, held)
+            }
+            (Tokens::U16(table), Held::Whole(held)) => {
+                let wide: Vec<i64> = table.iter().map(|&short| first(short)).collect();
+                look_up(page, values, &wide, held)
+            }
+            (Tokens::I32(table), Held::Whole(held)) => {
+                let wide: Vec<i64> = table.iter().map(|&half| half.into()).collect();
+                look_up(page, values, &wide, held)
+            }
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Places for the entries of a table, if it has few and so have all before.
+    fn enter(&mut self, table: &Tokens) -> Option<places::Entered> {
+        if self.is_empty() && table.len() <= places::MOST {
+            self.held = match std::mem::take(&mut self.held) {
+                few @ Held::Places(_) => few,
+                _ => Held::default(),
+            };
+        }
+        let first = self.from_short();
+        let Held::Places(few) = &mut self.held else {
+            return None;
+        };
+        match table {
+            Tokens::U16(table) => few.enter(table.iter().map(|&short| first(short))),
+            Tokens::I32(table) => few.enter(table.iter().map(|&half| half.into())),
+            Tokens::I64(table) => few.enter(table.iter().copied()),
+            Tokens::U32(_) => None,
+        }
+    }
+
+    /// The places that entries were entered in, with room for `more`.
+    fn places(&mut self, more: usize) -> Result<&mut Places> {
+        match &mut self.held {
+            Held::Places(few) => {
+                few.make_room(more)?;
+                Ok(few)
+            }
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Appends some of another column's, which will come to `count` or so.
+    pub fn append(&mut self, other: &Self, range: Range<usize>, count: usize) -> Result<()> {
+        self.width = other.width;
+        let more = match self.is_empty() {
+            true => count.max(range.len()),
+            false => range.len(),
+        };
+        if let Held::Places(theirs) = &other.held {
+            if self.is_empty() && !matches!(self.held, Held::Places(_)) {
+                self.held = Held::default();
+            }
+            if let Held::Places(few) = &mut self.held
+                && let Some(entered) = few.enter(theirs.different().iter().copied())
+            {
+                few.make_room(more)?;
+                few.append(theirs, range, &entered);
+                return Ok(());
+            }
+        }
+        if let Some(size) = other.held.size() {
+            self.make_room(size, more)?;
+        }
+        match (&mut self.held, &other.held) {
+            (Held::Short(held), Held::Short(from)) => held.extend_from_slice(&from[range]),
+            (Held::Half(held), Held::Half(from)) => held.extend_from_slice(&from[range]),
+            (Held::Whole(held), Held::Whole(from)) => held.extend_from_slice(&from[range]),
+            _ if self.width <= 2 => {
+                let numbers = other.whole(range).into_iter();
+                let numbers: Vec<u16> = numbers.map(|number| number as u16).collect();
+                return self.extend(&numbers, 0);
+            }
+            _ => return self.extend(&other.whole(range), 0),
+        }
+        Ok(())
+    }
+
+    /// Writes those from `from` on over all of `target`, in the bytes of their column;
+    /// nothing if there are not as many.
+    pub fn write(&self, from: usize, target: &mut [u8]) -> Option<()> {
+        match (self.width, &self.held) {
+            (8, Held::Places(few)) => few.write(from, numbers(target), |number| number),
+            (8, Held::Short(held)) => put(held, from, numbers(target), whole_of),
+            (8, Held::Half(held)) => put(held, from, numbers(target), i64::from),
+            (8, Held::Whole(held)) => put(held, from, numbers(target), |whole| whole),
+            (4, Held::Places(few)) => few.write(from, numbers(target), |number| number as i32),
+            (4, Held::Short(held)) => put(held, from, numbers(target), half_of),
+            (4, Held::Half(held)) => put(held, from, numbers(target), |half| half),
+            (2, Held::Places(few)) => few.write(from, numbers(target), |number| number as u16),
+            (2, Held::Short(held)) => put(held, from, numbers(target), |short| short),
+            (1, Held::Places(few)) => few.write(from, target, |number| number as u8),
+            (1, Held::Short(held)) => put(held, from, target, |short| short as u8),
+            _ => None,
+        }
+    }
+}
+
+fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
+    // SAFETY: numbers are any bits.
+    unsafe { memory.align_to_mut() }.1
+}
+
+fn put<S: Copy, T>(
+    held: &[S],
+    from: usize,
+    target: &mut [T],
+    cast: impl Fn(S) -> T,
+) -> Option<()> {
+    let source = held.get(from..from + target.len())?;
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        unsafe { put_avx2(source, target, cast) };
+        return Some(());
+    }
+    put_all(source, target, cast);
+    Some(())
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn put_avx2<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
+    put_all(source, target, cast);
+}
+
+#[inline(always)]
+fn put_all<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
+    for (to, &from) in target.iter_mut().zip(source) {
+        *to = cast(from);
+    }
+}
+
+fn look_up<T: Entry<T>>(
+    page: &DataPage<'_>,
+    values: Range<usize>,
+    table: &[T],
+    out: &mut Vec<T>,
+) -> Result<()> {
+    for_each_part(page.values, values, table.len(), |part| {
+        match part {
+            Part::Repeated { index, count } => {
+                out.resize(out.len() + count, table[index as usize]);
+            }
+            // SAFETY: each of the indices was seen to be inside the table.
+            Part::Batch(indices) => unsafe { T::append(indices, table, out) },
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

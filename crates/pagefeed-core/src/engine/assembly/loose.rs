@@ -1,0 +1,98 @@
+//! Segments that are read without their pages: many at a time, so that neighbours are
+//! read together.
+
+use super::gathering::Gathering;
+use crate::engine::budget::Budget;
+use crate::engine::plan::Segment;
+use crate::engine::{PagePart, PartReads};
+use crate::error::Error;
+
+/// Bytes that are read at a time, about: they stay in the processor's cache.
+const AT_ONCE: usize = 1 << 20;
+/// Bytes that a token takes, at most, mostly.
+const TOKEN_BYTES: usize = 4;
+
+/// Segments of a batch that were read, and memory to read more.
+#[derive(Default)]
+pub(in crate::engine) struct LooseParts {
+    parts: Vec<PagePart>,
+    /// Segments that `parts` are of, in their order; those before `next` were taken.
+    segments: Vec<usize>,
+    next: usize,
+    buffer: Vec<u8>,
+    reads: PartReads,
+}
+
+impl LooseParts {
+    /// Begins another batch.
+    pub fn begin(&mut self) {
+        self.segments.clear();
+        self.next = 0;
+    }
+
+    /// Memory it takes, about.
+    pub fn num_bytes(&self) -> usize {
+        let parts = self.parts.iter();
+        let parts = parts.map(|part| part.loaded.num_bytes() + size_of::<PagePart>());
+        self.buffer.capacity() + self.segments.capacity() * size_of::<usize>() + parts.sum::<usize>()
+    }
+
+    /// What was read since it was asked last.
+    pub fn take_reads(&mut self) -> PartReads {
+        std::mem::take(&mut self.reads)
+    }
+
+    /// The segment `number` of `all`, read with some of those behind it. To be asked for in
+    /// their order.
+    pub fn get(
+        &mut self,
+        batch: &Gathering<'_>,
+        all: &[Segment],
+        number: usize,
+    ) -> Result<&PagePart, (u64, Error)> {
+        if self.segments.get(self.next) != Some(&number) {
+            self.read(batch, all, number)?;
+        }
+        self.next += 1;
+        Ok(&self.parts[self.next - 1])
+    }
+
+    fn read(
+        &mut self,
+        batch: &Gathering<'_>,
+        all: &[Segment],
+        first: usize,
+    ) -> Result<(), (u64, Error)> {
+        self.begin();
+        let most = AT_ONCE.min(Budget::scratch_share(batch.config) / 3) / TOKEN_BYTES;
+        let mut num_tokens = 0;
+        for (number, segment) in all.iter().enumerate().skip(first) {
+            if !batch.is_loose(segment) {
+                continue;
+            }
+            let count = segment.end - segment.start;
+            num_tokens += count;
+            if !self.segments.is_empty() && num_tokens > most {
+                break;
+            }
+            self.segments.push(number);
+        }
+        let per_row = batch.config.layout.separators().per_row();
+        let count = self.segments.len();
+        if self.parts.len() < count {
+            self.parts.resize_with(count, PagePart::default);
+        }
+        for (part, &number) in self.parts.iter_mut().zip(&self.segments) {
+            let segment = &all[number];
+            part.page = segment.page;
+            (part.row, part.first_token) = (segment.row, segment.first_token);
+            part.num_tokens = (segment.end - segment.start) as u32;
+            part.per_row = per_row;
+        }
+        let mut parts: Vec<&mut PagePart> = self.parts[..count].iter_mut().collect();
+        let reads = batch.source.read_parts(&mut parts, &mut self.buffer)?;
+        self.reads.reads += reads.reads;
+        self.reads.bytes += reads.bytes;
+        Ok(())
+    }
+}

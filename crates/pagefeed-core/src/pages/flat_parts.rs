@@ -1,0 +1,263 @@
+//! Parts of pages of flat files, read without the rest: one read for each, or for
+//! several that lie side by side.
+
+use std::ops::Range;
+
+use crate::decode::Joins;
+use crate::engine::{PagePart, PartReads};
+use crate::error::{Error, Result};
+use crate::index::{Flat, FlatRows, Index, PageRecord};
+use crate::pages::flat::{self, FlatField};
+use crate::pages::token_ids::TokenIds;
+use crate::storage::Storage;
+
+/// Bytes between two parts that are read with them: a call of the system costs as much.
+const GAP: u64 = 4096;
+
+/// What is read of a page.
+struct Place<'a> {
+    /// Number of the part.
+    number: usize,
+    record: PageRecord,
+    rows: FlatRows<'a>,
+    /// Rows of the page that the part touches.
+    touched: Range<usize>,
+    /// Tokens of the page to read.
+    tokens: Range<u32>,
+    /// Where they lie in their file.
+    bytes: Range<u64>,
+    /// Where they lie in what was read.
+    at: usize,
+}
+
+/// Bytes of a file that are read at once.
+struct Run {
+    file: u32,
+    bytes: Range<u64>,
+}
+
+/// Reads parts of pages; an error is about one of the pages.
+pub fn read(
+    index: &Index,
+    flat: &Flat,
+    fields: &[FlatField],
+    storage: &dyn Storage,
+    token_ids: Option<TokenIds>,
+    parts: &mut [&mut PagePart],
+    buffer: &mut Vec<u8>,
+) -> Result<PartReads, (u64, Error)> {
+    let mut places = Vec::with_capacity(parts.len());
+    for (number, part) in parts.iter_mut().enumerate() {
+        let page = part.page;
+        let place = place(index, flat, part, number).map_err(|error| (page, error))?;
+        places.push(place);
+    }
+    places.sort_unstable_by_key(|place| (place.record.file, place.bytes.start));
+    let runs = join(&mut places);
+    let first_page = |file| {
+        let first = places.iter().find(|place| place.record.file == file);
+        first.map_or(0, |place| parts[place.number].page)
+    };
+    let sizes = runs.iter().map(|run| run.bytes.end - run.bytes.start);
+    let num_bytes: u64 = sizes.sum();
+    let num_bytes = usize::try_from(num_bytes).unwrap_or(usize::MAX);
+    if buffer.len() < num_bytes {
+        buffer.resize(num_bytes, 0);
+    }
+    let mut rest = buffer.as_mut_slice();
+    for same_file in runs.chunk_by(|one, next| one.file == next.file) {
+        let mut wanted = Vec::with_capacity(same_file.len());
+        for run in same_file {
+            let size = (run.bytes.end - run.bytes.start) as usize;
+            let (own, behind) = rest.split_at_mut(size);
+            wanted.push((run.bytes.start, own));
+            rest = behind;
+        }
+        let file = same_file[0].file;
+        storage
+            .read_many_into(&index.files()[file as usize], &mut wanted)
+            .map_err(|error| (first_page(file), error))?;
+    }
+    for place in &places {
+        let part = &mut *parts[place.number];
+        take(flat, fields, place, token_ids, buffer, part).map_err(|error| (part.page, error))?;
+    }
+    Ok(PartReads {
+        reads: runs.len() as u64,
+        bytes: num_bytes as u64,
+    })
+}
+
+/// Finds the tokens of a part.
+fn place<'a>(
+    index: &Index,
+    flat: &'a Flat,
+    part: &mut PagePart,
+    number: usize,
+) -> Result<Place<'a>> {
+    let record = index.page(part.page)?;
+    let rows = flat.rows(index.rows_of_page(part.page)?);
+    let count = u32::try_from(record.num_values)
+        .map_err(|_| Error::limit("a page of more than 2^32 tokens"))?;
+    let num_rows = record.num_rows as usize;
+    let value = |row: usize| match row < num_rows {
+        true => rows.values.get(row).copied().unwrap_or(0),
+        false => count,
+    };
+    let per_row = u64::from(part.per_row);
+    let begin_of = |row: usize| u64::from(value(row)) + per_row * row as u64;
+    let outside = || {
+        Error::corrupt(format!(
+            "the page holds {num_rows} rows of {count} tokens, the plan needs {} from token {} of \
+             row {} on; the file does not hold what the index promises",
+            part.num_tokens, part.first_token, part.row
+        ))
+    };
+    if part.row as usize >= num_rows {
+        return Err(outside());
+    }
+    let position = begin_of(part.row as usize) + u64::from(part.first_token);
+    let end = position + u64::from(part.num_tokens);
+    if end > begin_of(num_rows) {
+        return Err(outside());
+    }
+    let (first, last) = (
+        last_row_before(part.row as usize, num_rows, |row| begin_of(row) <= position),
+        last_row_before(part.row as usize, num_rows, |row| begin_of(row) < end),
+    );
+    let last = last.max(first);
+    // Separators are none of a row's tokens: one too many of these is read, or two.
+    let inside = |row: usize, place: u64| {
+        let tokens = u64::from(value(row)) + place.saturating_sub(begin_of(row));
+        u32::try_from(tokens).unwrap_or(u32::MAX).min(value(row + 1))
+    };
+    let tokens = inside(first, position.saturating_sub(per_row))..inside(last, end);
+    let size = flat.records.size as u64;
+    let byte = |row: usize, token: u32| match rows.bytes.get(row) {
+        Some(&byte) => u64::from(byte) + u64::from(token - value(row)) * size,
+        None => u64::from(token) * size,
+    };
+    let bytes = byte(first, tokens.start)..byte(last, tokens.end);
+    if bytes.start > bytes.end || bytes.end > record.compressed_size {
+        return Err(Error::corrupt(
+            "rows of the page do not follow each other, or lie outside of it",
+        ));
+    }
+    part.loaded.skipped = tokens.start - value(first);
+    part.loaded.joins = joins(index, &record, first, tokens.end == count);
+    part.loaded.row_offsets.clear();
+    let offsets = (first..=last + 1).map(|row| value(row) - value(first));
+    part.loaded.row_offsets.extend(offsets);
+    part.first = u32::try_from(position - begin_of(first)).unwrap_or(u32::MAX);
+    Ok(Place {
+        bytes: record.offset + bytes.start..record.offset + bytes.end,
+        number,
+        record,
+        rows,
+        touched: first..last + 1,
+        tokens,
+        at: 0,
+    })
+}
+
+/// The last of the rows from `row` on for which something holds, as it does for all
+/// before: for the first, or none.
+fn last_row_before(row: usize, num_rows: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut row, mut above) = (row, num_rows);
+    // Most parts end soon.
+    let mut step = 1;
+    while row + step < above {
+        if !holds(row + step) {
+            above = row + step;
+            break;
+        }
+        row += step;
+        step *= 2;
+    }
+    while above - row > 1 {
+        let middle = row.midpoint(above);
+        if holds(middle) {
+            row = middle;
+        } else {
+            above = middle;
+        }
+    }
+    row
+}
+
+fn joins(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> Joins {
+    let Joins { before, after } = index.joins(record);
+    Joins {
+        before: before && first_row == 0,
+        after: after && is_end,
+    }
+}
+
+/// Joins places that lie side by side.
+fn join(places: &mut [Place<'_>]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::with_capacity(places.len());
+    let mut before = 0;
+    for place in places {
+        let (file, bytes) = (place.record.file, &place.bytes);
+        match runs.last_mut() {
+            Some(run) if run.file == file && bytes.start <= run.bytes.end.saturating_add(GAP) => {
+                run.bytes.end = run.bytes.end.max(bytes.end);
+            }
+            last => {
+                before += last.map_or(0, |run| (run.bytes.end - run.bytes.start) as usize);
+                runs.push(Run {
+                    file,
+                    bytes: bytes.clone(),
+                });
+            }
+        }
+        let run_start = runs.last().map_or(0, |run| run.bytes.start);
+        place.at = before + (bytes.start - run_start) as usize;
+    }
+    runs
+}
+
+/// Takes the tokens of a part from what was read.
+fn take(
+    flat: &Flat,
+    fields: &[FlatField],
+    place: &Place<'_>,
+    token_ids: Option<TokenIds>,
+    buffer: &[u8],
+    part: &mut PagePart,
+) -> Result<()> {
+    let page = &mut part.loaded;
+    let tokens = &place.tokens;
+    flat::begin(flat.records, fields, tokens.len(), page)?;
+    let size = (place.bytes.end - place.bytes.start) as usize;
+    let read = buffer.get(place.at..place.at + size).unwrap_or_default();
+    if place.rows.bytes.is_empty() {
+        flat::append(flat.records, fields, read, page)?;
+    } else {
+        let first_byte = place.bytes.start - place.record.offset;
+        for row in place.touched.clone() {
+            let begin = place.rows.values.get(row).copied().unwrap_or(0);
+            let end = place.rows.values.get(row + 1).copied();
+            let end = end.map_or(tokens.end, |end| end.min(tokens.end));
+            let skipped = tokens.start.saturating_sub(begin);
+            let count = end.saturating_sub(begin + skipped) as usize;
+            let start = u64::from(place.rows.bytes[row])
+                + u64::from(skipped) * flat.records.size as u64
+                - first_byte;
+            let own = read.get(start as usize..start as usize + count * flat.records.size);
+            flat::append(flat.records, fields, own.unwrap_or_default(), page)?;
+        }
+    }
+    if page.tokens.len() != tokens.len() {
+        return Err(Error::corrupt(
+            "rows of the page do not follow each other, or lie outside of it",
+        ));
+    }
+    match token_ids {
+        Some(token_ids) => {
+            let first_row = place.record.first_row_in_group + place.touched.start as u64;
+            token_ids.check(page, first_row)
+        }
+        None => Ok(()),
+    }
+}
