@@ -9,6 +9,7 @@ from pagefeed.dataset.aligned import parse_aligned
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import PathLike, Paths, StorageOptions, located, plain_path
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["parquet"]
 
@@ -23,6 +24,7 @@ def parquet(
     page_index: bool = True,
     verify_checksums: bool = True,
     storage_options: StorageOptions | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> ParquetDataset:
     """Name a dataset of Parquet files, as they lie.
 
@@ -47,13 +49,15 @@ def parquet(
         storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
             credentials, ``deadline`` in seconds. What is not given comes from the
             usual variables of the environment.
+        tokenizer: The one that made the tokens: files that name another are refused.
 
     Returns:
         The dataset. No data is read before it is used.
 
     Raises:
         MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata or aligned are no lists of other columns.
+        InvalidArgumentError: If metadata or aligned are no lists of other columns, or
+            the tokens are of another tokenizer.
 
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
@@ -65,7 +69,7 @@ def parquet(
             "each once"
         )
     found = located(paths, storage_options)
-    return ParquetDataset(
+    dataset = ParquetDataset(
         files=found.files,
         storage=found.storage,
         column=check_column(column, "column"),
@@ -75,3 +79,6 @@ def parquet(
         page_index=check_flag(page_index, "page_index"),
         verify_checksums=check_flag(verify_checksums, "verify_checksums"),
     )
+    if tokenizer is not None:
+        dataset.check_tokenizer(tokenizer)
+    return dataset

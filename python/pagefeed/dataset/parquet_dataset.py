@@ -16,6 +16,7 @@ from pagefeed.dataset.aligned import Aligned, check_aligned_index
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.recorded import RecordedTokenizer, recorded_tokenizer
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.text import tokenized
@@ -122,6 +123,31 @@ class ParquetDataset(DatasetRows):
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
         listed = Listed(self.storage, self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
+
+    @lazy
+    def recorded_tokenizer(self) -> RecordedTokenizer | None:
+        """The tokenizer that made the tokens, as files that we wrote say; else None.
+
+        Footers of some of the files are read.
+
+        Raises:
+            InvalidArgumentError: If two of the files name different ones.
+        """
+        return recorded_tokenizer(self.storage, self.files)
+
+    def check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer that is not the one that made the tokens.
+
+        Raises:
+            InvalidArgumentError: Naming both.
+        """
+        found = self.recorded_tokenizer
+        if found is not None and found.fingerprint != tokenizer.fingerprint:
+            raise InvalidArgumentError(
+                f"{found.file} has tokens of {found.name} ({found.fingerprint}), not of "
+                f"{tokenizer.name} ({tokenizer.fingerprint}): give the tokenizer that "
+                "made them"
+            )
 
     @property
     def columns(self) -> list[str]:
