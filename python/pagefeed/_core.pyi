@@ -16,6 +16,7 @@ __all__ = [
     "Tokenizer",
     "build_profile",
     "flat_index",
+    "footer_value",
     "pack",
     "text_of",
     "version",

@@ -28,8 +28,7 @@ def dataset(made, *names, **options):
 
 
 def loader(data):
-    settings = {"sequences": pf.Windows(32), "batch_size": 2, "rank": 0}
-    return pf.Loader(data, world_size=1, **settings)
+    return pf.Loader(data, sequences=pf.Windows(32), batch_size=2, rank=0, world_size=1)
 
 
 def test_another_tokenizer_is_refused(made):
@@ -54,6 +53,7 @@ def test_mixtures_take_one_tokenizer(made):
 @pytest.mark.parametrize("verb", ["head", "smoke", "trace"])
 def test_verbs_refuse_another(verb, made, capsys):
     words = [verb, str(made / "gpt2"), "--column", "input_ids", "--length", "32"]
+    words += ["--step", "1"] * (verb == "trace")
     code = main([*words, "--tokenizer", str(made / "qwen.json")])
     assert code == 1
     assert "not of qwen.json" in capsys.readouterr().err

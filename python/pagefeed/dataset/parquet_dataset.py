@@ -126,7 +126,7 @@ class ParquetDataset(DatasetRows):
 
     @lazy
     def recorded_tokenizer(self) -> RecordedTokenizer | None:
-        """The tokenizer that made the tokens, as files that we wrote say; else None.
+        """The tokenizer of the tokens, as files of ``tokenize`` say; else None.
 
         Footers of some of the files are read.
 
@@ -142,7 +142,7 @@ class ParquetDataset(DatasetRows):
             InvalidArgumentError: Naming both.
         """
         found = self.recorded_tokenizer
-        if found is not None and found.fingerprint != tokenizer.fingerprint:
+        if found and found.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(
                 f"{found.file} has tokens of {found.name} ({found.fingerprint}), not of "
                 f"{tokenizer.name} ({tokenizer.fingerprint}): give the tokenizer that "

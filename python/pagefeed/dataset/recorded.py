@@ -62,7 +62,10 @@ def _record_of(storage: Storage, file: str) -> RecordedTokenizer | None:
     try:
         record = {} if told is None else json.loads(told)
         return RecordedTokenizer(
-            str(record["name"]), str(record["fingerprint"]), int(record["vocab_size"]), file
+            str(record["name"]),
+            str(record["fingerprint"]),
+            int(record["vocab_size"]),
+            file,
         )
     except (ValueError, KeyError, TypeError):
         return None  # None, or that of another program.

@@ -56,16 +56,16 @@ class _HubTokenizer:
 
 
 def load_tokenizer(
-    path: str | os.PathLike[str], data: Dataset | Mixture
+    path: str | os.PathLike[str], data: Dataset | Mixture | None = None
 ) -> TextTokenizer:
-    """Load the tokenizer of a dataset's tokens from its file.
+    """Load a tokenizer from its file: that of a dataset's tokens, if one is given.
 
     Raises:
         InvalidArgumentError: If it is no such file, or the dataset's files say that
             another tokenizer made their tokens.
         MissingDependencyError: If the library is not installed.
     """
-    for dataset in _parts(data):
+    for dataset in [] if data is None else _parts(data):
         if dataset.recorded_tokenizer is not None:
             dataset.check_tokenizer(Tokenizer(path))
     return _HubTokenizer(os.fspath(path))
