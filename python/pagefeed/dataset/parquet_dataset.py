@@ -144,9 +144,9 @@ class ParquetDataset(DatasetRows):
         found = self.recorded_tokenizer
         if found and found.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(
-                f"{found.file} has tokens of {found.name} ({found.fingerprint}), not of "
-                f"{tokenizer.name} ({tokenizer.fingerprint}): give the tokenizer that "
-                "made them"
+                f"{found.file} has tokens of {found.name} ({found.fingerprint}), not "
+                f"of {tokenizer.name} ({tokenizer.fingerprint}): give the one that made "
+                "them"
             )
 
     @property
