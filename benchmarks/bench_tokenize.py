@@ -6,8 +6,8 @@ By processor time, in turns, so that ratios hold on a busy machine too::
 
 1. ``pagefeed.tokenize`` of Parquet and of lines of JSON on one thread, beside bare
    ``encode_batch`` of the same texts, each with a tokenizer that has seen nothing.
-2. ``shuffle="row"`` over the files it wrote, beside the same rows as pyarrow writes them
-   by default, with memory for a tenth of the decoded tokens.
+2. ``shuffle="row"`` over the files it wrote, beside the same rows as pyarrow writes
+   them by default, with memory for a tenth of the decoded tokens.
 
 Needs pyarrow; without ``--texts`` the standard library's sources are taken.
 """
@@ -127,7 +127,9 @@ def main() -> None:
         folder = Path(name)
         source, tokenizer = options.texts, options.tokenizer
         if source is None or tokenizer is None:
-            source = make_corpus(Path(tempfile.gettempdir()) / "pagefeed-bench-texts")[0]
+            source = make_corpus(Path(tempfile.gettempdir()) / "pagefeed-bench-texts")[
+                0
+            ]
             tokenizer = source.parent / "tokenizer.json"
         shuffled(offline(source, tokenizer, folder, options.rounds), options.rounds)
         print("load", os.getloadavg()[0])

@@ -145,8 +145,8 @@ class ParquetDataset(DatasetRows):
         if found and found.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(
                 f"{found.file} has tokens of {found.name} ({found.fingerprint}), not "
-                f"of {tokenizer.name} ({tokenizer.fingerprint}): give the one that made "
-                "them"
+                f"of {tokenizer.name} ({tokenizer.fingerprint}): give the one that "
+                "made them"
             )
 
     @property
