@@ -20,6 +20,7 @@ __all__ = [
     "check_metadata",
     "document_table",
     "flat_index",
+    "footer_value",
     "pack",
     "text_of",
     "version",

@@ -8,13 +8,11 @@ from io import BytesIO
 
 import duckdb
 import numpy as np
-import polars
+import polars as pl
 import pyarrow as pa
-import pyarrow.csv as csv
-import pyarrow.feather as feather
-import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv, feather, ipc
 
 import pagefeed as pf
 from pagefeed.cli import main
@@ -84,10 +82,14 @@ def write_tar(path):
 
 def write_saved(path):
     """A dataset as Hugging Face's `datasets` saves it, with what a map left beside."""
-    state = {"_data_files": [{"filename": f"data-0000{n}-of-00002.arrow"} for n in (0, 1)]}
+    state = {
+        "_data_files": [{"filename": f"data-0000{n}-of-00002.arrow"} for n in (0, 1)]
+    }
     (path / "state.json").write_text(json.dumps(state))
     for number, part in enumerate((TABLE[:200], TABLE[200:])):
-        with ipc.new_stream(path / f"data-0000{number}-of-00002.arrow", TABLE.schema) as out:
+        with ipc.new_stream(
+            path / f"data-0000{number}-of-00002.arrow", TABLE.schema
+        ) as out:
             out.write_table(part, max_chunksize=64)
     (path / "cache-1234.arrow").write_bytes(b"something else")
 
@@ -97,8 +99,12 @@ WRITERS = {
     "jsonl.gz": lambda p: (p / "a.jsonl.gz").write_bytes(gzip.compress(json_lines())),
     "jsonl.zst": lambda p: (p / "a.jsonl.zst").write_bytes(zstd(json_lines())),
     "csv": lambda path: csv.write_csv(TABLE, path / "a.csv"),
-    "parquet": lambda path: pq.write_table(TABLE, path / "a.parquet", row_group_size=90),
-    "feather": lambda path: feather.write_feather(TABLE, path / "a.feather", chunksize=70),
+    "parquet": lambda path: pq.write_table(
+        TABLE, path / "a.parquet", row_group_size=90
+    ),
+    "feather": lambda path: feather.write_feather(
+        TABLE, path / "a.feather", chunksize=70
+    ),
     "mds": write_mds,
     "tar": write_tar,
     "saved": write_saved,
@@ -139,7 +145,7 @@ def test_files_are_the_same_however_many_threads_write(tmp_path, tok):
         )
         for n in (1, 3)
     ]
-    assert [contents(one.folder) for one in some][0] == contents(some[1].folder)
+    assert contents(some[0].folder) == contents(some[1].folder)
     assert len(some[0].files) > 4
 
 
@@ -158,9 +164,9 @@ def test_everybody_reads_the_files(tmp_path, tok, ids):
     done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, keep=["url"])
     assert pq.read_table(done.folder)["input_ids"].to_pylist() == ids
     pattern = f"{done.folder}/*.parquet"
-    assert polars.read_parquet(pattern)["input_ids"].to_list() == ids
+    assert pl.read_parquet(pattern)["input_ids"].to_list() == ids
     query = f"select input_ids from '{pattern}'"
-    rows = duckdb.sql(query).fetchall()
+    rows = duckdb.connect().execute(query).fetchall()
     assert [row[0] for row in rows] == ids
     kind = pq.read_schema(done.files[0]).field("input_ids").type
     assert kind.value_type == pa.uint16()
@@ -181,8 +187,11 @@ def test_pages_are_found_from_footers_and_have_checksums(tmp_path, tok):
     source = write_lines(tmp_path)
     done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, page_size="1KiB")
     found = pf.inspect(pf.parquet(done.folder, column="input_ids"))
+    assert found.storage is not None
     assert found.storage.offset_index_share == 1
-    assert found.pages.checksum_share == 1 if hasattr(found.pages, "checksum_share") else 1
+    assert (
+        found.pages.checksum_share == 1 if hasattr(found.pages, "checksum_share") else 1
+    )
     record = json.loads(found.storage.tokenizer["pagefeed.tokenizer"])
     assert record == tok.record
     assert len(pf.PageIndex.build(done.folder, "input_ids")) > 10
@@ -249,7 +258,9 @@ def test_columns_that_are_not_there_are_named(tmp_path, tok):
     with pytest.raises(pf.errors.UnsupportedError, match="no texts"):
         pf.tokenize(source, tmp_path / "out", tokenizer=tok, column="score")
     with pytest.raises(pf.errors.InvalidArgumentError, match="what tokens are called"):
-        pf.tokenize(source, tmp_path / "o", tokenizer=tok, keep=["url"], column_name="url")
+        pf.tokenize(
+            source, tmp_path / "o", tokenizer=tok, keep=["url"], column_name="url"
+        )
 
 
 def test_parts_of_one_dataset_are_not_mixed(tmp_path, tok):
@@ -263,7 +274,7 @@ def test_parts_of_one_dataset_are_not_mixed(tmp_path, tok):
 
 def test_progress_counts_tokens(tmp_path, tok):
     source = write_lines(tmp_path)
-    told = []
+    told: list[pf.Progress] = []
     with pf.show_progress(told.append):
         done = pf.tokenize(source, tmp_path / "out", tokenizer=tok)
     last = [one for one in told if one.what == "tokenizing"][-1]

@@ -126,7 +126,11 @@ def test_rows_of_csv_with_other_columns_are_told(tmp_path, tok):
     path = tmp_path / "a.csv"
     path.write_text('text,n\n"one, two",1\nthree\n"four\nfive",x\nsix,6\n')
     done = pf.tokenize(
-        path, tmp_path / "out", tokenizer=tok, keep={"n": "int64"}, on_error="quarantine"
+        path,
+        tmp_path / "out",
+        tokenizer=tok,
+        keep={"n": "int64"},
+        on_error="quarantine",
     )
     assert texts(done, tok) == ["one, two", "six"]
     first, second = sorted(rejected(tmp_path / "out"), key=lambda one: one["error"])
@@ -138,7 +142,9 @@ def test_rows_of_csv_with_other_columns_are_told(tmp_path, tok):
 
 def test_bytes_that_are_no_text_are_told_by_row(tmp_path, tok):
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": pa.array([b"one", b"\xff\xfe", None, b"two"])}), path)
+    pq.write_table(
+        pa.table({"text": pa.array([b"one", b"\xff\xfe", None, b"two"])}), path
+    )
     done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="quarantine")
     assert texts(done, tok) == ["one", "", "two"]
     [one] = rejected(tmp_path / "out")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -126,3 +127,23 @@ def test_forecast_and_proof(place):
     loader = numbered_loader(remote(place))
     assert pf.verify(loader).ok
     assert pf.forecast(loader) is not None
+
+
+def test_texts_are_tokenized_from_afar(place, tmp_path):
+    letters = pf.Tokenizer(lambda text: list(text.encode()), vocab_size=256, name="b")
+    done = [
+        pf.tokenize(
+            paths,
+            tmp_path / name,
+            tokenizer=letters,
+            keep=["quality"],
+            storage_options=options,
+        )
+        for name, paths, options in (
+            ("far", place.urls, place.options or None),
+            ("near", place.folder, None),
+        )
+    ]
+    far, near = ([Path(f).read_bytes() for f in one.files] for one in done)
+    assert far == near
+    assert done[0].num_documents == len(local(place))

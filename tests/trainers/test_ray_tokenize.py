@@ -31,7 +31,13 @@ def cluster():
     ray.init(
         made.address,
         log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join((str(TESTS.parent / "python"), str(TESTS)))}},
+        runtime_env={
+            "env_vars": {
+                "PYTHONPATH": os.pathsep.join(
+                    (str(TESTS.parent / "python"), str(TESTS))
+                )
+            }
+        },
     )
     yield made, nodes
     ray.shutdown()
@@ -65,7 +71,8 @@ def tokenize(source, output, engine):
     )
 
 
-def test_two_nodes_write_the_same_files(cluster, source, tmp_path):
+@pytest.mark.usefixtures("cluster")
+def test_two_nodes_write_the_same_files(source, tmp_path):
     here = tokenize(source, tmp_path / "local", "local")
     there = tokenize(source, tmp_path / "ray", "ray")
     assert len(here.files) > 4

@@ -23,7 +23,10 @@ def chats():
     roles = ("user", "assistant")
     made = [
         [{"role": roles[n % 2], "content": text} for n, text in enumerate(part)]
-        for part in (texts[:4], *(texts[begin : begin + 5] for begin in range(4, 60, 5)))
+        for part in (
+            texts[:4],
+            *(texts[begin : begin + 5] for begin in range(4, 60, 5)),
+        )
     ]
     return [*CHATS, *made]
 

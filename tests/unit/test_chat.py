@@ -44,7 +44,9 @@ def test_without_blocks_the_same_is_found_by_prefixes(make):
 
 
 def test_templates_that_rewrite_what_was_said_are_refused(make):
-    template = PLAIN.replace("message.content", "(message.content if loop.last else '')")
+    template = PLAIN.replace(
+        "message.content", "(message.content if loop.last else '')"
+    )
     tok = make(template)
     with pytest.raises(pf.errors.InvalidArgumentError, match="generation"):
         learned(tok, CHATS[0])

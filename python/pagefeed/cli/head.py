@@ -49,7 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show rows; 1 if one cannot be read."""
     data, damage = make_sound_dataset(options)
-    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    tokenizer = None
+    if options.tokenizer:
+        tokenizer = load_tokenizer(options.tokenizer, data)
     datasets = data.datasets if isinstance(data, Mixture) else {"": data}
     shown = []
     for name, dataset in datasets.items():

@@ -100,7 +100,7 @@ def _storage_lines(found: Inspection) -> list[str]:
         f"written by {writers}",
     ]
     for key, value in storage.tokenizer.items():
-        lines.append(f"tokenizer  {key}: {value[:60]}")
+        lines.append(f"tokenizer  {_told(key, value)}")
     width = max(len(column.name) for column in storage.columns) + 2
     lines += ["", f"{'column':{width}}{'stored':>12}{'decoded':>12}  type, codec"]
     lines += [
@@ -155,3 +155,15 @@ def _cost_lines(found: Inspection) -> list[str]:
             for one in found.rewritings
         ]
     return [*lines, ""]
+
+
+def _told(key: str, value: str) -> str:
+    """What files say of a tokenizer, in a line."""
+    try:
+        record = json.loads(value)
+        return (
+            f"{record['name']}, {record['vocab_size']:,} ids, eos {record['eos']}, "
+            f"fingerprint {record['fingerprint']}"
+        )
+    except (ValueError, KeyError, TypeError):  # What another program wrote.
+        return f"{key}: {value[:60]}"

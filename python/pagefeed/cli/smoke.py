@@ -52,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
     data, damage = make_sound_dataset(options)
     fields = Fields(names=("input_ids", "labels"), shifted=True)
     loader = make_loader(options, data, rank=options.rank, fields=fields)
-    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    tokenizer = None
+    if options.tokenizer:
+        tokenizer = load_tokenizer(options.tokenizer, data)
     vocab_size: int | None = options.vocab_size
     if vocab_size is None and tokenizer is not None:
         vocab_size = tokenizer.vocab_size

@@ -6,11 +6,11 @@ started again, it goes on where it was.
 
 For example:
   pagefeed tokenize web/ --tokenizer tokenizer.json --output web-tokens --keep url
-  pagefeed tokenize chats.jsonl.zst --messages messages --tokenizer tokenizer.json \\
+  pagefeed tokenize chats.jsonl.zst --messages messages --tokenizer tokenizer.json
       --output chat-tokens --on-error quarantine
-  pagefeed tokenize books/ --format text --tokenizer cl100k_base.tiktoken \\
+  pagefeed tokenize books/ --format text --tokenizer cl100k_base.tiktoken
       --output book-tokens --shard-size 1GiB
-  pagefeed tokenize s3://bucket/web/ --tokenizer tokenizer.json --output web-tokens \\
+  pagefeed tokenize s3://bucket/web/ --tokenizer tokenizer.json --output web-tokens
       --engine ray
 """
 
@@ -98,7 +98,9 @@ def run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     if options.json:
         told = {"tokenizer": tokenizer.name, "engine": tokenizer.engine}
-        print(json.dumps(asdict(done) | told | {"seconds": round(seconds, 3)}, indent=2))
+        print(
+            json.dumps(asdict(done) | told | {"seconds": round(seconds, 3)}, indent=2)
+        )
         return 0
     print(
         f"{done.num_documents:,} documents, {done.num_tokens:,} tokens in "

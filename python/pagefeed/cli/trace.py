@@ -115,7 +115,9 @@ def _read_state(path: str) -> dict[str, Any]:
 
 
 def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
-    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    tokenizer = None
+    if options.tokenizer:
+        tokenizer = load_tokenizer(options.tokenizer, loader.dataset)
     step = loader.step if options.step is None else options.step
     rows = trace_rows(loader, step, options.row, tokenizer=tokenizer)
     damage = [row.damage for row in rows if row.damage is not None]

@@ -27,6 +27,7 @@ from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.recorded import RecordedTokenizer
 from pagefeed.dataset.row_lengths import length_counts
 from pagefeed.dataset.spans import (
     SpanParts,
@@ -47,6 +48,7 @@ __all__ = [
     "Page",
     "PageIndex",
     "ParquetDataset",
+    "RecordedTokenizer",
     "SpanParts",
     "Spans",
     "StreamDataset",

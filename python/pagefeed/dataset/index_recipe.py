@@ -28,6 +28,7 @@ __all__ = [
     "Recipe",
     "build_or_open",
     "check_page_index",
+    "footer_of",
 ]
 
 _logger = logging.getLogger("pagefeed")
@@ -144,11 +145,15 @@ class IndexRecipe:
 
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return the footer of a file."""
-        path = self.files[file]
-        size = storage.size(path)
-        end = max(0, size - 8)
-        length = int.from_bytes(storage.read(path, end, size)[:4], "little")
-        return storage.read(path, max(0, end - length), end)
+        return footer_of(storage, self.files[file])
+
+
+def footer_of(storage: Storage, file: str) -> bytes:
+    """Return the footer of a Parquet file, as it lies there."""
+    size = storage.size(file)
+    end = max(0, size - 8)
+    length = int.from_bytes(storage.read(file, end, size)[:4], "little")
+    return storage.read(file, max(0, end - length), end)
 
 
 def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:

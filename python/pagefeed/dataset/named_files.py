@@ -10,6 +10,7 @@ from pagefeed.dataset.index_recipe import PageIndexUse, check_page_index
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import PathLike, Paths, StorageOptions, located, plain_path
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["parquet"]
 
@@ -26,6 +27,7 @@ def parquet(
     verify_checksums: bool = True,
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> ParquetDataset:
     """Name a dataset of Parquet files, as they lie.
 
@@ -62,6 +64,7 @@ def parquet(
         storage_cache: What is fetched from remote storage is kept on a local disk, as
             much as this: ``"200GB"``. The folder is ``storage_cache_dir`` of
             ``storage_options``, or ``$PAGEFEED_CACHE_DIR``.
+        tokenizer: The one that made the tokens: files that name another are refused.
 
     Returns:
         The dataset. No data is read before it is used.
@@ -69,7 +72,7 @@ def parquet(
     Raises:
         MissingFileError: If there is nothing at a path.
         InvalidArgumentError: If metadata, spans or aligned are no lists of other
-            columns.
+            columns, or the tokens are of another tokenizer.
 
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
@@ -86,7 +89,7 @@ def parquet(
     if storage_cache is not None:
         storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
     files = located(paths, storage_options)
-    return ParquetDataset(
+    dataset = ParquetDataset(
         files=files.files,
         storage=files.storage,
         column=check_column(column, "column"),
@@ -97,3 +100,6 @@ def parquet(
         page_index=check_page_index(page_index),
         verify_checksums=check_flag(verify_checksums, "verify_checksums"),
     )
+    if tokenizer is not None:
+        dataset.check_tokenizer(tokenizer)
+    return dataset

@@ -18,6 +18,7 @@ from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import PageIndexUse
 from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.recorded import RecordedTokenizer, recorded_tokenizer
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.text import TextStream, tokenized
@@ -127,6 +128,31 @@ class ParquetDataset(DatasetRows):
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
         listed = Listed(self.storage, self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
+
+    @lazy
+    def recorded_tokenizer(self) -> RecordedTokenizer | None:
+        """The tokenizer of the tokens, as files of ``tokenize`` say; else None.
+
+        Footers of some of the files are read.
+
+        Raises:
+            InvalidArgumentError: If two of the files name different ones.
+        """
+        return recorded_tokenizer(self.storage, self.files)
+
+    def check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer that is not the one that made the tokens.
+
+        Raises:
+            InvalidArgumentError: Naming both.
+        """
+        found = self.recorded_tokenizer
+        if found and found.fingerprint != tokenizer.fingerprint:
+            raise InvalidArgumentError(
+                f"{found.file} has tokens of {found.name} ({found.fingerprint}), not "
+                f"of {tokenizer.name} ({tokenizer.fingerprint}): give the one that "
+                "made them"
+            )
 
     @property
     def columns(self) -> list[str]:

@@ -11,6 +11,7 @@ from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.mixture import Mixture, Stage, check_weights, mix
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Component, Interval, Schedule, WeightChange
+from pagefeed.mixture.tokenizers import check_recorded
 from pagefeed.mixture.tree import Tree
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Tree",
     "WeightChange",
     "adopt",
+    "check_recorded",
     "check_weights",
     "mix",
     "resolve",

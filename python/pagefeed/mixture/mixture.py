@@ -14,7 +14,7 @@ import numpy as np
 from pagefeed._base import check_choice, check_positive, check_whole, html_table
 from pagefeed.dataset import Dataset, check_abilities
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.tokenizer import Tokenizer
+from pagefeed.mixture.tokenizers import check_tokenizers
 
 __all__ = ["Mixture", "Stage", "Stop", "check_weights", "mix"]
 
@@ -297,24 +297,7 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
                 "pagefeed.parquet(...), or (dataset, weight)"
             )
         check_abilities(dataset, name)
-    _check_tokenizers(datasets)
-
-
-def _check_tokenizers(datasets: Mapping[str, Any]) -> None:
-    """Refuse ids of several vocabularies in one batch."""
-    first: tuple[str, Tokenizer] | None = None
-    for name, dataset in datasets.items():
-        tokenizer = getattr(dataset, "tokenizer", None)
-        if tokenizer is None:
-            continue
-        if first is None:
-            first = name, tokenizer
-        elif tokenizer.fingerprint != first[1].fingerprint:
-            raise InvalidArgumentError(
-                f"{first[0]!r} is tokenized with {first[1].name} "
-                f"({first[1].fingerprint}), {name!r} with {tokenizer.name} "
-                f"({tokenizer.fingerprint}): a mixture takes one tokenizer"
-            )
+    check_tokenizers(datasets)
 
 
 def _checked_epochs(

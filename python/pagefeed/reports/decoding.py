@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from pagefeed._base import require
+from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import Mixture
+from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["TextTokenizer", "load_tokenizer"]
+__all__ = ["TextTokenizer", "load_tokenizer", "recorded_vocab_size"]
 
 
 class TextTokenizer(Protocol):
@@ -52,11 +55,33 @@ class _HubTokenizer:
         return ids
 
 
-def load_tokenizer(path: str | os.PathLike[str]) -> TextTokenizer:
-    """Load a tokenizer from its file.
+def load_tokenizer(
+    path: str | os.PathLike[str], data: Dataset | Mixture | None = None
+) -> TextTokenizer:
+    """Load a tokenizer from its file: that of a dataset's tokens, if one is given.
 
     Raises:
-        InvalidArgumentError: If it is no such file.
+        InvalidArgumentError: If it is no such file, or the dataset's files say that
+            another tokenizer made their tokens.
         MissingDependencyError: If the library is not installed.
     """
+    for dataset in [] if data is None else _parts(data):
+        if dataset.recorded_tokenizer is not None:
+            dataset.check_tokenizer(Tokenizer(path))
     return _HubTokenizer(os.fspath(path))
+
+
+def recorded_vocab_size(data: Dataset | Mixture) -> int | None:
+    """Return the size of the vocabulary, as files say it; None if none says it."""
+    found = (dataset.recorded_tokenizer for dataset in _parts(data))
+    return max((one.vocab_size for one in found if one is not None), default=None)
+
+
+def _parts(data: Dataset | Mixture) -> list[ParquetDataset]:
+    """The datasets of token columns in Parquet files."""
+    datasets = data.datasets.values() if isinstance(data, Mixture) else [data]
+    return [
+        dataset
+        for dataset in datasets
+        if isinstance(dataset, ParquetDataset) and dataset.tokenizer is None
+    ]

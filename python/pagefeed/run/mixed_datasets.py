@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import LEAST_LANES, Component, Mixture
+from pagefeed.mixture import LEAST_LANES, Component, Mixture, check_recorded
 from pagefeed.order import Shuffle, derive_key
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.epochs import bind_checked
@@ -60,6 +60,8 @@ class MixedDatasets:
             for name, dataset in zip(self.names, self.datasets, strict=True)
         ]
         """Their sequences."""
+        if len(self.names) > 1:
+            check_recorded(mixture.datasets)
         self.index = JoinedIndex(self.indexes, [len(d.index) for d in self.datasets])
         """The sequences of all, numbered through."""
         self.in_order = shuffle.in_order

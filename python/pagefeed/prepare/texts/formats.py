@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pagefeed._base import check_choice
 from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
@@ -53,17 +52,15 @@ class Inputs(NamedTuple):
 
 
 def find_inputs(
-    paths: Paths, format: str | None, options: StorageOptions | None  # noqa: A002
+    paths: Paths, name: str | None, options: StorageOptions | None
 ) -> Inputs:
-    """Find files by paths, folders, patterns and URLs.
+    """Find files by paths, folders, patterns and URLs; ``name`` is that of a format.
 
     Raises:
         InvalidArgumentError: If the format of a file cannot be told by its name.
         MissingFileError: If there is nothing at a path.
     """
-    if format is not None:
-        check_choice(format, FORMATS, "format")
-    known = _READERS.values() if format is None else [_READERS[format]]
+    known = _READERS.values() if name is None else [_READERS[name]]
     suffixes = tuple(dict.fromkeys(end for one in known for end in one.suffixes))
     found = located(paths, options, suffixes)
     files = without_leftovers(found.storage, list(found.files))
@@ -71,7 +68,7 @@ def find_inputs(
     return Inputs(
         found.storage,
         tuple(files),
-        tuple(format or _format_of(file) for file in files),
+        tuple(name or _format_of(file) for file in files),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ class Lines:
             return
         count = max(1, -(-size // most))
         borders = [size * number // count for number in range(count + 1)]
-        for begin, end in zip(borders, borders[1:], strict=False):
+        for begin, end in itertools.pairwise(borders):
             if begin < end or count == 1:
                 yield Piece(self.name, file, begin, end, end - begin)
 
@@ -91,7 +92,9 @@ def numbered(
     with opened(storage, piece.file) as stream:
         for at, block in line_blocks(stream, piece.begin, piece.end, size):
 
-            def first(begin: int | None = start, more: int = before, at: int = at) -> int:
+            def first(
+                begin: int | None = start, more: int = before, at: int = at
+            ) -> int:
                 if begin is None:
                     return _lines_before(storage, piece.file, at) + 1
                 return begin + more + 1

@@ -96,8 +96,9 @@ class Batch(NamedTuple):
 class Reader(Protocol):
     """How files of one format are read."""
 
-    suffixes: tuple[str, ...]
-    """How names of such files end."""
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How names of such files end."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Divide a file into pieces of ``most`` bytes, as far as that can be done."""

@@ -71,7 +71,7 @@ def _samples(stream: Any) -> Iterator[tuple[str, dict[str, bytes]]]:  # noqa: AN
     last, parts = "", dict[str, bytes]()
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
-            if not member.isfile():
+            if not member.isreg():
                 continue
             folder, slash, name = member.name.rpartition("/")
             begin, _, kind = name.partition(".")

@@ -8,7 +8,14 @@ from typing import Any
 from pagefeed.prepare.texts.records import arrow
 from pagefeed.storage import Storage
 
-__all__ = ["COMPRESSED", "COMPRESSION", "codec_of", "line_blocks", "opened", "with_compressed"]
+__all__ = [
+    "COMPRESSED",
+    "COMPRESSION",
+    "codec_of",
+    "line_blocks",
+    "opened",
+    "with_compressed",
+]
 
 COMPRESSED = (".gz", ".zst", ".zstd")
 """Suffixes of files that are decompressed as they are read."""

@@ -197,7 +197,7 @@ def _is_file(storage: Storage, file: str) -> bool:
 
 
 def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
-    """Leave out what Hugging Face's ``datasets`` keeps beside the files of a dataset."""
+    """Leave out what Hugging Face's ``datasets`` keeps beside saved files."""
     named: dict[str, set[str] | None] = {}
     for folder in {file.rpartition("/")[0] for file in files}:
         state = f"{folder}/state.json"

@@ -6,6 +6,6 @@ which every one is finished for good; ``local`` and ``on_ray`` run tasks side by
 """
 
 from pagefeed.prepare.tokenizing.folder import Tokenized
-from pagefeed.prepare.tokenizing.tokenize import tokenize
+from pagefeed.prepare.tokenizing.tokenization import tokenize
 
 __all__ = ["Tokenized", "tokenize"]

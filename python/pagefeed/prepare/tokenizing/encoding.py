@@ -174,21 +174,21 @@ def _as_lists(job: Job, ids: Ints, counts: Ints) -> Any:  # noqa: ANN401
             f"{tokenizer.vocab_size}: give the right vocab_size"
         )
     dtype = _token_type(job).to_pandas_dtype()
-    return _lists_of(ids.astype(dtype, copy=False), counts, _lists(pa.from_numpy_dtype(dtype)))
+    return _lists_of(
+        ids.astype(dtype, copy=False), counts, _lists(pa.from_numpy_dtype(dtype))
+    )
 
 
 def _lists_of(values: Ints, counts: Ints, kind: Any) -> Any:  # noqa: ANN401
     pa = arrow()
     if len(values) > _MOST:
         raise LimitExceededError(
-            f"some documents have {len(values):,} tokens together, and 2**31 - 1 is the "
+            f"some documents have {len(values):,} tokens together, 2**31 - 1 are the "
             "most: divide them"
         )
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), pa.array(values), type=kind
-    )
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=kind)
 
 
 def _chats(

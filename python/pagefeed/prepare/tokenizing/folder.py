@@ -102,10 +102,13 @@ class JobFolder:
                 f"{self.path} is of another job ({'; '.join(differing)}): give another "
                 "folder, or remove this one"
             )
-        others = {n for n in names_in(self.path) if not n.startswith(".")} - {_ACCOUNT, MANIFEST}
+        others = {n for n in names_in(self.path) if not n.startswith(".")} - {
+            _ACCOUNT,
+            MANIFEST,
+        }
         if known is None and others:
             raise InvalidArgumentError(
-                f"{self.path} holds other files: give a folder that is empty, or none yet"
+                f"{self.path} holds other files: give an empty folder, or none yet"
             )
         if manifest is not None:
             self._clean()
@@ -120,7 +123,7 @@ class JobFolder:
 
     def shards(self, task: int) -> list[ShardRecord]:
         """Return the shards of a task that are finished, in order."""
-        found = []
+        found: list[ShardRecord] = []
         while (told := _read_json(self._name(task, len(found)))) is not None:
             told["next"] = None if told["next"] is None else tuple(told["next"])
             found.append(ShardRecord(**told))

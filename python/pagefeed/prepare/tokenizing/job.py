@@ -168,8 +168,10 @@ def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:  # noqa: ANN4
     types = arrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    plain = (types.is_string, types.is_large_string, types.is_string_view)
-    plain += (types.is_binary, types.is_large_binary, types.is_binary_view)
+    plain = (
+        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_binary, types.is_large_binary, types.is_binary_view),
+    )
     is_text = any(is_such(kind) for is_such in plain) or types.is_null(kind)
     is_list = types.is_list(kind) or types.is_large_list(kind)
     if is_text or (is_chat and is_list):

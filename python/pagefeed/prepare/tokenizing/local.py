@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from types import TracebackType
+from typing import Self
 
 from pagefeed._base import Work
 from pagefeed.errors import FileAccessError
@@ -33,7 +34,7 @@ class TokenWork:
         self._lock = threading.Lock()
         self._work = Work("tokenizing", total=1, unit="tokens")
 
-    def __enter__(self) -> TokenWork:
+    def __enter__(self) -> Self:
         self._work.__enter__()
         return self
 

@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 from pagefeed.errors import CancelledError, CorruptFileError
 from pagefeed.prepare.parquet_file import ParquetFileWriter
@@ -95,8 +95,8 @@ def _check(job: Job, rejected: list[Rejected]) -> None:
         return
     one = rejected[0]
     error = CorruptFileError(
-        f"{one.file}, {one.place}: {one.error}; on_error='skip' or 'quarantine' goes on "
-        "without such records and lists them"
+        f"{one.file}, {one.place}: {one.error}; on_error='skip' or 'quarantine' goes "
+        "on without such records and lists them"
     )
     error.file = one.file
     raise error
@@ -116,7 +116,7 @@ class _Shard:
         self._rows = self._tokens = 0
         self._stack = ExitStack()
 
-    def __enter__(self) -> _Shard:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from pagefeed._base import check_positive
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
 from pagefeed.loader import Loader, as_rank
-from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.decoding import TextTokenizer, recorded_vocab_size
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test.checks import (
     Check,
@@ -107,6 +107,7 @@ def smoke(
     known = vocab_size or loader.vocab_size
     if known is None and tokenizer is not None:
         known = tokenizer.vocab_size
+    known = known or recorded_vocab_size(loader.dataset)
     size = known or ours.greatest + 1
     checks = [
         check_rate(ours, steps),

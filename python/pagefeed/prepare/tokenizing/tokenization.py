@@ -60,9 +60,9 @@ def tokenize(
     is finished is not done twice.
 
     Args:
-        inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow and
-            Feather, folders of Hugging Face's ``save_to_disk``, MDS shards, WebDataset's
-            tar files, plain text; ``.gz`` and ``.zst`` of most of these.
+        inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow
+            and Feather, folders of Hugging Face's ``save_to_disk``, MDS shards,
+            WebDataset's tar files, plain text; ``.gz`` and ``.zst`` of most of these.
         output: Folder of the files, empty or begun by the same job.
         tokenizer: What encodes.
         column: The column or field of the texts. In tar files, what follows the first
@@ -71,8 +71,8 @@ def tokenize(
             and ``labels`` are written beside the tokens: -100 where it is not the
             assistant who speaks. Needs ``pagefeed[chat]``.
         keep: Further columns to write, by name; or with types, such as
-            ``{"score": "float64"}``. Types not given are those of the files, or what the
-            first records of lines and CSV say.
+            ``{"score": "float64"}``. Types not given are those of the files, or what
+            the first records of lines and CSV say.
         format: How files are read; by default by their names. Plain text must be told:
             ``"text"`` takes a file for a document, ``"lines"`` a line.
         on_error: What is done with a record that cannot be read: ``"fail"``, ``"skip"``
@@ -94,8 +94,8 @@ def tokenize(
         What was written.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right, or the folder is of another
-            job.
+        InvalidArgumentError: If an argument cannot be right, or the folder is of
+            another job.
         ColumnNotFoundError: If there is no such column.
         CorruptFileError: If a record cannot be read, and ``on_error`` is ``"fail"``.
         FileAccessError: If files cannot be read or written, after all retries.
@@ -103,7 +103,7 @@ def tokenize(
 
     Example:
         >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
-        >>> tokenize("web/", "web-tokens", tokenizer=tok, keep=["url"])  # doctest: +SKIP
+        >>> tokenize("web/", "tokens", tokenizer=tok, keep=["url"])  # doctest: +SKIP
     """
     check_choice(on_error, ("fail", "skip", "quarantine"), "on_error")
     check_choice(engine, ("local", "ray"), "engine")

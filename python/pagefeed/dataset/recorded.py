@@ -1,0 +1,71 @@
+"""What files say of the tokenizer that made their tokens."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed._base import in_order
+from pagefeed.dataset.index_recipe import footer_of
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage import Storage
+
+__all__ = ["RecordedTokenizer", "recorded_tokenizer"]
+
+KEY = "pagefeed.tokenizer"
+MOST_FILES = 16
+"""Of a dataset that are looked at, from the first to the last."""
+
+
+class RecordedTokenizer(NamedTuple):
+    """The tokenizer of a file's tokens."""
+
+    name: str
+    """Its name, for people."""
+    fingerprint: str
+    """What identifies it."""
+    vocab_size: int
+    """Ids are below."""
+    file: str
+    """The file that says so."""
+
+
+def recorded_tokenizer(
+    storage: Storage, files: tuple[str, ...]
+) -> RecordedTokenizer | None:
+    """Return what some files of a dataset say; None if none says anything.
+
+    Raises:
+        InvalidArgumentError: If two of them name different tokenizers.
+    """
+    places = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(int)
+    chosen = [files[place] for place in places.tolist()]
+    found = None
+    for other in in_order(lambda file: _record_of(storage, file), chosen):
+        if found is not None and other is not None:
+            if found.fingerprint != other.fingerprint:
+                raise InvalidArgumentError(
+                    f"{found.file} has tokens of {found.name} ({found.fingerprint}), "
+                    f"{other.file} of {other.name} ({other.fingerprint}): a dataset "
+                    "has tokens of one tokenizer"
+                )
+        else:
+            found = found or other
+    return found
+
+
+def _record_of(storage: Storage, file: str) -> RecordedTokenizer | None:
+    told = _core.footer_value(footer_of(storage, file), KEY)
+    try:
+        record = {} if told is None else json.loads(told)
+        return RecordedTokenizer(
+            str(record["name"]),
+            str(record["fingerprint"]),
+            int(record["vocab_size"]),
+            file,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None  # None, or that of another program.
