@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tests.texts_made import make_tokenizer
 
 import pagefeed as pf
 from pagefeed.errors import (
@@ -21,6 +20,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
+from texts_made import make_tokenizer
 
 FIELDS = ("input_ids", "document_ids", "metadata")
 PLACES = ["sequence", "start", "stop", "first_token"]
@@ -71,7 +71,7 @@ def test_any_library_takes_the_table(tmp_path: Path):
     assert table.column_names == [*PLACES, "id"]
     assert (len(table), repr(table)[:24]) == (6, "ArrowTable(6 rows of seq")
     assert table["id"].to_pylist()[2] == table["id"][2] == table["id"][-4] == "d3"
-    starts = torch.from_dlpack(pa.array(table["start"]).to_numpy())
+    starts = torch.tensor(pa.array(table["start"]).to_pylist())
     assert starts.tolist() == [1, 3, 6, 0, 2, 7]
     with pytest.raises(KeyError, match="nothing"):
         table["nothing"]
@@ -246,7 +246,7 @@ def test_a_damaged_page_names_itself_and_is_passed_over(tmp_path: Path):
     assert Path(path).stat().st_size == stamp.st_size
     feed = loader(data)
     batches = iter(feed)
-    found = []
+    found: list[Any] = []
     with pytest.raises(CorruptFileError, match="CRC-32") as error:
         found += batches
     assert error.value.column == "id"
