@@ -1,5 +1,6 @@
 """Rows as trainers take them, and functions that decode them ahead of the consumer."""
 
+import operator
 import threading
 import time
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_each_column_comes_by_its_type(tmp_path: Path, format_name: Any):
         assert str(first[name].dtype).removeprefix("torch.") == dtype
     assert first["n"].tolist() == [*range(8)]
     assert first["flag"].tolist() == [True, False] * 4
-    assert np.isnan(first["maybe"][6])
+    assert str(float(first["maybe"][6])) == "nan"
     assert first["text"] == [None if n == 4 else f"t{n}" for n in range(8)]
     assert first["image"][5] is None
     assert isinstance(first["image"][3], memoryview)
@@ -73,10 +74,6 @@ def test_each_column_comes_by_its_type(tmp_path: Path, format_name: Any):
     assert last["text"][5:] == ["t29", None, None]
 
 
-def size_of(image: Any) -> tuple[int, str]:
-    return len(image), type(image).__name__
-
-
 def fail_at_9(image: Any) -> int:
     if len(image) == 9:
         raise ValueError("no image")
@@ -85,13 +82,14 @@ def fail_at_9(image: Any) -> int:
 
 @pytest.mark.parametrize("processes", [False, True])
 def test_rows_are_decoded_in_order(tmp_path: Path, processes: bool):
-    decode = pf.Decode({"image": size_of}, workers=2, processes=processes)
+    # A function that spawned processes can import.
+    functions = {"image": operator.methodcaller("hex")}
+    decode = pf.Decode(functions, workers=2, processes=processes)
     feed = loader(write(tmp_path), ["image", "n"], decode=decode, shuffle="row")
-    name = "bytes" if processes else "memoryview"
     seen: list[int] = []
     for batch in feed:
         numbers = batch["n"].tolist()
-        expected = [None if n == 5 else (n, name) for n in numbers]
+        expected = [None if n == 5 else (bytes([n]) * n).hex() for n in numbers]
         assert batch["image"] == expected
         seen += numbers
     assert len(set(seen)) == 24
@@ -105,12 +103,13 @@ def test_it_is_ahead_of_the_consumer_and_resumes_where_that_is(tmp_path: Path):
             called.set()
         return text.upper()
 
-    feed = loader(write(tmp_path), ["text"], decode={"text": slow})
+    data = write(tmp_path)
+    feed = loader(data, ["text"], decode={"text": slow})
     batches = iter(feed)
     assert next(batches)["text"][0] == "T0"
     assert called.wait(20)
     state = feed.state_dict()
-    again = loader(write(tmp_path), ["text"], decode={"text": slow})
+    again = loader(data, ["text"], decode={"text": slow})
     again.load_state_dict(state)
     assert (
         next(iter(again))["text"]
