@@ -2,12 +2,14 @@
 
     python examples/train_concepts.py FOLDER
 
-Both give the same batches and spans.
+Both give the same batches.
 """
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,7 @@ import pagefeed as pf
 
 LENGTH, BATCH, CONCEPTS = 64, 4, 4
 RECORD = [("token", "u2"), ("metadata", "u4")]
-Batches = Iterator[tuple[torch.Tensor, list[tuple[int, ...]]]]
+Batches = Iterator[tuple[torch.Tensor, list[Any]]]
 
 
 def write(folder: Path, count: int = 400) -> None:
@@ -29,9 +31,9 @@ def write(folder: Path, count: int = 400) -> None:
         for length in rng.integers(10, 90, count).tolist():
             ids, spans = rng.integers(0, 100, length), []
             for start in range(0, length - 9, 10):
-                concept = int(rng.integers(1, CONCEPTS))
-                ids[start : start + 6] += 100 * concept
-                spans.append({"start": start, "end": start + 6, "concept": concept})
+                concept, end = int(rng.integers(1, CONCEPTS)), start + 6
+                ids[start:end] += 100 * concept
+                spans.append({"start": start, "end": end, "concept": concept})
             rows.append({"input_ids": ids, "concepts": spans})
             payload = [(s["start"], s["end"], bytes([s["concept"]])) for s in spans]
             stream.append(ids, spans=payload)
@@ -41,18 +43,16 @@ def write(folder: Path, count: int = 400) -> None:
 def from_parquet(loader: pf.Loader) -> Batches:
     """Yield tokens and spans: sequence, start, end, concept."""
     for batch in loader:
-        yield (
-            batch["input_ids"],
-            [
-                (part["sequence"], span["start"], span["end"], span["concept"])
-                for part in batch["metadata"].to_pylist()
-                for span in part["concepts"]
-            ],
-        )
+        found = [
+            (part["sequence"], span["start"], span["end"], span["concept"])
+            for part in batch["metadata"].to_pylist()
+            for span in part["concepts"]
+        ]
+        yield batch["input_ids"], found
 
 
 def from_stream(loader: pf.Loader, stream: pf.StreamDataset) -> Batches:
-    """Yield the same, by looking up the documents that a sequence has parts of."""
+    """Yield the same, by the documents that a sequence has parts of."""
     for step, batch in enumerate(loader):
         found = []
         for row in range(BATCH):
@@ -70,20 +70,19 @@ folder = Path(sys.argv[1])
 write(folder)
 rows = pf.parquet(folder / "a.parquet", column="input_ids", spans=["concepts"])
 stream = pf.stream(folder / "stream")
-settings = {"sequences": pf.Windows(LENGTH), "batch_size": BATCH, "shuffle": None}
-settings["format"] = "torch"
-told = pf.Loader(rows, fields=("input_ids", "metadata"), **settings)
-ways = from_parquet(told), from_stream(pf.Loader(stream, **settings), stream)
+make = partial(pf.Loader, sequences=pf.Windows(LENGTH), batch_size=BATCH, shuffle=None)
+told = make(rows, format="torch", fields=("input_ids", "metadata"))
+plain = make(stream, format="torch")
+ways = from_parquet(told), from_stream(plain, stream)
 head = nn.Sequential(nn.Embedding(500, 16), nn.Linear(16, CONCEPTS))
 optimizer = torch.optim.AdamW(head.parameters(), lr=3e-2)
-for (tokens, spans), alike in zip(*ways, strict=True):
-    assert torch.equal(tokens, alike[0])
-    assert spans == alike[1]
+for (tokens, spans), (same, others) in zip(*ways, strict=True):
+    assert torch.equal(tokens, same) and spans == others  # noqa: PT018
     wanted = torch.zeros_like(tokens)
     for row, start, end, concept in spans:
         wanted[row, start:end] = concept
     loss = nn.functional.cross_entropy(head(tokens).transpose(1, 2), wanted)
-    optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    optimizer.zero_grad()
 print(f"loss {loss:.3f} after {len(told)} steps")

@@ -7,7 +7,8 @@ none: it has its own threads, and ``for batch in loader`` is the fastest way.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from pagefeed.batches import Batch
@@ -128,6 +129,8 @@ class LoaderDataset(IterableDataset[Batch]):
         if worker is None:
             self._notice.started_here()
             return iter(self.loader)
+        # What rows of bytes come as, which a queue of processes would refuse.
+        ForkingPickler.register(memoryview, _as_bytes)
         self._become(worker.num_workers)
         news = self._notice.news()
         if self._has_run and news is not None:
@@ -165,6 +168,11 @@ class LoaderDataset(IterableDataset[Batch]):
         if worker is not None:
             self._become(worker.num_workers)
         self.loader.load_state_dict(state)
+
+
+def _as_bytes(view: memoryview) -> tuple[Callable[[bytes], memoryview], tuple[bytes]]:
+    """Pickle a view by what it shows."""
+    return memoryview, (bytes(view),)
 
 
 def _shared(size: int, dtype: torch.dtype) -> torch.Tensor:

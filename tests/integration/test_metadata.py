@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from texts_made import make_tokenizer
 
 import pagefeed as pf
 from pagefeed.errors import (
@@ -21,6 +20,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
+from texts_made import make_tokenizer
 
 FIELDS = ("input_ids", "document_ids", "metadata")
 PLACES = ["sequence", "start", "stop", "first_token"]
@@ -71,7 +71,7 @@ def test_any_library_takes_the_table(tmp_path: Path):
     assert table.column_names == [*PLACES, "id"]
     assert (len(table), repr(table)[:24]) == (6, "ArrowTable(6 rows of seq")
     assert table["id"].to_pylist()[2] == table["id"][2] == table["id"][-4] == "d3"
-    starts = torch.from_dlpack(pa.array(table["start"]).to_numpy())
+    starts = torch.tensor(pa.array(table["start"]).to_pylist())
     assert starts.tolist() == [1, 3, 6, 0, 2, 7]
     with pytest.raises(KeyError, match="nothing"):
         table["nothing"]
@@ -246,7 +246,7 @@ def test_a_damaged_page_names_itself_and_is_passed_over(tmp_path: Path):
     assert Path(path).stat().st_size == stamp.st_size
     feed = loader(data)
     batches = iter(feed)
-    found = []
+    found: list[Any] = []
     with pytest.raises(CorruptFileError, match="CRC-32") as error:
         found += batches
     assert error.value.column == "id"
@@ -256,6 +256,19 @@ def test_a_damaged_page_names_itself_and_is_passed_over(tmp_path: Path):
     names = {row["id"] for batch in found for row in batch["metadata"].to_pylist()}
     assert {"d1", "d40", "d120", "d199"} <= names
     assert "d77" not in names
+
+
+def test_the_forecast_counts_what_is_told(tmp_path: Path):
+    path = write(tmp_path / "a.parquet", columns(4000), data_page_size=500)
+    data = pf.parquet(path, column="input_ids", metadata=["id"], spans=["spans"])
+    mixture = pf.mix({"a": (data, 1.0)}, stop="all_exhausted")
+    forecasts: list[Any] = [(pf.forecast, data), (pf.forecast_mixture, mixture)]
+    for forecast, source in forecasts:
+        plain, told = (
+            forecast(loader(source, pf.Windows(16), fields=fields)).needed_bytes
+            for fields in (("input_ids",), FIELDS)
+        )
+        assert told > plain
 
 
 def test_a_page_is_read_once_though_many_share_it(tmp_path: Path):

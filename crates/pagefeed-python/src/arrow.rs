@@ -150,7 +150,11 @@ impl ArrowArray {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, row: isize) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let length = slf.get().array.len();
-        let place = if row < 0 { row + length.cast_signed() } else { row };
+        let place = if row < 0 {
+            row + length.cast_signed()
+        } else {
+            row
+        };
         let place = usize::try_from(place).ok().filter(|&place| place < length);
         let Some(place) = place else {
             let message = format!("row {row} is out of range: there are {length}");

@@ -134,13 +134,21 @@ pub fn document_table(
     most: usize,
 ) -> PyResult<ArrowTable> {
     let lengths: Vec<i64> = elements(py, lengths)?;
-    let lengths: Vec<u32> = lengths.iter().map(|&n| u32::try_from(n).unwrap_or(0)).collect();
+    let lengths: Vec<u32> = lengths
+        .iter()
+        .map(|&n| u32::try_from(n).unwrap_or(0))
+        .collect();
     let each = columns.iter().zip(&names);
     let named = each.map(|(column, name)| (name.as_str(), column.array(), column.field()));
     let named: Vec<_> = named.collect();
     let is_there: ArrayRef = Arc::clone(is_there.array());
     let (fields, arrays) = detached(py, || span_fields(&named, &are_spans))?;
-    for ((array, field), _) in arrays.iter().zip(&fields).zip(&are_spans).filter(|(_, s)| **s) {
+    for ((array, field), _) in arrays
+        .iter()
+        .zip(&fields)
+        .zip(&are_spans)
+        .filter(|(_, s)| **s)
+    {
         if let Some((row, wrong)) = detached(py, || find_wrong(array, &lengths))? {
             let error = Error::corrupt(format!("row {row} of a batch {wrong}"));
             let error = to_python(py, &error.in_column(field.name()));

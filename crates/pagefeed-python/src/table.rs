@@ -80,23 +80,30 @@ impl ArrowTable {
     #[getter]
     fn column_names(&self) -> Vec<String> {
         let schema = self.rows.schema();
-        schema.fields().iter().map(|field| field.name().clone()).collect()
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
     }
 
     /// A column by its name.
     fn __getitem__(&self, name: &str) -> PyResult<ArrowArray> {
         let schema = self.rows.schema();
         match schema.column_with_name(name) {
-            Some((number, field)) => {
-                Ok(ArrowArray::new(Arc::clone(self.rows.column(number)), field.clone()))
-            }
+            Some((number, field)) => Ok(ArrowArray::new(
+                Arc::clone(self.rows.column(number)),
+                field.clone(),
+            )),
             None => Err(PyKeyError::new_err(name.to_owned())),
         }
     }
 
     /// The rows as dictionaries; needs pyarrow.
     fn to_pylist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        with_pyarrow(slf.py())?.call_method1("table", (slf,))?.call_method0("to_pylist")
+        with_pyarrow(slf.py())?
+            .call_method1("table", (slf,))?
+            .call_method0("to_pylist")
     }
 
     /// Pickles the table, copied.

@@ -24,7 +24,10 @@ pub fn numbers<'py>(
     let nulls: Vec<usize> = nulls.collect();
     if nulls.iter().any(|&row| is_there(row)) {
         let wide = as_doubles(array)?;
-        let bytes: Vec<u8> = wide.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let bytes: Vec<u8> = wide
+            .iter()
+            .flat_map(|number| number.to_ne_bytes())
+            .collect();
         return Some(("float64", PyByteArray::new(py, &bytes)));
     }
     if let Some(flags) = array.as_boolean_opt() {
@@ -134,8 +137,7 @@ impl Held {
         let length = this.length.cast_signed();
         // SAFETY: the array holds these bytes as long as the object lives, which the view
         // keeps alive; they are offered to be read only.
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
         match filled {
             -1 => Err(PyErr::fetch(slf.py())),
             _ => Ok(()),

@@ -18,7 +18,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.reuse import (
     needed_bytes,
-    share_with_aligned,
+    share_with_columns,
     simulate_loads,
 )
 from pagefeed.run import EpochSource, Planner
@@ -206,7 +206,8 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     sequences = planner.sequences(first, count)
     index = source.index
     segments = index.segments(sequences[sequences >= 0])
-    share = share_with_aligned([source.dataset])
+    tells_metadata = "metadata" in session_of(loader).settings.fields.names
+    share = share_with_columns([source.dataset], tells_metadata=tells_metadata)
     sizes = (index.loaded_bytes(segments.page) * share).astype(np.int64)
     loads = simulate_loads(segments.page, sizes, loader.memory)
     counted = slice(0 if count == num_steps else len(loads) // 2, None)

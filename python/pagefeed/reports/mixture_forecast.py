@@ -13,7 +13,7 @@ from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course, WeightChange
-from pagefeed.reports.reuse import needed_bytes, share_with_aligned
+from pagefeed.reports.reuse import needed_bytes, share_with_columns
 from pagefeed.run import MixtureTrack, Run
 
 __all__ = [
@@ -130,7 +130,7 @@ def forecast_mixture(loader: Loader) -> MixtureForecast:
         steps=run.route(track.begin).num_steps,
         num_lanes=track.begin.num_lanes,
         memory_bytes=loader.memory,
-        needed_bytes=_needed_bytes(run, track, loader.memory),
+        needed_bytes=_needed_bytes(loader, run, track),
     )
 
 
@@ -236,11 +236,13 @@ def _tokens_in(part: Component, sequences: int) -> int:
     return round(sequences * part.sequence_tokens) if part.num_tokens else 0
 
 
-def _needed_bytes(run: Run, track: MixtureTrack, memory: int) -> int:
+def _needed_bytes(loader: Loader, run: Run, track: MixtureTrack) -> int:
     """Bytes of pages needed at most, from a stretch in the middle of the run."""
     planner = run.planner(track.begin)
     route = planner.route
-    count = max(SAMPLED_SEQUENCES, 2 * track.horizon(memory)) // route.batch_size + 1
+    count = (
+        max(SAMPLED_SEQUENCES, 2 * track.horizon(loader.memory)) // route.batch_size + 1
+    )
     first = 0
     if route.num_steps is not None:
         count = min(count, route.num_steps)
@@ -248,6 +250,7 @@ def _needed_bytes(run: Run, track: MixtureTrack, memory: int) -> int:
     sequences = planner.sequences(first, count)
     index = track.data.index
     pages = index.segments(sequences[sequences >= 0]).page
-    share = share_with_aligned(run.source.datasets)
+    tells_metadata = "metadata" in session_of(loader).settings.fields.names
+    share = share_with_columns(run.source.datasets, tells_metadata=tells_metadata)
     sizes = (index.loaded_bytes(pages) * share).astype(np.int64)
     return needed_bytes(pages, sizes)

@@ -9,22 +9,40 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, FolderColumn
 
-__all__ = ["needed_bytes", "share_with_aligned", "simulate_loads"]
+__all__ = ["needed_bytes", "share_with_columns", "simulate_loads"]
 
 
-def share_with_aligned(datasets: Iterable[Dataset]) -> float:
+def share_with_columns(
+    datasets: Iterable[Dataset], *, tells_metadata: bool = False
+) -> float:
     """Return what pages take with the columns that come with them, for one of tokens.
 
     Args:
         datasets: Of several, the largest is returned.
+        tells_metadata: Whether these are aligned columns alone, or metadata too, of
+            which the size is about so.
     """
     shares = [1.0]
     for dataset in datasets:
-        beside = sum(index.value_bytes for index in dataset.aligned_sources)
-        shares.append(1 + beside / max(1, dataset.index.value_bytes))
+        index = dataset.index
+        beside = float(sum(each.value_bytes for each in dataset.aligned_sources))
+        if tells_metadata:
+            beside += _row_bytes(dataset) * index.num_rows / max(1, index.num_values)
+        shares.append(1 + beside / max(1, index.value_bytes))
     return max(shares)
+
+
+def _row_bytes(dataset: Dataset) -> int:
+    """Bytes of the metadata of a row, about."""
+    names = (*dataset.metadata, *dataset.span_columns)
+    sources = (dataset.source_of(name) for name in names)
+    return sum(
+        source.mean_row_bytes
+        for source in sources
+        if not isinstance(source, FolderColumn)
+    )
 
 
 def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:

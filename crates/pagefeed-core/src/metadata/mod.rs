@@ -30,7 +30,8 @@ pub fn span_fields(
         let array = conform(&array, own.data_type())?;
         Ok((Arc::new(own), array))
     };
-    let columns: Result<Vec<(FieldRef, ArrayRef)>> = named.iter().zip(are_spans).map(column).collect();
+    let columns: Result<Vec<(FieldRef, ArrayRef)>> =
+        named.iter().zip(are_spans).map(column).collect();
     Ok(columns?.into_iter().unzip())
 }
 

@@ -177,7 +177,9 @@ pub fn clip(
         if let Some((_, numbers)) = places.iter_mut().find(|(place, _)| place == name) {
             return Ok(Arc::clone(numbers));
         }
-        let values = sources.iter().map(|spans| spans.items.column(column).as_ref());
+        let values = sources
+            .iter()
+            .map(|spans| spans.items.column(column).as_ref());
         let values: Vec<&dyn Array> = values.collect();
         match chosen.is_empty() {
             true => Ok(new_empty_array(values[0].data_type())),
@@ -188,7 +190,12 @@ pub fn clip(
     let items = StructArray::try_new(first.items.fields().clone(), columns, None)?;
     let offsets = OffsetBuffer::from_lengths(lengths);
     let (item, items) = (Arc::clone(item), Arc::new(items));
-    Ok(Arc::new(ListArray::try_new(item, offsets, items, nulls.finish())?))
+    Ok(Arc::new(ListArray::try_new(
+        item,
+        offsets,
+        items,
+        nulls.finish(),
+    )?))
 }
 
 #[cfg(test)]
@@ -200,10 +207,19 @@ mod tests {
 
     /// Rows of spans `(start, end)`, each called by the number of the span.
     fn spans(rows: &[Option<&[(i64, i64)]>]) -> ArrayRef {
-        let flat: Vec<(i64, i64)> = rows.iter().flatten().flat_map(|row| row.iter()).copied().collect();
+        let flat: Vec<(i64, i64)> = rows
+            .iter()
+            .flatten()
+            .flat_map(|row| row.iter())
+            .copied()
+            .collect();
         let names: Vec<String> = (0..flat.len()).map(|number| number.to_string()).collect();
         let place = |name: &str| Field::new(name, DataType::Int64, true);
-        let fields = Fields::from(vec![place(START), place(END), Field::new("name", DataType::Utf8, true)]);
+        let fields = Fields::from(vec![
+            place(START),
+            place(END),
+            Field::new("name", DataType::Utf8, true),
+        ]);
         let columns: Vec<ArrayRef> = vec![
             Arc::new(flat.iter().map(|span| Some(span.0)).collect::<Int64Array>()),
             Arc::new(flat.iter().map(|span| Some(span.1)).collect::<Int64Array>()),
@@ -234,19 +250,33 @@ mod tests {
             let name = names.value(span).to_string();
             (found.starts.value(span), found.ends.value(span), name)
         };
-        found.lists.is_valid(0).then(|| found.of_row(0).map(span).collect())
+        found
+            .lists
+            .is_valid(0)
+            .then(|| found.of_row(0).map(span).collect())
     }
 
     #[test]
     fn spans_are_cut_and_moved() {
         let array = spans(&[Some(&[(0, 4), (4, 9), (9, 9), (2, 12)]), None, Some(&[])]);
         let named = |spans: &[(i64, i64, &str)]| {
-            Some(spans.iter().map(|&(a, b, name)| (a, b, name.to_string())).collect::<Vec<_>>())
+            Some(
+                spans
+                    .iter()
+                    .map(|&(a, b, name)| (a, b, name.to_string()))
+                    .collect::<Vec<_>>(),
+            )
         };
         let whole = named(&[(5, 9, "0"), (9, 14, "1"), (14, 14, "2"), (7, 17, "3")]);
         assert_eq!(cut(&array, 0, part(5, 0, 12)), whole);
-        assert_eq!(cut(&array, 0, part(0, 4, 5)), named(&[(0, 5, "1"), (0, 5, "3")]));
-        assert_eq!(cut(&array, 0, part(1, 9, 3)), named(&[(1, 1, "2"), (1, 4, "3")]));
+        assert_eq!(
+            cut(&array, 0, part(0, 4, 5)),
+            named(&[(0, 5, "1"), (0, 5, "3")])
+        );
+        assert_eq!(
+            cut(&array, 0, part(1, 9, 3)),
+            named(&[(1, 1, "2"), (1, 4, "3")])
+        );
         assert_eq!(cut(&array, 1, part(0, 0, 5)), None);
         assert_eq!(cut(&array, 2, part(0, 0, 5)), named(&[]));
     }
@@ -256,7 +286,10 @@ mod tests {
         let array = spans(&[Some(&[(0, 4)]), None, Some(&[(1, 3), (3, 6)])]);
         assert!(check(&array, &[4, 0, 6], 10).is_ok());
         let error = check(&array, &[4, 0, 5], 10).unwrap_err().to_string();
-        assert!(error.contains("row 12") && error.contains("from 3 to 6"), "{error}");
+        assert!(
+            error.contains("row 12") && error.contains("from 3 to 6"),
+            "{error}"
+        );
         for wrong in [(-1, 2), (3, 2)] {
             assert!(check(&spans(&[Some(&[wrong])]), &[9], 0).is_err());
         }
@@ -265,7 +298,10 @@ mod tests {
     #[test]
     fn types_of_spans() {
         let array = spans(&[]);
-        assert_eq!(span_type(array.data_type()), Some(array.data_type().clone()));
+        assert_eq!(
+            span_type(array.data_type()),
+            Some(array.data_type().clone())
+        );
         for other in [DataType::Int64, DataType::Utf8] {
             let list = DataType::List(Arc::new(Field::new("item", other.clone(), true)));
             assert_eq!((span_type(&other), span_type(&list)), (None, None));

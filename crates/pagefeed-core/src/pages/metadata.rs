@@ -273,7 +273,12 @@ fn parts(column: &Indexed, rows: Range<u64>) -> Result<Vec<Part>> {
         })
     };
     let parts: Result<Vec<Part>> = pages.map(part).collect();
-    parts.map(|parts| parts.into_iter().filter(|part| !part.rows.is_empty()).collect())
+    parts.map(|parts| {
+        parts
+            .into_iter()
+            .filter(|part| !part.rows.is_empty())
+            .collect()
+    })
 }
 
 /// Bytes that are read for a page.
