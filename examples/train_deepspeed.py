@@ -22,11 +22,11 @@ class Model(torch.nn.Module):
         super().__init__()
         self.embedding = torch.nn.Embedding(65536, 16)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss."""
         logits = self.embedding(ids[:, :-1]) @ self.embedding.weight.T
         return torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), ids[:, 1:].flatten()
+            logits.flatten(0, 1), labels[:, 1:].flatten()
         )
 
 
@@ -42,6 +42,7 @@ def train(tokens: str, run: str, stop: int, *, resume: bool) -> None:
         batch_size=4,
         seed=1,
         format="torch",
+        fields=("input_ids", "labels"),
         rank=rank,
         world_size=world_size,
     )
@@ -49,7 +50,7 @@ def train(tokens: str, run: str, stop: int, *, resume: bool) -> None:
     if resume:
         data.load_checkpoint(run)
     for batch in data:
-        engine.backward(engine(batch["input_ids"]))
+        engine.backward(engine(batch["input_ids"], batch["labels"]))
         engine.step()
         if loader.step == stop:
             break

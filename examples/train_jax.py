@@ -18,11 +18,14 @@ from pagefeed.launch import from_jax
 ROWS, LENGTH, VOCABULARY = 8, 128, 65536
 
 
-def loss_of(embedding: jax.Array, ids: jax.Array) -> jax.Array:
+def loss_of(embedding: jax.Array, ids: jax.Array, labels: jax.Array) -> jax.Array:
     """Return the loss of predicting each token from the one before."""
     logits = embedding[ids[:, :-1]] @ embedding.T
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), ids[:, 1:, None], axis=2)
-    return -chosen.mean()
+    labels = labels[:, 1:]
+    chosen = jnp.take_along_axis(
+        jax.nn.log_softmax(logits), jnp.maximum(labels, 0)[..., None], axis=2
+    )
+    return -chosen[..., 0].mean(where=labels >= 0)
 
 
 def main(tokens: str) -> None:
@@ -36,13 +39,14 @@ def main(tokens: str) -> None:
         batch_size=ROWS // world_size,
         seed=1,
         dtype="int32",
+        fields=("input_ids", "labels"),
         rank=rank,
         world_size=world_size,
     )
     embedding = jax.random.normal(jax.random.key(0), (VOCABULARY, 16)) * 0.02
     step = jax.jit(jax.value_and_grad(loss_of))
     for batch in global_batches(loader, sharding):
-        loss, slope = step(embedding, batch["input_ids"])
+        loss, slope = step(embedding, batch["input_ids"], batch["labels"])
         embedding -= 0.1 * slope
         if loader.step == 10:
             break

@@ -25,6 +25,7 @@ def work(config: dict[str, Any]) -> None:
         batch_size=4,
         seed=1,
         format="torch",
+        fields=("input_ids", "labels"),
         rank=rank,
         world_size=world_size,
     )

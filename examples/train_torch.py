@@ -16,7 +16,7 @@ from pagefeed.launch import from_mesh
 from pagefeed.torch import Leaf
 
 
-def train(tokens: str, run: str, stop: int, *, resume: bool) -> None:
+def train(tokens: str, run: str, stop: int, resume: str | None = None) -> None:
     """Train up to a step, and save there."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
     rank, world_size = from_mesh(mesh, "dp")  # Also with "tp", "pp", "cp" beside it.
@@ -26,6 +26,7 @@ def train(tokens: str, run: str, stop: int, *, resume: bool) -> None:
         batch_size=4,
         seed=1,
         format="torch",
+        fields=("input_ids", "labels"),
         rank=rank,
         world_size=world_size,
     )
@@ -33,14 +34,13 @@ def train(tokens: str, run: str, stop: int, *, resume: bool) -> None:
     model = torch.nn.parallel.DistributedDataParallel(embedding)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     state = {"model": embedding.state_dict(), "data": Leaf(loader)}
-    if resume:
-        load(state, checkpoint_id=run)
+    if resume is not None:
+        load(state, checkpoint_id=resume)
     loader.check_ranks()
     for batch in loader:
-        ids = batch["input_ids"]
-        logits = model(ids[:, :-1]) @ embedding.weight.T
+        logits = model(batch["input_ids"][:, :-1]) @ embedding.weight.T
         loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), ids[:, 1:].flatten()
+            logits.flatten(0, 1), batch["labels"][:, 1:].flatten()
         )
         optimizer.zero_grad()
         loss.backward()
@@ -56,6 +56,6 @@ def train(tokens: str, run: str, stop: int, *, resume: bool) -> None:
 if __name__ == "__main__":
     tokens, run = sys.argv[1:3]
     dist.init_process_group("gloo")
-    train(tokens, run, stop=10, resume=False)
-    train(tokens, run, stop=15, resume=True)
+    train(tokens, f"{run}/step-10", stop=10)
+    train(tokens, f"{run}/step-15", stop=15, resume=f"{run}/step-10")
     dist.destroy_process_group()

@@ -45,6 +45,12 @@ def test_another_batch_size_is_refused(runs):
     assert "train_micro_batch_size_per_gpu is 2" in runs[0]["batch size"]
 
 
+def test_a_dataset_of_deepspeeds_own_loader_would_begin_anew(runs):
+    for one in runs:
+        assert one["silent"]["after"] == one["silent"]["before"][0]
+        assert "leave training_data out" in one["refused"]
+
+
 def test_another_world_size_sees_what_is_left(runs, folder):
     resume = {"alone": {"resume": "whole-6", "epochs": 1}}
     [alone] = run_job("deepspeed", folder, world_size=1, runs=resume)

@@ -4,11 +4,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from shared_data import ROOT, shared
 
+# PyTorch alone comes with many; the environment of Accelerate is the smallest.
 MODULES = {
     "accelerate": "accelerate",
     "deepspeed": "deepspeed",
@@ -17,16 +19,19 @@ MODULES = {
     "megatron": "megatron.core",
     "olmo": "olmo_core",
     "ray": "ray",
+    "torch": "accelerate",
     "torchtitan": "torchtitan",
     "transformers": "transformers",
 }
-TWO_RANKS = ("accelerate", "deepspeed", "megatron", "olmo", "transformers")
+TWO_RANKS = ("accelerate", "deepspeed", "megatron", "olmo", "torch", "transformers")
 """Started by torchrun; others start processes themselves, or need one."""
 LAST_STEP = {"jax": 10, "torchtitan": 10}
 
 
 def run(command, folder):
-    settings = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    # DeepSpeed builds operators by a tool that lies beside the interpreter.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    settings = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PATH": path}
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
@@ -44,7 +49,8 @@ def run(command, folder):
 def test_example(name, tmp_path):
     if importlib.util.find_spec(MODULES[name].partition(".")[0]) is None:
         pytest.skip(f"make test-trainers ARGS={name}")
-    if name == "accelerate" and importlib.util.find_spec("transformers"):
+    is_with_others = MODULES[name] == "accelerate"
+    if is_with_others and importlib.util.find_spec("transformers"):
         pytest.skip("make test-trainers ARGS=accelerate")
     if name == "megatron" and importlib.util.find_spec("streaming"):
         pytest.skip("make test-trainers ARGS=megatron")

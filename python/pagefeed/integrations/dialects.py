@@ -60,7 +60,9 @@ def shifted_pair(batch: Mapping[str, Any], *, rows: bool) -> tuple[dict[str, Any
     )
 
 
-def megatron(batch: Mapping[str, Any], *, mask_is_given: bool = False) -> dict[str, Any]:
+def megatron(
+    batch: Mapping[str, Any], *, mask_is_given: bool = False
+) -> dict[str, Any]:
     """Return Megatron's micro-batch, from labels that are shifted.
 
     ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length],

@@ -1,10 +1,13 @@
 """A DeepSpeed engine on the CPU: its checkpoints carry the position."""
 
+from itertools import islice
+
 import deepspeed
 import torch
 from deepspeed.runtime.dataloader import RepeatingLoader
 
-from job import Job
+import pagefeed as pf
+from job import LENGTH, Job
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.deepspeed import attach
 from pagefeed.launch import from_deepspeed
@@ -14,11 +17,13 @@ job = Job()
 CONFIG = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
 
 
-def start(micro_batch=4):
+def start(micro_batch=4, **options):
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     settings = CONFIG | {"train_micro_batch_size_per_gpu": micro_batch}
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    engine, *_ = deepspeed.initialize(
+        model=model, optimizer=optimizer, config=settings, **options
+    )
     return engine, Seen(model)
 
 
@@ -45,6 +50,24 @@ def train(name, resume=None, epochs=2):
     job.report(name, {"seen": seen.take(), "losses": losses})
 
 
+def trap():
+    """A dataset given to DeepSpeed: a checkpoint in the middle knows no position."""
+    dataset = pf.parquet(job.folder / "data", column="input_ids")
+    view = pf.SequenceView(dataset, pf.Windows(LENGTH), format="torch")
+    engine, _ = start(training_data=view)
+    batches = islice(engine.training_dataloader, 3)
+    before = [batch["input_ids"][:, 0].tolist() for batch in batches]
+    engine.save_checkpoint(str(job.folder), "trap")
+    again, _ = start(training_data=view)
+    again.load_checkpoint(str(job.folder), "trap")
+    first = next(iter(again.training_dataloader))["input_ids"][:, 0].tolist()
+    job.report("silent", {"before": before, "after": first})
+    try:
+        attach(again, job.loader())
+    except InvalidArgumentError as error:
+        job.report("refused", str(error))
+
+
 deepspeed.init_distributed(dist_backend="gloo")
 for run, options in job.options["runs"].items():
     train(run, **options)
@@ -58,4 +81,5 @@ if job.options.get("more"):
         attach(engine, job.loader())
     except InvalidArgumentError as error:
         job.report("batch size", str(error))
+    trap()
 torch.distributed.destroy_process_group()

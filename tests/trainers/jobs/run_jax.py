@@ -83,7 +83,9 @@ def train(kind, die_at=None):
             ids = jax.make_array_from_process_local_data(sharding, ids)
         count = add(count, ids)
         mine = {s.index[0].start: s.data[:, 0] for s in ids.addressable_shards}
-        seen.append(np.concatenate([np.asarray(rows) for rows in mine.values()]).tolist())
+        seen.append(
+            np.concatenate([np.asarray(rows) for rows in mine.values()]).tolist()
+        )
         if made.step == 6 and last is None:
             data = ocp.args.JsonSave(made.state_dict())
             if kind == "grain":

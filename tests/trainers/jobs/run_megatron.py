@@ -3,11 +3,14 @@
 from argparse import Namespace
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from megatron.core import dist_checkpointing, parallel_state
-from megatron.core.dist_checkpointing import ShardedTensor
+from megatron.core import parallel_state
+from megatron.core.dist_checkpointing.strategies.common import (
+    TorchCommonLoadStrategy,
+    TorchCommonSaveStrategy,
+)
 from megatron.core.rerun_state_machine import RerunDataIterator
+from megatron.core.safe_globals import register_safe_globals
 
 import pagefeed as pf
 from job import Job
@@ -16,7 +19,6 @@ from pagefeed.integrations.megatron import MicroBatches, dataset_provider
 from pagefeed.launch import from_megatron
 
 job = Job()
-dist.init_process_group("gloo")
 NAMES = ("input_ids", "labels", "loss_mask", "position_ids")
 FIELDS = pf.Fields(names=NAMES, shifted=True)
 
@@ -52,19 +54,13 @@ def provided(consumed):
     return RerunDataIterator(train)
 
 
-def checkpoint(seen):
-    """What Megatron saves: its arguments, and tensors as they are sharded."""
-    replica = parallel_state.get_data_parallel_rank()
-    return ShardedTensor.from_rank_offsets("seen", seen, replica_id=replica)
-
-
 def train(stop, die_at=None):
-    """Steps with a checkpoint after the sixth, by which another run goes on."""
+    """Steps, and what a checkpoint has of them besides tensors, after the sixth."""
     folder = str(job.folder / "killed")
-    seen, consumed = torch.zeros(1), 0
+    consumed = 0
     if die_at is None:
-        loaded = dist_checkpointing.load({"model": checkpoint(seen)}, folder)
-        seen, consumed = loaded["model"], loaded["args"].consumed_train_samples
+        loaded = TorchCommonLoadStrategy().load_common(folder)
+        consumed = loaded["args"].consumed_train_samples
     batches = provided(consumed)
     step = 4 * parallel_state.get_data_parallel_world_size()
     found = []
@@ -75,44 +71,49 @@ def train(stop, die_at=None):
             job.report("killed", {"seen": found})
             job.die()
         if len(found) == 6 and die_at is not None:
-            arguments = Namespace(consumed_train_samples=consumed)
-            state = {"model": checkpoint(seen + 6), "args": arguments}
+            state = {"args": Namespace(consumed_train_samples=consumed), "iteration": 6}
             (job.folder / "killed").mkdir(exist_ok=True)
+            TorchCommonSaveStrategy("torch", 1).save_common(state, folder)
             dist.barrier()
-            dist_checkpointing.save(state, folder)
-    job.report("resumed", {"seen": found, "model": seen.tolist()})
+    job.report("resumed", {"seen": found})
 
 
+def run():
+    """Micro-batches from where the consumed samples say, and what does not fit."""
+    job.report("ranks", list(from_megatron()))
+    consumed = job.options.get("consumed", 0)
+    batches = provided(consumed)
+    job.report("run", {"seen": steps(batches, job.options["steps"])})
+    if not consumed:
+        saved = batches.iterable.save_state()
+        again = MicroBatches(make(*from_megatron()))
+        again.restore_state(saved)
+        job.report("saved", {"seen": steps(RerunDataIterator(again), 3)})
+        wrong: dict[str, dict[str, Any]] = {
+            "finite": {"epochs": 1},
+            "numpy": {"format": "numpy"},
+        }
+        for name, options in wrong.items():
+            try:
+                MicroBatches(make(*from_megatron(), **options))
+            except InvalidArgumentError as error:
+                job.report(name, str(error))
+        parallel_state.destroy_model_parallel()
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+        job.report("tensor ranks", list(from_megatron()))
+        peers = parallel_state.get_tensor_model_parallel_group()
+        make(*from_megatron()).check_ranks(same=peers)
+        try:
+            make(job.rank, job.world_size).check_ranks(same=peers)
+        except InvalidArgumentError as error:
+            job.report("by RANK", str(error))
+
+
+dist.init_process_group("gloo")
 parallel_state.initialize_model_parallel()
+register_safe_globals()
 if "train" in job.options:
     train(**job.options["train"])
-    dist.destroy_process_group()
-    raise SystemExit
-job.report("ranks", list(from_megatron()))
-consumed = job.options.get("consumed", 0)
-batches = provided(consumed)
-job.report("run", {"seen": steps(batches, job.options["steps"])})
-if not consumed:
-    saved = batches.iterable.save_state()
-    again = MicroBatches(make(*from_megatron()))
-    again.restore_state(saved)
-    job.report("saved", {"seen": steps(RerunDataIterator(again), 3)})
-    wrong: dict[str, dict[str, Any]] = {
-        "finite": {"epochs": 1},
-        "numpy": {"format": "numpy"},
-    }
-    for name, options in wrong.items():
-        try:
-            MicroBatches(make(*from_megatron(), **options))
-        except InvalidArgumentError as error:
-            job.report(name, str(error))
-    parallel_state.destroy_model_parallel()
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
-    job.report("tensor ranks", list(from_megatron()))
-    peers = parallel_state.get_tensor_model_parallel_group()
-    make(*from_megatron()).check_ranks(same=peers)
-    try:
-        make(job.rank, job.world_size).check_ranks(same=peers)
-    except InvalidArgumentError as error:
-        job.report("by RANK", str(error))
+else:
+    run()
 dist.destroy_process_group()
