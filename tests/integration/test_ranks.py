@@ -402,3 +402,12 @@ def test_a_place_without_tokens_of_a_document_is_not_its_source(tmp_path):
     documents = numbered_loader(tmp_path, sequences=pf.Documents(), **options)
     (source,) = documents.locate(2, 0)
     assert (source.row, source.num_tokens) == (2, 0)
+
+
+def test_the_epoch_that_is_begun_again_after_a_seek_keeps_its_skips(folder):
+    whole = batches_of(numbered_loader(folder))
+    loader = numbered_loader(folder)
+    loader.seek(1)
+    loader.skip(range(5, 6))
+    assert first_tokens(next(iter(loader))) == whole[1]
+    assert batches_of(loader) == whole[:5] + whole[6:]

@@ -89,7 +89,8 @@ def tokens_of(path: Path, *, page_index: bool = True) -> list[int]:
     assert data.spans.num_values == 200
     loader = Loader(data, sequences=Windows(200), batch_size=1, shuffle=None)
     (batch,) = loader
-    return batch["input_ids"][0].tolist()
+    tokens: list[int] = batch["input_ids"][0].tolist()
+    return tokens
 
 
 @pytest.mark.parametrize(

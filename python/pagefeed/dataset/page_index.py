@@ -92,9 +92,10 @@ class PageIndex:
                 the folder cannot be used.
             page_index: Use the files' own offset indexes where they have them. With
                 False page headers are read instead, and the levels of numbers that may
-                be null, so that nothing but the pages is believed. With True, too, where
-                counts of nulls contradict each other, or a writer gets them wrong. With
-                ``"row_group"`` a page is a whole row group, see ``pagefeed.parquet``.
+                be null, so that nothing but the pages is believed. The same is done
+                where counts of nulls contradict each other, or a writer miscounts them.
+                With ``"row_group"`` a page is a whole row group, see
+                ``pagefeed.parquet``.
             verify_checksums: Verify checksums of pages where the writer stored them.
             num_threads: Threads that read footers; by default 4 per CPU, since they
                 mostly wait, and at least 64 for remote files.
