@@ -52,7 +52,9 @@ class Model(torch.nn.Module):
         x = x + functional.scaled_dot_product_attention(query, key, value, mask)[:, 0]
         predicted = (x + self.inner(x).relu())[:, :-1] @ self.tokens.weight.T
         labels = batch["labels"][:, 1:].flatten()
-        return functional.cross_entropy(predicted.flatten(0, 1), labels, reduction="sum")
+        return functional.cross_entropy(
+            predicted.flatten(0, 1), labels, reduction="sum"
+        )
 
 
 def main(run: Path) -> None:
@@ -69,7 +71,9 @@ def main(run: Path) -> None:
         (model.loss(batch) / (batch["labels"] != -100).sum()).backward()
         optimizer.step()
     loss, count = 0.0, 0
-    for batch in pf.Loader(held_out, batch_size=4, shuffle=None, drop_last=False, **same):
+    for batch in pf.Loader(
+        held_out, batch_size=4, shuffle=None, drop_last=False, **same
+    ):
         loss += model.loss(batch).item()
         count += int((batch["labels"] != -100).sum())
     print(f"{count} labels never seen, their mean loss is {loss / count:.3f}")
