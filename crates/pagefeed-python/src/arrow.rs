@@ -34,6 +34,11 @@ impl ArrowArray {
         &self.array
     }
 
+    /// Whether its values mean something else than what they are stored as.
+    fn is_extension(&self) -> bool {
+        self.field.metadata().contains_key("ARROW:extension:name")
+    }
+
     /// What describes it.
     pub fn field(&self) -> &Field {
         &self.field
@@ -128,11 +133,18 @@ impl ArrowArray {
         py: Python<'py>,
         there: Option<&Bound<'py, Self>>,
     ) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
-        values::numbers(py, &self.array, there.map(|there| there.get().array()))
+        let there = there.map(|there| there.get().array());
+        match self.is_extension() {
+            true => None,
+            false => values::numbers(py, &self.array, there),
+        }
     }
 
     /// Texts as a list of str, or bytes as one of memoryviews; None if it holds others.
     fn texts_or_bytes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        if self.is_extension() {
+            return Ok(None);
+        }
         match values::texts(py, &self.array)? {
             None => values::blobs(py, &self.array),
             texts => Ok(texts),
