@@ -26,6 +26,7 @@ def test_tokens_are_counted_by_position(folder):
     assert now["data/step"] == 3
     assert now["data/tokens_total"] == pytest.approx(sequences * 32, rel=0.01)
     assert 0 <= now["data/wait_fraction"] <= 1
+    assert 0 <= now["data/prefetch_ready"] <= 1
     resumed = numbered_loader(folder, world_size=1)
     resumed.load_state_dict(loader.state_dict())
     assert resumed.metrics()["data/tokens_total"] == now["data/tokens_total"]
