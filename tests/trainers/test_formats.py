@@ -24,9 +24,7 @@ def documents(dtype: str) -> list[np.ndarray]:
 )
 def test_megatron_core(tmp_path, dtype, multimodal):
     module = "megatron.core.datasets.indexed_dataset"
-    indexed = pytest.importorskip(
-        module, reason="make test-trainers ARGS=formats"
-    )
+    indexed = pytest.importorskip(module, reason="make test-trainers ARGS=formats")
     torch = pytest.importorskip("torch", reason="make test-trainers ARGS=formats")
     prefix = str(tmp_path / "corpus")
     kind = getattr(np, dtype)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.reuse import (
@@ -23,12 +24,23 @@ from pagefeed.reports.reuse import (
 from pagefeed.run import EpochSource, Planner
 from pagefeed.sequences import Blocks, PackedIndex, SequenceIndex
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["AlignedReads", "Forecast", "forecast"]
 
 SAMPLED_STEPS = 256
 SAMPLED_SEQUENCES = 1 << 16
 COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS = 16
+SAMPLED_PAGES = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignedReads:
+    """What a column with a number for every token adds to an epoch, over all ranks."""
+
+    bytes: int
+    """Bytes read, as stored; estimated from some pages if there are many."""
+    reads: int
+    """Pages read: none where the numbers lie in the records of the tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +76,8 @@ class Forecast:
     """What pages take, at most, so that none is read twice."""
     loads_per_page: float
     """How often a page is read in the epoch, over all ranks."""
+    aligned: dict[str, AlignedReads]
+    """What columns beside the tokens add, by their names."""
     same_page_pairs: float
     """Mean pairs of sequences of one page in a batch of one rank."""
     same_page_pairs_random: float
@@ -112,6 +126,7 @@ def forecast(loader: Loader) -> Forecast:
         memory_bytes=loader.memory,
         needed_bytes=needed,
         loads_per_page=loads,
+        aligned=_aligned_reads(source.dataset, loads),
         same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
         same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
         same_file_pairs=_mean_pairs(
@@ -119,6 +134,26 @@ def forecast(loader: Loader) -> Forecast:
         ),
         same_file_pairs_random=_random_pairs([np.diff(files)], route.batch_size),
     )
+
+
+def _aligned_reads(dataset: Dataset, loads: float) -> dict[str, AlignedReads]:
+    """What each column beside the tokens adds, if these are read so often."""
+    found = {}
+    both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
+    for each, source in both:
+        if not isinstance(source, PageIndex):  # Read with the tokens.
+            size = dataset.spans.num_values * source.value_bytes
+            found[each.column] = AlignedReads(bytes=round(size * loads), reads=0)
+            continue
+        chosen = np.linspace(0, len(source) - 1, min(SAMPLED_PAGES, len(source)))
+        sizes = [
+            source.locate(page).compressed_size
+            for page in chosen.astype(np.int64).tolist()
+        ]
+        pages = len(source) * dataset.spans.num_rows / max(1, source.num_rows) * loads
+        size = float(np.mean(sizes or [0])) * pages
+        found[each.column] = AlignedReads(bytes=round(size), reads=round(pages))
+    return found
 
 
 def _one_dataset(loader: Loader) -> EpochSource:
