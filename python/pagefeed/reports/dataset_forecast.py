@@ -151,8 +151,8 @@ def _aligned_reads(dataset: Dataset, loads: float) -> dict[str, AlignedReads]:
             for page in chosen.astype(np.int64).tolist()
         ]
         pages = len(source) * dataset.spans.num_rows / max(1, source.num_rows) * loads
-        size = float(np.mean(sizes or [0])) * pages
-        found[each.column] = AlignedReads(bytes=round(size), reads=round(pages))
+        num_bytes = float(np.mean(sizes or [0])) * pages
+        found[each.column] = AlignedReads(bytes=round(num_bytes), reads=round(pages))
     return found
 
 
