@@ -1,9 +1,7 @@
-"""Fine-tuning on chats: loss on what the assistant says, and nowhere else.
-
-python examples/finetune_chat.py run/
-"""
+"""Tune on what the assistant says alone: python examples/finetune_chat.py RUN."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +12,15 @@ from torch.nn import functional
 import pagefeed as pf
 from pagefeed.torch import sdpa_mask
 
-TURN, END = 256, 257  # Behind the bytes: a turn begins, a chat ends.
-WORDS = ("red", "green", "blue", "black", "white")
-FIELDS = ("input_ids", "labels", "position_ids", "document_ids")
+TURN, END, WORDS = 256, 257, ("red", "green", "blue", "black", "white")
+feed = partial(
+    pf.Loader,
+    sequences=pf.Packed(128),
+    batch_size=4,
+    fields=("input_ids", "labels", "position_ids", "document_ids"),
+    format="torch",
+    drop_last=False,
+)
 
 
 def write(path: Path, chats: range) -> pf.ParquetDataset:
@@ -48,35 +52,27 @@ class Model(torch.nn.Module):
         """Return the sum of the losses: a token is told from those before it."""
         x = self.tokens(batch["input_ids"]) + self.places(batch["position_ids"])
         query, key, value = self.attention(x).unsqueeze(1).chunk(3, dim=-1)
-        mask = sdpa_mask(batch["document_ids"])
-        x = x + functional.scaled_dot_product_attention(query, key, value, mask)[:, 0]
-        predicted = (x + self.inner(x).relu())[:, :-1] @ self.tokens.weight.T
+        attend = functional.scaled_dot_product_attention
+        x = x + attend(query, key, value, sdpa_mask(batch["document_ids"]))[:, 0]
+        told = (x + self.inner(x).relu())[:, :-1] @ self.tokens.weight.T
         labels = batch["labels"][:, 1:].flatten()
-        return functional.cross_entropy(
-            predicted.flatten(0, 1), labels, reduction="sum"
-        )
+        return functional.cross_entropy(told.flatten(0, 1), labels, reduction="sum")
 
 
 def main(run: Path) -> None:
     """Train, and evaluate on each chat that was left out, exactly once."""
-    run.mkdir(parents=True, exist_ok=True)
-    same = {"sequences": pf.Packed(128), "format": "torch", "fields": FIELDS, "seed": 1}
-    train = write(run / "train.parquet", range(64, 448))
-    held_out = write(run / "test.parquet", range(64))
     torch.manual_seed(0)
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
-    for batch in pf.Loader(train, batch_size=4, epochs=3, **same):
+    for batch in feed(write(run / "train.parquet", range(64, 576)), epochs=3):
         optimizer.zero_grad()
         (model.loss(batch) / (batch["labels"] != -100).sum()).backward()
         optimizer.step()
-    loss, count = 0.0, 0
-    for batch in pf.Loader(
-        held_out, batch_size=4, shuffle=None, drop_last=False, **same
-    ):
-        loss += model.loss(batch).item()
+    loss = count = 0.0
+    for batch in feed(write(run / "test.parquet", range(64))):
+        loss += float(model.loss(batch).item())
         count += int((batch["labels"] != -100).sum())
-    print(f"{count} labels never seen, their mean loss is {loss / count:.3f}")
+    print(f"{count:.0f} labels never seen, their mean loss is {loss / count:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What batches of flat files cost in calls of the system, counted by the system."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ WINDOWS = 320
 COUNTS = Path("/proc/self/io")
 
 
-def write(folder: Path, dtype: object) -> pf.StreamDataset:
+def write(folder: Path, dtype: Any) -> pf.StreamDataset:
     """Two shards of documents of many lengths, whole windows together."""
     rng = np.random.default_rng(1)
     tokens = np.arange(WINDOWS * LENGTH) % 60_000

@@ -25,7 +25,7 @@ def write(
     """The same rows as a stream of two shards and as Parquet."""
     rng = np.random.default_rng(len(lengths))
     tokens = [rng.integers(3, 60_000, length) for length in lengths]
-    beside = {
+    beside: dict[str, list[np.ndarray]] = {
         "mark": [rng.integers(-128, 128, length) for length in lengths],
         "weight": [rng.random(length) for length in lengths],
         "large": [rng.integers(0, 2**32, length) for length in lengths],
@@ -39,13 +39,13 @@ def write(
     table = {"input_ids": pa.array([row.tolist() for row in tokens])}
     table["input_ids"] = table["input_ids"].cast(pa.list_(pa.int32()))
     for name, values in beside.items():
-        rows = [row.tolist() for row in values]
-        table[name] = pa.array(rows, pa.list_(COLUMNS[name]))
+        lists = [row.tolist() for row in values]
+        table[name] = pa.array(lists, pa.list_(COLUMNS[name]))
     pq.write_table(pa.table(table), folder / "rows.parquet")
     columns = {"mark": -1, "weight": 0.5, "large": 7}
     stream = pf.stream(folder / "stream", aligned=columns)
-    rows = pf.parquet(folder / "rows.parquet", column="input_ids", aligned=columns)
-    return stream, rows
+    path = folder / "rows.parquet"
+    return stream, pf.parquet(path, column="input_ids", aligned=columns)
 
 
 @pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")

@@ -87,6 +87,10 @@ def _lines(plan: Forecast) -> list[str]:
         f"order      {plan.num_lanes} lanes, {plan.window_sequences:,} sequences mixed",
         f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
         f"reads      {plan.loads_per_page:.2f} of every page: {reads}",
+        *(
+            f"beside     {name}: {format_bytes(each.bytes)} in {each.reads:,} reads"
+            for name, each in plan.aligned.items()
+        ),
         f"pairs of sequences of a batch from one page: {page_pairs}",
         f"pairs of sequences of a batch from one file: {file_pairs}",
     ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import TokenIndex
+from pagefeed.dataset import Dataset, PageIndex, TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.reuse import (
@@ -24,13 +24,23 @@ from pagefeed.reports.reuse import (
 from pagefeed.run import EpochSource, Planner
 from pagefeed.sequences import Blocks, PackedIndex, SequenceIndex
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["AlignedReads", "Forecast", "forecast"]
 
 SAMPLED_STEPS = 256
 SAMPLED_SEQUENCES = 1 << 16
 COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS = 16
-SAMPLED_PAGES = 256
+SAMPLED_PAGES = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignedReads:
+    """What a column with a number for every token adds to an epoch, over all ranks."""
+
+    bytes: int
+    """Bytes read, as stored; estimated from some pages if there are many."""
+    reads: int
+    """Pages read: none where the numbers lie in the records of the tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +80,8 @@ class Forecast:
     """Reads in the epoch, over all ranks: of remote files requests, at most."""
     read_bytes: int
     """Bytes of these as stored, by some pages; dictionaries apart."""
+    aligned: dict[str, AlignedReads]
+    """What columns beside the tokens add, by their names."""
     same_page_pairs: float
     """Mean pairs of sequences of one page in a batch of one rank."""
     same_page_pairs_random: float
@@ -120,6 +132,7 @@ def forecast(loader: Loader) -> Forecast:
         loads_per_page=loads,
         reads=round(loads * _num_loaded(source)),
         read_bytes=round(loads * spans.num_pages * _mean_stored_bytes(spans.index)),
+        aligned=_aligned_reads(source.dataset, loads),
         same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
         same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
         same_file_pairs=_mean_pairs(
@@ -127,6 +140,21 @@ def forecast(loader: Loader) -> Forecast:
         ),
         same_file_pairs_random=_random_pairs([np.diff(files)], route.batch_size),
     )
+
+
+def _aligned_reads(dataset: Dataset, loads: float) -> dict[str, AlignedReads]:
+    """What each column beside the tokens adds, if these are read so often."""
+    found = {}
+    both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
+    for each, source in both:
+        if not isinstance(source, PageIndex):  # Read with the tokens.
+            size = dataset.spans.num_values * source.value_bytes
+            found[each.column] = AlignedReads(bytes=round(size * loads), reads=0)
+            continue
+        pages = len(source) * dataset.spans.num_rows / max(1, source.num_rows) * loads
+        num_bytes = _mean_stored_bytes(source) * pages
+        found[each.column] = AlignedReads(bytes=round(num_bytes), reads=round(pages))
+    return found
 
 
 def _one_dataset(loader: Loader) -> EpochSource:

@@ -1,6 +1,9 @@
 //! Bundles: rows of several pages that are loaded, packed and let go as one.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use super::page_hasher::PageHasher;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
@@ -11,6 +14,60 @@ use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::error::{Error, Result};
 use crate::packing::{Packing, pack};
 use crate::storage::Fetched;
+
+/// Bundles that the segments of a plan refer to: rows of several pages, joined.
+#[derive(Clone, Debug, Default)]
+pub struct Bundles {
+    /// Stands for the bundle in `Plan::page`: no number of a page, and the same bundle
+    /// in every plan.
+    pub key: Vec<u64>,
+    /// Sequences its rows pack into.
+    pub num_sequences: Vec<u32>,
+    /// Parts of bundle `b`: `part_offsets[b]..part_offsets[b + 1]`.
+    pub part_offsets: Vec<u32>,
+    /// Page of each part.
+    pub part_page: Vec<u64>,
+    /// First row of the page.
+    pub part_row: Vec<u32>,
+    /// Number of its rows.
+    pub part_rows: Vec<u32>,
+}
+
+impl Bundles {
+    pub(super) fn by_key(&self) -> Result<HashMap<u64, Arc<Bundle>, PageHasher>> {
+        let (num_bundles, num_parts) = (self.key.len(), self.part_page.len());
+        let offsets = &self.part_offsets;
+        let is_whole = self.num_sequences.len() == num_bundles
+            && offsets.len() == num_bundles + usize::from(num_bundles > 0)
+            && self.part_row.len() == num_parts
+            && self.part_rows.len() == num_parts
+            && offsets.is_sorted()
+            && offsets.first().is_none_or(|&first| first == 0)
+            && offsets.last().map_or(0, |&last| last as usize) == num_parts;
+        if !is_whole {
+            return Err(Error::invalid(format!(
+                "the arrays of a plan's bundles do not fit together: {num_bundles} keys, {} \
+                 numbers of sequences, {} part_offsets, and for {num_parts} parts {} first rows \
+                 and {} numbers of rows",
+                self.num_sequences.len(),
+                offsets.len(),
+                self.part_row.len(),
+                self.part_rows.len()
+            )));
+        }
+        let bundle = |number: usize| {
+            let parts = offsets[number] as usize..offsets[number + 1] as usize;
+            let parts = parts.map(|part| PageRows {
+                page: self.part_page[part],
+                first_row: self.part_row[part],
+                num_rows: self.part_rows[part],
+            });
+            let bundle = Bundle::new(parts.collect(), self.num_sequences[number]);
+            (self.key[number], Arc::new(bundle))
+        };
+        Ok((0..num_bundles).map(bundle).collect())
+    }
+}
 
 /// Consecutive rows of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 
-use super::{Page, PartReads};
 use super::assembly::batch::Buffer;
 use super::bundle::Bundle;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
+use super::{Page, PartReads};
 use crate::decode::TokenPage;
 use crate::storage::Fetched;
 

@@ -29,9 +29,10 @@ use std::time::{Duration, Instant};
 pub use assembly::aligned::Aligned;
 pub use assembly::batch::{Batch, Buffer};
 pub use assembly::collect::RowCollector;
+pub use bundle::Bundles;
 pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
-pub use plan::{Bundles, Plan};
+pub use plan::Plan;
 pub use source::{PageEntry, PagePart, PageSource, PartReads};
 
 use crate::error::{Error, Kind, Result};

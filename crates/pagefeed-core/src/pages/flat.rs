@@ -237,7 +237,9 @@ fn append_bits<T: Bits, const N: usize>(
 fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<()> {
     macro_rules! append {
         ($values:ident, $from:ty) => {
-            append_as(records, bytes, $values, |own| <$from>::from_le_bytes(own).into())
+            append_as(records, bytes, $values, |own| {
+                <$from>::from_le_bytes(own).into()
+            })
         };
     }
     match (records.number, tokens) {
@@ -253,10 +255,18 @@ fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<
             append_as(records, bytes, values, i64::from_le_bytes);
             if let Some(&value) = values[before..].iter().find(|&&value| value < 0) {
                 let value = value.cast_unsigned();
-                return Err(Error::new(Kind::TokenRange, format!("{value} is no token id")));
+                return Err(Error::new(
+                    Kind::TokenRange,
+                    format!("{value} is no token id"),
+                ));
             }
         }
-        _ => return Err(Error::new(Kind::Internal, "tokens of another type than the file's")),
+        _ => {
+            return Err(Error::new(
+                Kind::Internal,
+                "tokens of another type than the file's",
+            ));
+        }
     }
     Ok(())
 }

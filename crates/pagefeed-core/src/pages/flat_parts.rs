@@ -129,7 +129,9 @@ fn place<'a>(
     // Separators are none of a row's tokens: one too many of these is read, or two.
     let inside = |row: usize, place: u64| {
         let tokens = u64::from(value(row)) + place.saturating_sub(begin_of(row));
-        u32::try_from(tokens).unwrap_or(u32::MAX).min(value(row + 1))
+        u32::try_from(tokens)
+            .unwrap_or(u32::MAX)
+            .min(value(row + 1))
     };
     let tokens = inside(first, position.saturating_sub(per_row))..inside(last, end);
     let size = flat.records.size as u64;

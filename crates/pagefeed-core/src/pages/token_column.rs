@@ -74,7 +74,11 @@ impl TokenColumn {
 
     /// The same with further numbers of the records of flat files.
     pub fn with_fields(mut self, fields: Vec<FlatField>) -> Result<Self> {
-        let size = self.column.index.as_flat().map_or(0, |flat| flat.records.size);
+        let size = self
+            .column
+            .index
+            .as_flat()
+            .map_or(0, |flat| flat.records.size);
         let end = |field: &FlatField| field.offset.saturating_add(field.number.num_bytes());
         if fields.iter().any(|field| end(field) > size) {
             return Err(Error::invalid(format!(
@@ -117,7 +121,15 @@ impl TokenColumn {
         let index = &self.column.index;
         if let Some(flat) = index.as_flat() {
             let mut loaded = recycle.unwrap_or_default();
-            flat::load(index, flat, &self.fields, storage, page, record, &mut loaded)?;
+            flat::load(
+                index,
+                flat,
+                &self.fields,
+                storage,
+                page,
+                record,
+                &mut loaded,
+            )?;
             if let Some(token_ids) = self.token_ids {
                 token_ids.check(&loaded, record.first_row_in_group)?;
             }
@@ -229,7 +241,11 @@ impl PageSource for TokenColumn {
         if self.column.index.as_flat().is_none() || self.num_in_flight() > 0 {
             return None;
         }
-        self.column.index.page(page).ok().map(|page| page.num_values)
+        self.column
+            .index
+            .page(page)
+            .ok()
+            .map(|page| page.num_values)
     }
 
     fn read_parts(
@@ -243,7 +259,15 @@ impl PageSource for TokenColumn {
             return Err((page, Error::new(Kind::Internal, "the page must be decoded")));
         };
         let storage = &*self.column.storage;
-        flat_parts::read(index, flat, &self.fields, storage, self.token_ids, parts, buffer)
+        flat_parts::read(
+            index,
+            flat,
+            &self.fields,
+            storage,
+            self.token_ids,
+            parts,
+            buffer,
+        )
     }
 
     fn will_need(&self, page: u64) {

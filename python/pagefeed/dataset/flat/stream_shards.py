@@ -78,9 +78,9 @@ class StreamFormat:
             names = [field.name for field in self.fields]
             raise in_file(
                 UnsupportedError(
-                    f"{header.path}: records are {dtype}, and others of the dataset have "
-                    f"{names} elsewhere or of another type: make a dataset of each kind "
-                    "of shards, and mix them"
+                    f"{header.path}: records are {dtype}, and others of the dataset "
+                    f"have {names} elsewhere or of another type: make a dataset of "
+                    "each kind of shards, and mix them"
                 ),
                 header.path,
             )

@@ -230,7 +230,7 @@ impl NumberRows {
             Some(Encoding::PLAIN) => append_plain(page.values, leaf, values, &mut self.values),
             Some(Encoding::RLE_DICTIONARY) => {
                 let table = dictionary.ok_or_else(missing_dictionary)?;
-                self.values.look_up(page, values, table)
+                self.values.look_up(page.values, values, table)
             }
             _ => append_decoded(page, leaf, &values, &mut self.values),
         }

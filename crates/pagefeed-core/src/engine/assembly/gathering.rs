@@ -30,11 +30,7 @@ pub(in crate::engine) struct Gathering<'a> {
 impl Gathering<'_> {
     /// Writes the pages that are there, and what is read without its page; an error is
     /// about one page.
-    pub fn write(
-        &self,
-        buffer: &mut Buffer,
-        loose: &mut LooseParts,
-    ) -> Result<(), (u64, Error)> {
+    pub fn write(&self, buffer: &mut Buffer, loose: &mut LooseParts) -> Result<(), (u64, Error)> {
         if self.config.num_columns > 0 {
             collect::gather(self, &mut buffer.columns)?;
         }

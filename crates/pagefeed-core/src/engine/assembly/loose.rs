@@ -34,7 +34,9 @@ impl LooseParts {
     pub fn num_bytes(&self) -> usize {
         let parts = self.parts.iter();
         let parts = parts.map(|part| part.loaded.num_bytes() + size_of::<PagePart>());
-        self.buffer.capacity() + self.segments.capacity() * size_of::<usize>() + parts.sum::<usize>()
+        self.buffer.capacity()
+            + self.segments.capacity() * size_of::<usize>()
+            + parts.sum::<usize>()
     }
 
     /// What was read since it was asked last.

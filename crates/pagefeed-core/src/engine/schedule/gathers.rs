@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::State;
 use super::pending::{DONE, Phase};
+use crate::engine::PartReads;
 use crate::engine::assembly::batch::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
-use crate::engine::PartReads;
 use crate::engine::pages::{BatchNumber, Slot};
 use crate::error::Result;
 

@@ -51,7 +51,7 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     let config = config(1, 42_000, TokenType::I64);
     let mut state = State::new(config.clone());
     for page in [0, 1, 2, 0] {
-        let plan = PreparedPlan::new(first_tokens(&[page]), &config).unwrap();
+        let plan = PreparedPlan::new(first_tokens(&[page]), &config, &source).unwrap();
         state.append(&Arc::new(plan), &source);
     }
     let (mut slow, mut order) = (None, Vec::new());

@@ -12,7 +12,6 @@ use crate::decode::encodings::indices::{Part, for_each_part};
 use crate::decode::encodings::unpack::Entry;
 use crate::error::Result;
 use crate::fields::Number;
-use crate::page::DataPage;
 use bits::{Bits, Size, half_of, whole_of};
 use places::Places;
 
@@ -185,7 +184,7 @@ impl Numbers {
     /// Appends the entries of `table` that `values` of a page name.
     pub(super) fn look_up(
         &mut self,
-        page: &DataPage<'_>,
+        page: &[u8],
         values: Range<usize>,
         table: &Tokens,
     ) -> Result<()> {
@@ -307,12 +306,7 @@ fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
     unsafe { memory.align_to_mut() }.1
 }
 
-fn put<S: Copy, T>(
-    held: &[S],
-    from: usize,
-    target: &mut [T],
-    cast: impl Fn(S) -> T,
-) -> Option<()> {
+fn put<S: Copy, T>(held: &[S], from: usize, target: &mut [T], cast: impl Fn(S) -> T) -> Option<()> {
     let source = held.get(from..from + target.len())?;
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -338,12 +332,12 @@ fn put_all<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
 }
 
 fn look_up<T: Entry<T>>(
-    page: &DataPage<'_>,
+    page: &[u8],
     values: Range<usize>,
     table: &[T],
     out: &mut Vec<T>,
 ) -> Result<()> {
-    for_each_part(page.values, values, table.len(), |part| {
+    for_each_part(page, values, table.len(), |part| {
         match part {
             Part::Repeated { index, count } => {
                 out.resize(out.len() + count, table[index as usize]);

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::decode::encodings::indices::{Part, for_each_part};
 use crate::decode::tokens::integers::reserve;
 use crate::error::Result;
-use crate::page::DataPage;
 
 /// As many different numbers as a byte counts.
 pub(super) const MOST: usize = 256;
@@ -74,13 +73,13 @@ impl Places {
     /// Appends the entries of a table of so many that `values` of a page name.
     pub fn look_up(
         &mut self,
-        page: &DataPage<'_>,
+        page: &[u8],
         values: Range<usize>,
         num_entries: usize,
         entered: &Entered,
     ) -> Result<()> {
         let places = &mut self.places;
-        for_each_part(page.values, values, num_entries, |part| {
+        for_each_part(page, values, num_entries, |part| {
             match part {
                 Part::Repeated { index, count } => {
                     places.resize(places.len() + count, entered.of(index));

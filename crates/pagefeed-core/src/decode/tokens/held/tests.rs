@@ -1,6 +1,5 @@
 use super::*;
 use crate::decode::testing::{Random, encode_hybrid};
-use crate::header::PageHeader;
 
 fn written(numbers: &Numbers) -> Vec<i64> {
     let mut words = vec![0i64; numbers.len()];
@@ -57,18 +56,6 @@ fn narrow_columns_are_held_as_they_are() {
     assert_eq!(bytes, [255, 0]);
 }
 
-/// A page of indices, and what it is made of.
-fn page_of(values: &[u8]) -> DataPage<'_> {
-    let header: &PageHeader = Box::leak(Box::default());
-    DataPage {
-        header,
-        repetition: &[],
-        definition: &[],
-        values,
-        is_takeable: false,
-    }
-}
-
 #[test]
 fn any_tables_one_after_the_other() {
     let mut random = Random(9);
@@ -93,9 +80,7 @@ fn any_tables_one_after_the_other() {
             let values = begin..count as usize;
             let found = indices[values.clone()].iter();
             expected.extend(found.map(|&index| table[index as usize]));
-            numbers
-                .look_up(&page_of(&bytes), values, &held.into_table())
-                .unwrap();
+            numbers.look_up(&bytes, values, &held.into_table()).unwrap();
             assert_eq!(written(&numbers), expected);
             let part = random.below(numbers.len() as u64) as usize..numbers.len();
             joined.append(&numbers, part.clone(), 10).unwrap();
