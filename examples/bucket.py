@@ -29,7 +29,9 @@ def main() -> None:
         column=options.column,
         cache_dir=options.cache,  # The next start reads no footers.
         storage_cache="200GB" if is_remote else None,  # Nor pages the next epoch.
-        storage_options={"storage_cache_dir": str(options.cache)} if is_remote else None,
+        storage_options={"storage_cache_dir": str(options.cache)}
+        if is_remote
+        else None,
     )
     loader = pf.Loader(
         data,
