@@ -94,7 +94,7 @@ fn what_is_damaged_or_gone_is_missing() {
     for file in folder.files() {
         fs::remove_file(file).unwrap();
     }
-    assert_eq!(cache.find(1, &[0..2000]).missing, [0..2000]);
+    assert_eq!(cache.find(1, &[0..2000]).parts, []);
     assert_eq!(
         cache.counters.counts().cache_failures,
         1,

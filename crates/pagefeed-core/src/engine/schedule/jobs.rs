@@ -6,8 +6,9 @@ use crate::engine::job::{Job, LoadJob};
 use crate::engine::pages::{BatchNumber, Slot};
 use crate::engine::{PageEntry, PageSource};
 
-/// Bytes, as stored, of pages that are fetched together at most.
-const MOST_TOGETHER: usize = 4 << 20;
+/// Bytes, as stored, of pages that are fetched together at most: more would keep those of
+/// other places waiting that are needed first.
+const MOST_TOGETHER: usize = 1 << 20;
 
 impl State {
     /// Whether an idle worker should look for work: true more often than there is.
