@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import Feed, Ranks, check_agreement, from_jax, from_mesh
+from pagefeed.launch import (
+    Feed,
+    Ranks,
+    check_agreement,
+    from_jax,
+    from_mesh,
+    gather_from,
+)
 
 
 def mesh_of(shape, names, coordinate):
@@ -84,6 +91,11 @@ def test_right_ranks_agree(made, same):
     [
         (feeds(0, 0, world_size=1), [[0], [1]], "0 and 1 need different batches"),
         (feeds(0, 0, world_size=2), None, "nobody has rank 1 .* train on the same"),
+        (
+            feeds(0, 2, 2, world_size=3),
+            None,
+            r"rank 1 .* so \[1, 2\] train on the same",
+        ),
         (feeds(0, 1, 1, world_size=2), None, "2 processes have rank 1, 1 have rank 0"),
         (
             feeds(0, 1, 0, 1, world_size=2),
@@ -111,3 +123,8 @@ def test_jax_needs_jax(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jax", None)
     with pytest.raises(ImportError, match=r"pip install 'pagefeed\[jax\]'"):
         from_jax(None, rows=8)
+
+
+def test_without_processes_that_were_joined_there_is_this_one():
+    pytest.importorskip("torch")
+    assert gather_from()({"seed": 1}) == [{"seed": 1}]

@@ -81,8 +81,7 @@ fn indexed(
     };
     let needs_counts = needs_level_counts(chunk, leaf);
     // Without lists, what the index counts may be statistics, too.
-    let reads_all =
-        leaf.max_repetition == 0 && leaf.max_definition > 0 && !reader.trusts_counts();
+    let reads_all = leaf.max_repetition == 0 && leaf.max_definition > 0 && !reader.trusts_counts();
     let histograms = match &chunk.column_index {
         Some(range) if needs_counts && !reads_all => LevelHistograms::parse(regions.get(range)?)?,
         _ => LevelHistograms::default(),
