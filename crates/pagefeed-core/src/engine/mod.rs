@@ -13,6 +13,7 @@ mod job;
 mod page;
 mod page_hasher;
 mod pages;
+mod places;
 mod plan;
 mod schedule;
 mod source;
@@ -31,6 +32,7 @@ pub use assembly::batch::{Batch, Buffer};
 pub use assembly::collect::RowCollector;
 pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
+pub use places::Places;
 pub use plan::{Bundles, Plan};
 pub use source::{PageEntry, PageSource};
 

@@ -103,6 +103,7 @@ impl State {
             let batch = self.end();
             let needed = plan.uses(number_in_plan);
             let uses: Vec<Slot> = needed.iter().map(|&page| slots[page as usize]).collect();
+            self.pages.fetch(uses.iter().copied());
             let held = uses
                 .iter()
                 .filter(|&&slot| self.pages.add_use(slot, batch))
