@@ -1,6 +1,5 @@
 //! Batches of tokens: rows of one length, padded where no segment writes.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::aligned::AlignedWriter;
@@ -65,40 +64,39 @@ fn gather_as<T: BatchToken>(
         }
         writer.pad(tokens, end..tokens.len());
     }
-    let mut segments = batch.segments();
-    let mut waiting = VecDeque::with_capacity(SEGMENTS_AHEAD + 1);
-    loop {
+    // All of them first: numbers just written are read again only behind the stores
+    // before them, which here would be those of tokens.
+    let segments: Vec<Segment> = batch.segments().collect();
+    let page_of = |segment: &Segment| {
+        let page = batch.pages[segment.page_use].as_deref();
+        page.and_then(Page::tokens)
+    };
+    let held = |number: usize| {
+        let segment = segments.get(number)?;
+        Some((segment, page_of(segment)?))
+    };
+    for (number, segment) in segments.iter().enumerate() {
         // Where the tokens begin is itself fetched some segments before they are.
-        while waiting.len() <= SEGMENTS_AHEAD
-            && let Some(later) = segments.next()
-        {
-            let page = batch.pages[later.page_use].as_deref();
-            let page = page.and_then(Page::tokens);
-            if let Some(page) = page {
-                fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
-            }
-            waiting.push_back((later, page));
+        if let Some((later, page)) = held(number + SEGMENTS_AHEAD) {
+            fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
         }
-        let Some((segment, page)) = waiting.pop_front() else {
-            break;
-        };
         let bundle = batch
             .bundles
             .get(segment.page_use)
             .and_then(Option::as_deref);
         let packing = bundle.and_then(Bundle::packing);
-        let ahead = match (packing, waiting.front(), waiting.get(1)) {
-            (None, _, Some(&(ref next, Some(page)))) => {
+        let ahead = match (packing, held(number + 1), held(number + 2)) {
+            (None, _, Some((next, page))) => {
                 Ahead::new(page, next.row, next.first_token, next.end - next.start)
             }
-            (Some(_), Some(&(ref next, Some(page))), _) => {
+            (Some(_), Some((next, page)), _) => {
                 let bundle = batch.bundles.get(next.page_use).and_then(Option::as_deref);
                 let pieces = bundle.and_then(|bundle| pieces_of(bundle, next));
                 first_of(page, pieces.unwrap_or_default())
             }
             _ => Ahead::NONE,
         };
-        let Some(page) = page else {
+        let Some(page) = page_of(segment) else {
             if batch.pages[segment.page_use].is_some() {
                 let error = Error::invalid("a segment of tokens refers to a page without");
                 return Err((segment.page, error));
@@ -111,8 +109,8 @@ fn gather_as<T: BatchToken>(
         }
         let target = &mut tokens[segment.start..segment.end];
         let result = match bundle.filter(|_| packing.is_some()) {
-            Some(bundle) => writer.write_sequence(page, bundle, &segment, target, ahead),
-            None => writer.write(page, &segment, target, ahead),
+            Some(bundle) => writer.write_sequence(page, bundle, segment, target, ahead),
+            None => writer.write(page, segment, target, ahead),
         };
         result.map_err(|misfit| {
             let page = bundle.and_then(Bundle::first_page);
