@@ -207,12 +207,12 @@ class Engine:
     ) -> Engine: ...
     def submit(
         self,
-        batch_offsets: npt.NDArray[np.uint32],
+        num_batches: int,
         page: npt.NDArray[np.uint64],
         row: npt.NDArray[np.uint32],
         first_token: npt.NDArray[np.uint32] | None,
         num_tokens: npt.NDArray[np.uint32] | None,
-        destination_row: npt.NDArray[np.uint32],
+        destination: npt.NDArray[np.int64],
         destination_offset: npt.NDArray[np.uint32],
         bundles: tuple[npt.NDArray[Any], ...] | None = None,
     ) -> None: ...

@@ -90,12 +90,12 @@ def test_fields_agree_with_the_model(
         tokens[row, start : start + count] = np.arange(first, first + count)
     destination = np.array(parts, dtype=np.uint32).reshape(-1, 3).T.copy()
     engine.submit(
-        np.array([0, len(parts)], dtype=np.uint32),
+        1,
         (source // ROWS_OF_PAGE).astype(np.uint64),
         (source % ROWS_OF_PAGE).astype(np.uint32),
         np.zeros(len(parts), dtype=np.uint32),
         destination[2],
-        destination[0],
+        destination[0].astype(np.int64),
         destination[1],
     )
     memory = engine.next_batch()
@@ -140,9 +140,11 @@ def test_memory_is_aligned_and_counted(index):
     fields = Fields(names=FIELDS)
     engine = engine_of(index, 2, 100, "uint16", fields, ROOMY)
     engine.submit(
-        np.array([0, 0], dtype=np.uint32),
+        1,
         np.empty(0, dtype=np.uint64),
-        *np.empty((5, 0), dtype=np.uint32),
+        *np.empty((3, 0), dtype=np.uint32),
+        np.empty(0, dtype=np.int64),
+        np.empty(0, dtype=np.uint32),
     )
     memory = engine.next_batch()
     arrays = fields.arrays(memory, (2, 100), "uint16")

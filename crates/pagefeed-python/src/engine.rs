@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::engine::{
-    Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Plan, TokenType,
+    Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Places, Plan, TokenType,
 };
 use pagefeed_core::error::Result;
 use pagefeed_core::fields::{Field, Fields};
@@ -168,12 +168,13 @@ impl Engine {
         })
     }
 
-    /// Appends batches to the work; the arrays are those of the core's `Plan`:
-    /// `batch_offsets` and the rest uint32, `page` uint64. Without `first_token` and
-    /// `num_tokens` all are cells. `bundles` are those of the core's `Bundles`: `key` and
-    /// `part_page` uint64, the rest uint32.
+    /// Appends `num_batches` to the work; the arrays are those of the core's `Plan`, one
+    /// element for each segment: `page` uint64, `destination`, the row among those of all
+    /// these batches, int64, and the rest uint32. Without `first_token` and `num_tokens`
+    /// all are cells. `bundles` are those of the core's `Bundles`: `key` and `part_page`
+    /// uint64, the rest uint32.
     #[pyo3(signature = (
-        batch_offsets, page, row, first_token, num_tokens, destination_row,
+        num_batches, page, row, first_token, num_tokens, destination,
         destination_offset, bundles=None
     ))]
     #[expect(
@@ -183,12 +184,12 @@ impl Engine {
     fn submit(
         &self,
         py: Python<'_>,
-        batch_offsets: &Bound<'_, PyAny>,
+        num_batches: usize,
         page: &Bound<'_, PyAny>,
         row: &Bound<'_, PyAny>,
         first_token: Option<&Bound<'_, PyAny>>,
         num_tokens: Option<&Bound<'_, PyAny>>,
-        destination_row: &Bound<'_, PyAny>,
+        destination: &Bound<'_, PyAny>,
         destination_offset: &Bound<'_, PyAny>,
         bundles: Option<[Bound<'_, PyAny>; 6]>,
     ) -> PyResult<()> {
@@ -208,12 +209,15 @@ impl Engine {
             Some(array) => elements(py, array),
             None => Ok(vec![value; page.len()]),
         };
+        let destination: Vec<i64> = elements(py, destination)?;
+        let places = Places::new(&destination, num_batches, self.columns.num_rows);
+        let places = places.map_err(|error| to_python(py, &error))?;
         let plan = Plan {
-            batch_offsets: elements(py, batch_offsets)?,
+            batch_offsets: places.batch_offsets,
             row: elements(py, row)?,
             first_token: or_all(first_token, 0)?,
             num_tokens: or_all(num_tokens, 1)?,
-            destination_row: elements(py, destination_row)?,
+            destination_row: places.rows,
             destination_offset: elements(py, destination_offset)?,
             page,
             bundles,

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, distinct
+from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import IGNORED, Fields
@@ -147,18 +147,15 @@ class DocumentFeed:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)
         page, row = self._cells(sequences[places])
-        batch, destination = np.divmod(places, self._batch_rows)
         num_columns = self._num_columns
-        borders = np.arange(len(sequences) // self._batch_rows + 1)
-        offsets = np.searchsorted(batch, borders) * num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
-            batch_offsets=offsets.astype(np.uint32),
-            page=page.reshape(-1).astype(np.uint64),
-            row=row.reshape(-1).astype(np.uint32),
+            num_batches=len(sequences) // self._batch_rows,
+            page=page.reshape(-1),
+            row=row.reshape(-1),
             first_token=None,
             num_tokens=None,
-            destination_row=np.repeat(destination, num_columns).astype(np.uint32),
+            destination=np.repeat(places, num_columns),
             destination_offset=np.tile(columns, len(places)),
         )
 
@@ -227,10 +224,11 @@ class DocumentFeed:
             made[f"{name}_lengths"] = np.minimum(found, length)
         return made
 
-    def _cells(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Page, numbered through, and row in it: int64 [sequences, columns] each."""
+    def _cells(self, sequences: Int64Array) -> tuple[UInt64Array, UInt32Array]:
+        """Page, numbered through, and row in it: [sequences, columns] each."""
         num_columns = self._num_columns
-        page, row = np.empty((2, len(sequences), num_columns), dtype=np.int64)
+        page = np.empty((len(sequences), num_columns), dtype=np.uint64)
+        row = np.empty((len(sequences), num_columns), dtype=np.uint32)
         part = np.searchsorted(self._first_sequences, sequences, side="right") - 1
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)

@@ -33,13 +33,14 @@ and few enough for some tenths of a millisecond."""
 class BatchPlan(NamedTuple):
     """What the engine takes: segments of consecutive batches, sorted by batch."""
 
-    batch_offsets: npt.NDArray[np.uint32]
+    num_batches: int
     page: npt.NDArray[np.uint64]
     row: npt.NDArray[np.uint32]
     first_token: npt.NDArray[np.uint32] | None
     """None, with ``num_tokens``, if all are rows of columns."""
     num_tokens: npt.NDArray[np.uint32] | None
-    destination_row: npt.NDArray[np.uint32]
+    destination: Int64Array
+    """Row among those of all the batches."""
     destination_offset: npt.NDArray[np.uint32]
     """Place in the row; of a row of a column, the column's number."""
     bundles: tuple[npt.NDArray[Any], ...] | None = None
@@ -132,16 +133,13 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
         places = np.flatnonzero(is_sequence)
         segments = index.segments(sequences[places])
         place = places[segments.sequence]
-    borders = np.arange(0, len(sequences) + 1, batch_size)
     return BatchPlan(
-        batch_offsets=np.searchsorted(place, borders).astype(np.uint32),
+        num_batches=len(sequences) // batch_size,
         page=_unsigned(segments.page),
         row=segments.row,
         first_token=segments.first_token,
         num_tokens=segments.num_tokens,
-        destination_row=np.remainder(
-            place, batch_size, dtype=np.uint32, casting="unsafe"
-        ),
+        destination=place,
         destination_offset=segments.offset,
         bundles=_bundles(index, segments),
     )

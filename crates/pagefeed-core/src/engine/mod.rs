@@ -13,6 +13,7 @@ mod job;
 mod page;
 mod page_hasher;
 mod pages;
+mod places;
 mod plan;
 mod schedule;
 mod source;
@@ -32,6 +33,7 @@ pub use assembly::collect::RowCollector;
 pub use bundle::Bundles;
 pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
+pub use places::Places;
 pub use plan::Plan;
 pub use source::{PageEntry, PagePart, PageSource, PartReads};
 

@@ -232,9 +232,9 @@ impl PageTable {
                 fetch(next);
             }
             if let State::Held(page) = &entry.content {
+                // Its counts lie before the page, which lies in up to three lines.
                 let counts = Arc::as_ptr(page).cast::<usize>().wrapping_sub(2);
-                fetch(counts);
-                fetch(counts.wrapping_add(8));
+                (0..3).for_each(|line| fetch(counts.wrapping_add(8 * line)));
             }
         }
     }

@@ -163,12 +163,14 @@ impl LinePart {
     }
 }
 
-/// Copies a part of a line, which must lie inside it, to `target`.
+/// Copies a part of a line, which must lie inside it, to `target`. Tokens `ahead` are
+/// fetched meanwhile.
 pub fn copy_line<T: BatchToken>(
     page: &TokenPage,
     part: LinePart,
     separators: &Separators<T>,
     target: &mut [T],
+    ahead: Ahead,
 ) -> Result<(), Misfit> {
     let tokens = part.own(page, separators.bos.is_some());
     let (before, target) = target.split_at_mut(tokens.num_before);
@@ -179,5 +181,5 @@ pub fn copy_line<T: BatchToken>(
     if let (Some(eos), [place]) = (separators.eos, behind) {
         *place = eos;
     }
-    T::copy(&page.tokens, tokens.from, own, Ahead::NONE).map_err(Misfit::Token)
+    T::copy(&page.tokens, tokens.from, own, ahead).map_err(Misfit::Token)
 }

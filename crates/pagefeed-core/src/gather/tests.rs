@@ -133,7 +133,7 @@ fn lines_have_separators_also_where_rows_are_empty() {
                 for part in parts {
                     assert_eq!(rows[start + offset], (part.row, part.first_token));
                     let target = &mut found[offset..offset + part.num_tokens];
-                    copy_line(&page, part, &separators, target).unwrap();
+                    copy_line(&page, part, &separators, target, Ahead::NONE).unwrap();
                     offset += part.num_tokens;
                 }
                 assert_eq!(found, line[start..end]);

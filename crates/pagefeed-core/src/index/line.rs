@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 
 /// Tokens looked up side by side: a search is mostly waiting for memory.
 const LANES: usize = 16;
+/// Pages of a span that are looked at first, about where the token would lie if all held
+/// as many.
+const LIKELY: usize = 16;
 
 /// Ranges of a line, cut at the ends of pages: one element for each piece.
 #[derive(Debug, Default)]
@@ -43,16 +46,27 @@ impl Pieces {
 /// A page: its span, and its place in the arrays that have one number more per span.
 type Place = (usize, usize);
 
-/// The tokens of a table's pages.
+/// The tokens of a table's pages. Of its columns, those that every search looks at.
 pub struct Line<'a> {
     table: &'a Table,
+    first_value: &'a [u64],
+    first_row: &'a [u64],
+    page_value: &'a [u32],
+    page_row: &'a [u32],
     per_row: u64,
 }
 
 impl<'a> Line<'a> {
     /// The line of all pages; each row has `per_row` separators.
     pub fn new(table: &'a Table, per_row: u64) -> Self {
-        Self { table, per_row }
+        Self {
+            first_value: &table.first_value,
+            first_row: &table.first_row,
+            page_value: &table.page_value,
+            page_row: &table.page_row,
+            table,
+            per_row,
+        }
     }
 
     /// Cuts the ranges from each of `starts` to one of `stops`, none of them empty.
@@ -127,12 +141,33 @@ impl<'a> Line<'a> {
         let span = search([0; LANES], spans, tokens, |span| self.first_of_span(span));
         let (mut begin, mut count, mut within) = ([0; LANES], [0; LANES], [0; LANES]);
         for lane in 0..LANES {
-            let fences = self.table.fences(span[lane])?;
-            (begin[lane], count[lane]) = (fences.start, fences.len() - 1);
             within[lane] = tokens[lane].saturating_sub(self.first_of_span(span[lane]));
+            let fences = self.table.fences(span[lane])?;
+            (begin[lane], count[lane]) = self.likely(fences, within[lane]);
         }
         let fence = search(begin, count, &within, |fence| self.first_of_fence(fence));
         Ok(std::array::from_fn(|lane| (span[lane], fence[lane])))
+    }
+
+    /// The pages among which to search for the one that holds a token of their span: few
+    /// about where it would lie if all held as many, or else all.
+    fn likely(&self, fences: Range<usize>, token: u64) -> (usize, usize) {
+        let (first, count) = (fences.start, fences.len() - 1);
+        if count <= LIKELY {
+            return (first, count);
+        }
+        let num_tokens = self.first_of_fence(first + count).max(1);
+        let guess = token.saturating_mul(count as u64) / num_tokens;
+        let low = (guess as usize)
+            .saturating_sub(LIKELY / 2)
+            .min(count - LIKELY);
+        let holds = |place: usize| self.first_of_fence(first + place) <= token;
+        let is_inside = holds(low) && (low + LIKELY == count || !holds(low + LIKELY));
+        if is_inside {
+            (first + low, LIKELY)
+        } else {
+            (first, count)
+        }
     }
 
     /// Where a page begins and ends.
@@ -152,19 +187,19 @@ impl<'a> Line<'a> {
 
     fn first_of_span(&self, span: usize) -> u64 {
         if self.per_row == 0 {
-            return self.table.first_value[span];
+            return self.first_value[span];
         }
-        let separators = self.per_row.wrapping_mul(self.table.first_row[span]);
-        self.table.first_value[span].wrapping_add(separators)
+        let separators = self.per_row.wrapping_mul(self.first_row[span]);
+        self.first_value[span].wrapping_add(separators)
     }
 
     /// Counted from the begin of the span.
     fn first_of_fence(&self, fence: usize) -> u64 {
         if self.per_row == 0 {
-            return u64::from(self.table.page_value[fence]);
+            return u64::from(self.page_value[fence]);
         }
-        let rows = u64::from(self.table.page_row[fence]);
-        u64::from(self.table.page_value[fence]).wrapping_add(self.per_row.wrapping_mul(rows))
+        let rows = u64::from(self.page_row[fence]);
+        u64::from(self.page_value[fence]).wrapping_add(self.per_row.wrapping_mul(rows))
     }
 }
 

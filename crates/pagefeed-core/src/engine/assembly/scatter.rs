@@ -1,7 +1,6 @@
 //! Batches of tokens: rows of one length, padded where no segment writes.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::aligned::AlignedWriter;
 use super::batch::{Buffer, Written};
@@ -17,6 +16,7 @@ use crate::fields::{Field, Maker};
 use crate::gather::{
     Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
+use crate::packing::Piece;
 use crate::prefetch::fetch;
 
 /// Writes the segments of tokens whose pages are there; an error is about one page.
@@ -73,6 +73,8 @@ fn gather_as<T: BatchToken>(
         }
         writer.pad(tokens, end..tokens.len());
     }
+    // All of them first: numbers just written are read again only behind the stores
+    // before them, which here would be those of tokens.
     let segments: Vec<Segment> = batch.segments().collect();
     let page_of = |segment: &Segment| {
         let page = batch.pages[segment.page_use].as_deref();
@@ -87,11 +89,21 @@ fn gather_as<T: BatchToken>(
         if let Some((later, page)) = held(number + SEGMENTS_AHEAD) {
             fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
         }
-        let ahead = match held(number + 2) {
-            Some((next, page)) => {
+        let bundle = batch
+            .bundles
+            .get(segment.page_use)
+            .and_then(Option::as_deref);
+        let packing = bundle.and_then(Bundle::packing);
+        let ahead = match (packing, held(number + 1), held(number + 2)) {
+            (None, _, Some((next, page))) => {
                 Ahead::new(page, next.row, next.first_token, next.end - next.start)
             }
-            None => Ahead::NONE,
+            (Some(_), Some((next, page)), _) => {
+                let bundle = batch.bundles.get(next.page_use).and_then(Option::as_deref);
+                let pieces = bundle.and_then(|bundle| pieces_of(bundle, next));
+                first_of(page, pieces.unwrap_or_default())
+            }
+            _ => Ahead::NONE,
         };
         let (page, row, first_token) = match page_of(segment) {
             Some(page) => (page, segment.row, segment.first_token),
@@ -116,16 +128,12 @@ fn gather_as<T: BatchToken>(
         }
         writer.page_use = segment.page_use;
         let target = &mut tokens[segment.start..segment.end];
-        let bundle = batch.bundles.get(segment.page_use).and_then(Option::as_ref);
-        let result = match bundle {
-            Some(bundle) if bundle.packing().is_some() => {
-                ahead.fetch();
-                writer.write_sequence(page, bundle, &place, target)
-            }
-            _ => writer.write(page, &place, target, ahead),
+        let result = match bundle.filter(|_| packing.is_some()) {
+            Some(bundle) => writer.write_sequence(page, bundle, &place, target, ahead),
+            None => writer.write(page, &place, target, ahead),
         };
         result.map_err(|misfit| {
-            let page = bundle.and_then(|bundle| bundle.first_page());
+            let page = bundle.and_then(Bundle::first_page);
             let page = page.unwrap_or(segment.page);
             let error = match misfit {
                 Unwritten::Misfit(misfit) => describe::<T>(misfit, page, segment.row),
@@ -225,8 +233,9 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         part: LinePart,
         target: &mut [T],
         at: usize,
+        ahead: Ahead,
     ) -> Result<(), Unwritten> {
-        copy_line(page, part, &self.separators, target)?;
+        copy_line(page, part, &self.separators, target, ahead)?;
         let own = part.own(page, self.separators.bos.is_some());
         self.aligned.copy_line(page, own, at, part.num_tokens)?;
         self.note(at, page, part);
@@ -260,7 +269,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             let end = offset + part.num_tokens;
             let at = segment.start + offset;
             if per_row > 0 {
-                self.write_part(page, part, &mut target[offset..end], at)?;
+                self.write_part(page, part, &mut target[offset..end], at, Ahead::NONE)?;
             } else {
                 self.note(at, page, part);
             }
@@ -273,35 +282,48 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     fn write_sequence(
         &mut self,
         page: &TokenPage,
-        bundle: &Arc<Bundle>,
+        bundle: &Bundle,
         segment: &Segment,
         target: &mut [T],
+        ahead: Ahead,
     ) -> Result<(), Unwritten> {
         let per_row = self.separators.per_row();
+        let num_rows = page.row_offsets.len().saturating_sub(1);
         let too_short = || Misfit::PageTooShort {
-            num_rows: page.row_offsets.len().saturating_sub(1),
+            num_rows,
             num_tokens: page.tokens.len(),
             needed: None,
         };
-        let pieces = bundle
-            .packing()
-            .and_then(|packing| packing.sequence(segment.row as usize))
-            .ok_or_else(too_short)?;
+        let mut pieces = pieces_of(bundle, segment).ok_or_else(too_short)?;
         let mut offset = 0;
-        for piece in pieces {
-            let count = piece.num_tokens as usize;
-            let parts = line_parts(page, per_row, piece.row, piece.first_token, count)?;
-            for part in parts {
-                let end = offset + part.num_tokens;
-                let Some(place) = target.get_mut(offset..end) else {
-                    return Err(too_short().into());
-                };
-                self.write_part(page, part, place, segment.start + offset)?;
-                let is_split = part.first_token > 0
-                    && line_tokens(page, part.row, per_row) <= self.config.row_length;
-                self.written.num_splits += u64::from(is_split);
-                offset = end;
+        while let Some((piece, later)) = pieces.split_first() {
+            pieces = later;
+            let part = LinePart {
+                row: piece.row as usize,
+                first_token: piece.first_token.into(),
+                num_tokens: piece.num_tokens as usize,
+            };
+            let line = if part.row < num_rows {
+                line_tokens(page, part.row, per_row)
+            } else {
+                0
+            };
+            let begin = offset;
+            offset += part.num_tokens;
+            let Some(place) = target.get_mut(begin..offset) else {
+                return Err(too_short().into());
+            };
+            if piece.first_token as usize + part.num_tokens > line {
+                return Err(too_short().into());
             }
+            let ahead = if later.is_empty() {
+                ahead
+            } else {
+                first_of(page, later)
+            };
+            self.write_part(page, part, place, segment.start + begin, ahead)?;
+            let is_split = part.first_token > 0 && line <= self.config.row_length;
+            self.written.num_splits += u64::from(is_split);
         }
         self.written.num_padding += (target.len() - offset) as u64;
         target[offset..].fill(self.padding);
@@ -326,6 +348,23 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             documents.note(self.page_use, part, own, place);
         }
     }
+}
+
+/// What a packed sequence holds.
+fn pieces_of<'a>(bundle: &'a Bundle, segment: &Segment) -> Option<&'a [Piece]> {
+    bundle.packing()?.sequence(segment.row as usize)
+}
+
+/// The tokens of the first of `pieces`, to be fetched.
+fn first_of(page: &TokenPage, pieces: &[Piece]) -> Ahead {
+    pieces.first().map_or(Ahead::NONE, |piece| {
+        Ahead::new(
+            page,
+            piece.row,
+            piece.first_token,
+            piece.num_tokens as usize,
+        )
+    })
 }
 
 /// Whether a part reaches an end of its page beyond which its row goes on.

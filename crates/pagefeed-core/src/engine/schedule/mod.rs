@@ -106,6 +106,8 @@ impl State {
             let batch = self.end();
             let needed = plan.uses(number_in_plan);
             let uses: Vec<Slot> = needed.iter().map(|&page| slots[page as usize]).collect();
+            let there = uses.iter().copied().filter(|&slot| slot != DONE);
+            self.pages.fetch(there);
             let missing = uses
                 .iter()
                 .filter(|&&slot| slot != DONE && !self.pages.add_use(slot, batch))
