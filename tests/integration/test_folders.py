@@ -52,7 +52,7 @@ def rows_of(dataset) -> list[int]:
         drop_last=False,
     )
     found = [place for batch in loader for place in batch["place"].tolist()]
-    return found[: len(dataset)]  # Behind them are rows that fill up the last step.
+    return [int(place) for place in found if place == place]  # NaN fills up a step.
 
 
 def rows_at(*numbers: int) -> list[int]:

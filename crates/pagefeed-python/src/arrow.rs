@@ -125,18 +125,12 @@ impl ArrowArray {
         detached(py, || padding.batch(&self.array)).map(Buffer::from)
     }
 
-    /// Numbers as the name of their type and their bytes, float64 if some are null, but
-    /// for rows that are null in `there`; None if it holds others.
-    #[pyo3(signature = (there=None))]
-    fn numbers<'py>(
-        &self,
-        py: Python<'py>,
-        there: Option<&Bound<'py, Self>>,
-    ) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
-        let there = there.map(|there| there.get().array());
+    /// Numbers as the name of their type and their bytes, float64 if some are null; None
+    /// if it holds others.
+    fn numbers<'py>(&self, py: Python<'py>) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
         match self.is_extension() {
             true => None,
-            false => values::numbers(py, &self.array, there),
+            false => values::numbers(py, &self.array),
         }
     }
 

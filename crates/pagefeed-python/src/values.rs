@@ -12,17 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
 
 /// Numbers, one a row: the name of their type, and their bytes. With a null among them
-/// all are float64, and null is NaN; but a row that is not `there` has 0. `None` if the
-/// array holds others.
+/// all are float64, and null is NaN, also where a row only fills up a batch: as a number
+/// it would be taken for data. `None` if the array holds others.
 pub fn numbers<'py>(
     py: Python<'py>,
     array: &ArrayRef,
-    there: Option<&ArrayRef>,
 ) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
-    let is_there = |row| there.is_none_or(|there| there.is_valid(row));
-    let nulls = (0..array.len()).filter(|&row| array.is_null(row));
-    let nulls: Vec<usize> = nulls.collect();
-    if nulls.iter().any(|&row| is_there(row)) {
+    if array.null_count() > 0 {
         let wide = as_doubles(array)?;
         let bytes: Vec<u8> = wide
             .iter()
@@ -53,11 +49,7 @@ pub fn numbers<'py>(
     let width = data.data_type().primitive_width()?;
     let begin = data.offset() * width;
     let bytes = &data.buffers()[0].as_slice()[begin..begin + data.len() * width];
-    let mut bytes = bytes.to_vec();
-    for row in nulls {
-        bytes[row * width..(row + 1) * width].fill(0);
-    }
-    Some((name, PyByteArray::new(py, &bytes)))
+    Some((name, PyByteArray::new(py, bytes)))
 }
 
 fn as_doubles(array: &ArrayRef) -> Option<Vec<f64>> {

@@ -168,7 +168,7 @@ class DocumentFeed:
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
-            return self._taken(batch | self._padded(batch), there)
+            return self._taken(batch | self._padded(batch))
         whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
         lengths = np.minimum(whole, most)
         length = most
@@ -196,12 +196,12 @@ class DocumentFeed:
             memory = batch[name].padded_numbers(length, padding)
             made[name] = np.ndarray(shape, dtype, memoryview(memory))
         made |= self._given.loss_mask(made)
-        return self._taken(made, there)
+        return self._taken(made)
 
-    def _taken(self, made: Batch, there: _core.ArrowArray | None) -> Batch:
+    def _taken(self, made: Batch) -> Batch:
         """Return values as they are handed out."""
         taken = {
-            name: as_taken(value, there)
+            name: as_taken(value)
             if isinstance(value, _core.ArrowArray)
             else value
             for name, value in made.items()

@@ -159,19 +159,17 @@ def _is_aligned(
     return bool(np.array_equal(ours, theirs))
 
 
-def as_taken(column: _core.ArrowArray, there: _core.ArrowArray | None) -> Any:  # noqa: ANN401 - by its type
+def as_taken(column: _core.ArrowArray) -> Any:  # noqa: ANN401 - by its type
     """Return rows as trainers take them, by their type.
 
     Args:
         column: The rows.
-        there: Null where there is none; all are there without.
 
     Returns:
-        Numbers as an array, float64 with NaN if some are null, 0 where there is no row;
-        texts as a list of str;
-        bytes as a list of memoryviews; anything else as it is.
+        Numbers as an array, float64 with NaN if some are null; texts as a list of str,
+        bytes as a list of memoryviews, None for null; anything else as it is.
     """
-    numbers = column.numbers(there)
+    numbers = column.numbers()
     if numbers is not None:
         dtype, values = numbers
         return np.frombuffer(values, dtype)

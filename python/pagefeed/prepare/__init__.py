@@ -2,8 +2,8 @@
 
 ``rows`` reads the documents of any dataset in order, ``outputs`` writes them in one of
 the formats, and :func:`convert` puts the two together. :func:`tokenize` makes them of
-texts: ``texts/`` reads these, ``tokenizing/`` writes their tokens; ``vocabulary/`` makes
-tokenizers for them.
+texts: ``texts/`` reads these, ``tokenizing/`` writes their tokens; ``vocabulary/``
+makes tokenizers for them.
 """
 
 from pagefeed.prepare.conversion import Conversion, convert

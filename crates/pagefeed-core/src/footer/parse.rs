@@ -337,7 +337,9 @@ pub(crate) fn parse_null_count(reader: &mut Reader<'_>) -> Result<Option<u64>> {
 /// Levels below the maximum, by a histogram of all, if it makes sense.
 fn levels_below(histogram: &[u64], num_levels: u64) -> Option<u64> {
     let (&last, _) = histogram.split_last()?;
-    let sum = histogram.iter().try_fold(0_u64, |sum, &count| sum.checked_add(count));
+    let sum = histogram
+        .iter()
+        .try_fold(0_u64, |sum, &count| sum.checked_add(count));
     (sum? == num_levels).then(|| num_levels - last)
 }
 
