@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -74,7 +73,7 @@ def test_every_row_arrives_once_and_whole(folder, shuffle):
         pa.table({name: pa.array(batch[name]) for name in COLUMNS}) for batch in loader
     ]
     whole = pa.concat_tables(batches)
-    delivered = whole.filter(pc.is_finite(whole["number"])).sort_by("number")
+    delivered = whole.filter(whole["number"].is_valid()).sort_by("number")
     assert delivered.equals(make_table().cast(delivered.schema))
     assert len(whole) == -(-NUM_ROWS // 8) * 8
 

@@ -51,8 +51,8 @@ def rows_of(dataset) -> list[int]:
         shuffle=None,
         drop_last=False,
     )
-    found = [place for batch in loader for place in batch["place"].tolist()]
-    return [int(place) for place in found if place == place]  # NaN fills up a step.
+    found = [pa.array(batch["place"]).drop_null().to_pylist() for batch in loader]
+    return [place for batch in found for place in batch]
 
 
 def rows_at(*numbers: int) -> list[int]:
@@ -182,7 +182,6 @@ def test_documents_of_a_mixture_have_them(corpus, tmp_path):
     )
     seen = set()
     for batch in loader:
-        assert pa.array(batch["lang"]).type == pa.large_string()
         places = pa.array(batch["place"]).to_pylist()
         for place, lang in zip(
             places, pa.array(batch["lang"]).to_pylist(), strict=True

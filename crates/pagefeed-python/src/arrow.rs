@@ -125,8 +125,8 @@ impl ArrowArray {
         detached(py, || padding.batch(&self.array)).map(Buffer::from)
     }
 
-    /// Numbers as the name of their type and their bytes, float64 if some are null; None
-    /// if it holds others.
+    /// Numbers as the name of their type and their bytes, NaN for null; None if it holds
+    /// others, or nulls that no number of its type stands for.
     fn numbers<'py>(&self, py: Python<'py>) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
         match self.is_extension() {
             true => None,

@@ -1,34 +1,35 @@
 //! Values of rows as Python takes them: numbers, texts, bytes.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, downcast_integer_array};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
 
-/// Numbers, one a row: the name of their type, and their bytes. With a null among them
-/// all are float64, and null is NaN, also where a row only fills up a batch: as a number
-/// it would be taken for data. `None` if the array holds others.
+/// Numbers, one a row: the name of their type, and their bytes. Null is NaN. `None` if the
+/// array holds others, or integers or flags of which some are null: no number says that,
+/// not even in rows that only fill up a batch.
 pub fn numbers<'py>(
     py: Python<'py>,
     array: &ArrayRef,
 ) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
-    if array.null_count() > 0 {
-        let wide = as_doubles(array)?;
-        let bytes: Vec<u8> = wide
-            .iter()
-            .flat_map(|number| number.to_ne_bytes())
-            .collect();
-        return Some(("float64", PyByteArray::new(py, &bytes)));
-    }
-    if let Some(flags) = array.as_boolean_opt() {
-        let flag = |flag: Option<bool>| u8::from(flag.unwrap_or_default());
-        let bytes: Vec<u8> = flags.iter().map(flag).collect();
+    let with_nan = match array.data_type() {
+        DataType::Float16 => {
+            filled::<Float16Type>(array, <<Float16Type as ArrowPrimitiveType>::Native>::NAN)
+        }
+        DataType::Float32 => filled::<Float32Type>(array, f32::NAN),
+        DataType::Float64 => filled::<Float64Type>(array, f64::NAN),
+        _ if array.null_count() > 0 => return None,
+        _ => Arc::clone(array),
+    };
+    if let Some(flags) = with_nan.as_boolean_opt() {
+        let bytes: Vec<u8> = flags.values().iter().map(u8::from).collect();
         return Some(("bool", PyByteArray::new(py, &bytes)));
     }
     let name = match array.data_type() {
@@ -45,27 +46,21 @@ pub fn numbers<'py>(
         DataType::Float64 => "float64",
         _ => return None,
     };
-    let data = array.to_data();
+    let data = with_nan.to_data();
     let width = data.data_type().primitive_width()?;
     let begin = data.offset() * width;
     let bytes = &data.buffers()[0].as_slice()[begin..begin + data.len() * width];
     Some((name, PyByteArray::new(py, bytes)))
 }
 
-fn as_doubles(array: &ArrayRef) -> Option<Vec<f64>> {
-    let array = array.as_ref();
-    Some(downcast_integer_array!(
-        array => array.iter().map(|n| n.map_or(f64::NAN, |n| n as f64)).collect(),
-        DataType::Float16 => array.as_primitive::<Float16Type>().iter()
-            .map(|n| n.map_or(f64::NAN, f64::from)).collect(),
-        DataType::Float32 => array.as_primitive::<Float32Type>().iter()
-            .map(|n| n.map_or(f64::NAN, f64::from)).collect(),
-        DataType::Float64 => array.as_primitive::<Float64Type>().iter()
-            .map(|n| n.unwrap_or(f64::NAN)).collect(),
-        DataType::Boolean => array.as_boolean().iter()
-            .map(|flag| flag.map_or(f64::NAN, |flag| f64::from(u8::from(flag)))).collect(),
-        _ => return None,
-    ))
+/// The array with `value` in place of null.
+fn filled<T: ArrowPrimitiveType>(array: &ArrayRef, value: T::Native) -> ArrayRef {
+    if array.null_count() == 0 {
+        return Arc::clone(array);
+    }
+    let numbers = array.as_primitive::<T>().iter();
+    let numbers = numbers.map(|number| number.unwrap_or(value));
+    Arc::new(PrimitiveArray::<T>::from_iter_values(numbers))
 }
 
 /// Texts, one a row, None where it is null. `None` if the array holds others.

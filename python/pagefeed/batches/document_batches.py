@@ -201,9 +201,7 @@ class DocumentFeed:
     def _taken(self, made: Batch) -> Batch:
         """Return values as they are handed out."""
         taken = {
-            name: as_taken(value)
-            if isinstance(value, _core.ArrowArray)
-            else value
+            name: as_taken(value) if isinstance(value, _core.ArrowArray) else value
             for name, value in made.items()
         }
         return {

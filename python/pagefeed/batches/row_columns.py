@@ -166,8 +166,9 @@ def as_taken(column: _core.ArrowArray) -> Any:  # noqa: ANN401 - by its type
         column: The rows.
 
     Returns:
-        Numbers as an array, float64 with NaN if some are null; texts as a list of str,
-        bytes as a list of memoryviews, None for null; anything else as it is.
+        Numbers as an array of their type, NaN for null; texts as a list of str, bytes
+        as a list of memoryviews, None for null; anything else as it is, and integers
+        and flags too if some are null: no number stands for that.
     """
     numbers = column.numbers()
     if numbers is not None:

@@ -26,8 +26,8 @@ pub fn whole(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<ChunkPages> {
     if dictionary.is_none() && chunk.has_dictionary {
         return Err(unproven("where the dictionary ends"));
     }
-    let flags = u8::from(dictionary.is_some()) * NEEDS_DICTIONARY
-        | u8::from(levels.num_nulls > 0) * HOLDS_NULLS;
+    let flags = (u8::from(dictionary.is_some()) * NEEDS_DICTIONARY)
+        | (u8::from(levels.num_nulls > 0) * HOLDS_NULLS);
     let page = Page {
         number: 0,
         offset: first_page,
@@ -114,6 +114,7 @@ mod tests {
             dictionary_pages: None,
             has_dictionary: true,
             num_nulls: None,
+            miscounts_nulls: false,
             repetition_levels: Vec::new(),
             definition_levels: Vec::new(),
             offset_index: None,

@@ -1,5 +1,7 @@
 //! The cache alone: what it finds, what it removes, and what befalls its files.
 
+#![allow(clippy::single_range_in_vec_init, reason = "one range is asked for")]
+
 use super::*;
 
 struct Folder(PathBuf);

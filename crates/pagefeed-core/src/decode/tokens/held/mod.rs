@@ -124,7 +124,7 @@ impl Numbers {
     }
 
     /// A number of the column that is held in 16 bits.
-    fn from_short(&self) -> impl Fn(u16) -> i64 + Copy + use<> {
+    fn widening(&self) -> impl Fn(u16) -> i64 + Copy + use<> {
         let is_narrow = self.width <= 2;
         move |short| match is_narrow {
             true => short.into(),
@@ -138,7 +138,7 @@ impl Numbers {
             Held::Places(few) => few.all(range).collect(),
             Held::Short(held) => held[range]
                 .iter()
-                .map(|&short| self.from_short()(short))
+                .map(|&short| self.widening()(short))
                 .collect(),
             Held::Half(held) => held[range].iter().map(|&half| half.into()).collect(),
             Held::Whole(held) => held[range].to_vec(),
@@ -193,7 +193,7 @@ impl Numbers {
             return few.look_up(page, values, table.len(), &entered);
         }
         self.make_room(size_of(table), values.len())?;
-        let first = self.from_short();
+        let first = self.widening();
         match (table, &mut self.held) {
             (Tokens::U16(table), Held::Short(held)) => look_up(page, values, table, held),
             (Tokens::I32(table), Held::Half(held)) => look_up(page, values, table, held),
@@ -222,7 +222,7 @@ impl Numbers {
                 _ => Held::default(),
             };
         }
-        let first = self.from_short();
+        let first = self.widening();
         let Held::Places(few) = &mut self.held else {
             return None;
         };
