@@ -99,6 +99,8 @@ def make_corpus(folder: Path, cut: Cut) -> Corpus:
     tokenizer = Tokenizer.from_file(str(tokenizer_path))
     end = tokenizer.token_to_id("<|end|>")
     assert end is not None
+    index = pf.PageIndex.build(path, "input_ids")
+    assert len(index) <= -(-index.num_rows // cut.page_documents) * 1.5
     parts = pf.parquet(path, column="input_ids").split(
         train=1 - VALIDATION, validation=VALIDATION, seed=1
     )
@@ -143,9 +145,7 @@ def _write(texts: list[str], tokenizer: Tokenizer, path: Path, cut: Cut) -> None
         table,
         partial,
         row_group_size=cut.group_documents,
-        # A page is checked for its size after each batch: it has as many documents.
-        write_batch_size=cut.page_documents,
-        data_page_size=1,
+        max_rows_per_page=cut.page_documents,
         use_dictionary=False,
         compression="zstd",
         write_page_index=True,

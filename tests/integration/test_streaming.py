@@ -425,6 +425,7 @@ def test_numbers_of_the_run(stream):
     [*itertools.islice(loader, 6)]
     assert loader.stats()["tokens"] == 6 * 4 * LENGTH
     assert loader.stats()["pages_loaded"] > 0
+    assert 0 <= loader.stats()["batches_ready"] < 6  # The first batch waits.
     assert loader.metrics()["data/step"] == 6
     loader.check_ranks(lambda facts: [facts])
 

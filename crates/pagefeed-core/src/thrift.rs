@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Unlike boolean fields, boolean elements take a byte.
-    fn skip_element(&mut self, wire: Wire, depth: usize) -> Result<()> {
+    pub fn skip_element(&mut self, wire: Wire, depth: usize) -> Result<()> {
         match wire {
             Wire::True | Wire::False => self.byte().map(drop),
             _ => self.skip_nested(wire, depth),

@@ -21,6 +21,7 @@ from pagefeed._base.arrays import (
     UInt64Array,
     distinct,
     joined_ranges,
+    looked_up,
     narrow_difference,
     sorted_with_places,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "joined_ranges",
     "keeps_arrays",
     "lazy",
+    "looked_up",
     "narrow_difference",
     "parse_bytes",
     "remove_arrays",

@@ -1,5 +1,6 @@
 """The arrays that the control plane computes with."""
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ __all__ = [
     "UInt64Array",
     "distinct",
     "joined_ranges",
+    "looked_up",
     "narrow_difference",
     "sorted_with_places",
 ]
@@ -47,6 +49,24 @@ def joined_ranges(starts: Int64Array, stops: Int64Array) -> Int64Array:
     counts = stops - starts
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(counts.sum())
+
+
+def looked_up(
+    find: Callable[[Int64Array, Int64Array], None], keys: npt.ArrayLike
+) -> Int64Array:
+    """Return what ``find`` writes into its second argument, for keys of any shape.
+
+    Example:
+        >>> def double(keys, found):
+        ...     found[:] = 2 * keys
+        >>> looked_up(double, [[1], [2]]).tolist()
+        [[2], [4]]
+    """
+    wanted = np.ascontiguousarray(keys, dtype=np.int64)
+    found = np.empty_like(wanted)
+    if wanted.size:
+        find(wanted.reshape(-1), found.reshape(-1))
+    return found
 
 
 def narrow_difference(ends: Int64Array, starts: Int64Array) -> UInt32Array:

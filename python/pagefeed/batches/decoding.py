@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 from pagefeed import _core
@@ -126,6 +125,10 @@ class DecodingFeed:
 
     def _start(self) -> _DecodingEngine:
         if self._decode.processes:
+            # Imported where it is asked for: importing pagefeed leaves it alone.
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
             context = get_context("spawn")
             pool: Executor = ProcessPoolExecutor(self._workers, mp_context=context)
         else:

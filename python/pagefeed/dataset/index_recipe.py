@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,13 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from pagefeed import _core
-from pagefeed._base import Work, format_bytes, warn_of_folder
+from pagefeed._base import (
+    Work,
+    check_column,
+    check_flag,
+    format_bytes,
+    warn_of_folder,
+)
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -20,16 +27,20 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
-from pagefeed.storage import Storage
+from pagefeed.storage import Located, PathLike, Storage, plain_path
 
 __all__ = [
+    "CACHE_DIR_VARIABLE",
     "IndexRecipe",
     "PageIndexUse",
     "Recipe",
     "build_or_open",
     "check_page_index",
+    "default_threads",
     "footer_of",
 ]
+
+CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
 _logger = logging.getLogger("pagefeed")
 
@@ -102,6 +113,27 @@ class IndexRecipe:
     page_index: PageIndexUse
     verify_checksums: bool
 
+    @classmethod
+    def of(
+        cls,
+        files: Located,
+        column: str,
+        cache_dir: PathLike | None,
+        page_index: PageIndexUse,
+        verify_checksums: bool,  # noqa: FBT001 - as it is asked for
+    ) -> IndexRecipe:
+        """Check what was asked for; the folder may be named by the environment."""
+        if cache_dir is None:
+            cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
+        return cls(
+            storage=files.storage,
+            files=files.files,
+            column=check_column(column, "column"),
+            cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+            page_index=check_page_index(page_index),
+            verify_checksums=check_flag(verify_checksums, "verify_checksums"),
+        )
+
     def cache_file(self) -> Path | None:
         """Return where the cache folder has it; None without a folder."""
         if self.cache_dir is None:
@@ -154,6 +186,12 @@ def footer_of(storage: Storage, file: str) -> bytes:
     end = max(0, size - 8)
     length = int.from_bytes(storage.read(file, end, size)[:4], "little")
     return storage.read(file, max(0, end - length), end)
+
+
+def default_threads(storage: Storage) -> int:
+    """Return how many threads read footers: they mostly wait."""
+    local = 4 * len(os.sched_getaffinity(0))
+    return local if storage.handle is None else max(local, 64)
 
 
 def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:

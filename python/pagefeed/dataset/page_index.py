@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +12,12 @@ from pagefeed import _core
 from pagefeed._base import (
     Facts,
     Int64Array,
-    check_column,
     check_flag,
     check_positive,
     check_whole,
     html_of,
     lazy,
+    looked_up,
     text_of,
 )
 from pagefeed.dataset.folders import FolderColumn, folder_columns
@@ -27,7 +26,7 @@ from pagefeed.dataset.index_recipe import (
     PageIndexUse,
     Recipe,
     build_or_open,
-    check_page_index,
+    default_threads,
 )
 from pagefeed.dataset.token_index import BlockKind, Page, Pieces
 from pagefeed.errors import (
@@ -41,12 +40,9 @@ from pagefeed.storage import (
     Storage,
     StorageOptions,
     located,
-    plain_path,
 )
 
 __all__ = ["PageIndex"]
-
-CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
 
 class PageIndex:
@@ -133,20 +129,10 @@ class PageIndex:
         refresh: bool = False,
     ) -> PageIndex:
         """Index a column of files that were found before, see :meth:`build`."""
-        check_column(column, "column")
-        if cache_dir is None:
-            cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
-        recipe = IndexRecipe(
-            storage=files.storage,
-            files=files.files,
-            column=column,
-            cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
-            page_index=check_page_index(page_index),
-            verify_checksums=check_flag(verify_checksums, "verify_checksums"),
-        )
+        recipe = IndexRecipe.of(files, column, cache_dir, page_index, verify_checksums)
         refresh = check_flag(refresh, "refresh")
         if num_threads is None:
-            num_threads = _default_threads(files.storage)
+            num_threads = default_threads(files.storage)
         num_threads = check_positive(num_threads, "num_threads")
         return cls(build_or_open(recipe, num_threads, refresh=refresh), recipe)
 
@@ -274,15 +260,15 @@ class PageIndex:
 
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
-        return _lookup(self.handle.first_rows, pages)
+        return looked_up(self.handle.first_rows, pages)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``pages``, likewise."""
-        return _lookup(self.handle.first_values, pages)
+        return looked_up(self.handle.first_values, pages)
 
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the page in which each of ``rows`` begins."""
-        return _lookup(self.handle.pages_of_rows, rows)
+        return looked_up(self.handle.pages_of_rows, rows)
 
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
@@ -290,7 +276,7 @@ class PageIndex:
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
-        return _lookup(self.handle.pages_of_values, values)
+        return looked_up(self.handle.pages_of_values, values)
 
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""
@@ -400,14 +386,9 @@ class PageIndex:
         return number
 
 
-def _default_threads(storage: Storage) -> int:
-    local = 4 * len(os.sched_getaffinity(0))
-    return local if storage.handle is None else max(local, 64)
-
-
 def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
     index = PageIndex(
-        build_or_open(recipe, _default_threads(recipe.storage), refresh=False), recipe
+        build_or_open(recipe, default_threads(recipe.storage), refresh=False), recipe
     )
     if index.fingerprint != fingerprint:
         raise StaleFileError(
@@ -415,13 +396,3 @@ def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
             f"expected fingerprint {fingerprint}, found {index.fingerprint}"
         )
     return index
-
-
-def _lookup(
-    find: Callable[[Int64Array, Int64Array], None], keys: npt.ArrayLike
-) -> Int64Array:
-    wanted = np.ascontiguousarray(keys, dtype=np.int64)
-    found = np.empty_like(wanted)
-    if wanted.size:
-        find(wanted.reshape(-1), found.reshape(-1))
-    return found

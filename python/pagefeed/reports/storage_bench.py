@@ -95,7 +95,11 @@ def bench_storage(
 
     Example:
         >>> from pagefeed.storage import located
-        >>> bench_storage(located("s3://bucket/corpus/")).advice  # doctest: +SKIP
+        >>> found = located("corpus/")  # Or a URL.  # doctest: +SKIP
+        >>> bench_storage(
+        ...     found, sizes=[1024], depths=[1], seconds=0.1
+        ... ).max_in_flight  # doctest: +SKIP
+        1
     """
     storage = found.storage
     file_bytes, file = max((storage.size(file), file) for file in found.files)

@@ -23,6 +23,7 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
+from pagefeed.tokenizer.refusal import no_text
 from pagefeed.tokenizer.sources import Definition, as_bytes, define, sentence_pieces
 
 __all__ = ["Tokenizer"]
@@ -316,7 +317,7 @@ class Tokenizer:
         try:
             return np.frombuffer(self.handle.encode(text), dtype=np.uint32)
         except (TypeError, UnicodeEncodeError) as problem:
-            raise _no_text([text]) from problem
+            raise no_text([text]) from problem
 
     def encode_batch(
         self, texts: Sequence[str], *, num_threads: int | None = None
@@ -342,7 +343,7 @@ class Tokenizer:
         try:
             ids, counts = self.handle.encode_batch(given, num_threads)
         except (TypeError, UnicodeEncodeError) as problem:
-            raise _no_text(given) from problem
+            raise no_text(given) from problem
         ends = np.cumsum(np.frombuffer(counts, dtype=np.uint32), dtype=np.int64)
         numbers = np.frombuffer(ids, dtype=np.uint32)
         borders = itertools.pairwise([0, *ends.tolist()])
@@ -387,19 +388,3 @@ def _rebuild(kind: type[Tokenizer], settings: _Settings) -> Tokenizer:
     made = kind.__new__(kind)
     made._load(settings)  # noqa: SLF001 - as the constructor does
     return made
-
-
-def _no_text(texts: Sequence[object]) -> InvalidArgumentError:
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            return InvalidArgumentError(
-                f"text {number} is {type(text).__name__}, not str: decode bytes first"
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as problem:
-            return InvalidArgumentError(
-                f"text {number} is not Unicode text: {problem}; read it with "
-                "errors='replace', or leave it out"
-            )
-    return InvalidArgumentError("texts must be a list of str")

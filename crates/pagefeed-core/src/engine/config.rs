@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Aligned;
-use super::assembly::scatter;
+use super::assembly::refusal;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};
@@ -142,7 +142,7 @@ impl EngineConfig {
             ("eos", self.layout.eos),
         ] {
             if token.is_some_and(|token| !self.token_type.holds(token)) {
-                return Err(scatter::bad_token(self, name, token.unwrap_or_default()));
+                return Err(refusal::bad_token(self, name, token.unwrap_or_default()));
             }
         }
         let num_tokens = self.row_length.checked_mul(self.batch_rows);

@@ -345,9 +345,14 @@ fn levels_below(histogram: &[u64], num_levels: u64) -> Option<u64> {
 
 /// Whether one of a chunk's encodings needs a dictionary.
 fn parse_encodings(reader: &mut Reader<'_>) -> Result<bool> {
+    let (wire, count) = reader.list()?;
     let mut has_dictionary = false;
-    for _ in 0..reader.list_of(Wire::I32)? {
-        has_dictionary |= matches!(reader.i32()?, 2 | 8);
+    for _ in 0..count {
+        // A hint alone: what is no encoding does not spoil the column.
+        match wire {
+            Wire::I32 => has_dictionary |= matches!(reader.i32()?, 2 | 8),
+            _ => reader.skip_element(wire, 0)?,
+        }
     }
     Ok(has_dictionary)
 }

@@ -39,6 +39,8 @@ class LaneLine:
         self._load = load
         self.cursor = cursor
         """Where it is."""
+        self.num_waits = 0
+        """Blocks that were not there when they were needed."""
         self._block: EncodedBlock | None = None
         self._next: Future[EncodedBlock] | None = None
 
@@ -81,6 +83,7 @@ class LaneLine:
         if self._block is None:
             coming = self._next or self._ask(self.cursor)
             self._next = None
+            self.num_waits += not coming.done()
             self._block = coming.result()
         return self._block
 

@@ -91,6 +91,7 @@ class StreamSession(Session):
         self._meter = Meter()
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
         self._seconds, self._num_batches, self._peak = 0.0, 0, 0
+        self._num_ready = 0
 
     def _begin(self, state: StreamState) -> None:
         """Have all lanes at the begin, or where a state has them."""
@@ -145,11 +146,13 @@ class StreamSession(Session):
     def _made(self) -> tuple[Batch, dict[int, Cursor]]:
         """Take sequences of the lanes in turn; returns where these are then."""
         settings, cursors = self.settings, dict(self._state.lanes)
-        rows, starts = [], []
+        rows, starts, is_ready = [], [], True
         for _ in range(settings.batch_size):
             lane = min(cursors, key=lambda each: (cursors[each].num_sequences, each))
             line = self._line(lane)
+            waits = line.num_waits
             tokens, begins = line.take(self._length)
+            is_ready &= line.num_waits == waits
             rows.append(tokens.astype(settings.dtype))
             starts.append(begins)
             cursors[lane] = line.cursor
@@ -160,6 +163,7 @@ class StreamSession(Session):
         }
         if settings.transform is not None:
             batch = transformed(settings.transform, batch)
+        self._num_ready += is_ready
         return batch, cursors
 
     def _line(self, lane: int) -> LaneLine:
@@ -230,6 +234,7 @@ class StreamSession(Session):
             "pages_loaded": self._reader.pages_read,
             "pages_reloaded": 0,
             "batches": self._num_batches,
+            "batches_ready": self._num_ready,
             "tokens": tokens,
             "padding_tokens": 0,
             "padding_sequences": 0,

@@ -11,8 +11,8 @@ from pagefeed._base import check_column, lazy
 from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
-from pagefeed.dataset.index_recipe import build_or_open
-from pagefeed.dataset.page_index import CACHE_DIR_VARIABLE, PageIndex
+from pagefeed.dataset.index_recipe import CACHE_DIR_VARIABLE, build_or_open
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Selection
 from pagefeed.errors import (

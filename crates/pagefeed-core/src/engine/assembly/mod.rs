@@ -8,4 +8,5 @@ pub(super) mod collect;
 pub(super) mod gathering;
 pub(super) mod loose;
 mod parts;
+pub(super) mod refusal;
 pub(super) mod scatter;

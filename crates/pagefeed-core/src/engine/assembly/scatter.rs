@@ -7,11 +7,12 @@ use super::batch::{Buffer, Written};
 use super::gathering::Gathering;
 use super::loose::LooseParts;
 use super::parts::{Parts, Place};
+use super::refusal::{bad_token, describe};
 use crate::decode::{Joins, TokenPage};
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
 use crate::engine::{EngineConfig, Page, TokenType};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
     Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
@@ -384,36 +385,4 @@ fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
 fn line_tokens(page: &TokenPage, row: usize, per_row: u32) -> usize {
     let num_tokens = page.row_offsets[row + 1] - page.row_offsets[row];
     num_tokens.saturating_add(per_row) as usize
-}
-
-fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Error {
-    match misfit {
-        Misfit::Token(value) => Error::new(
-            Kind::TokenRange,
-            format!(
-                "token {value} in page {page} of the index does not fit {}; \
-                 ask for a wider dtype",
-                T::NAME
-            ),
-        ),
-        Misfit::PageTooShort {
-            num_tokens,
-            needed: Some(needed),
-            ..
-        } => Error::corrupt(format!(
-            "page {page} of the index holds {num_tokens} tokens, the plan needs {needed}; \
-             the file does not hold what the index promises"
-        )),
-        Misfit::PageTooShort { num_rows, .. } => Error::corrupt(format!(
-            "page {page} of the index holds {num_rows} rows, the plan needs row {row} of it; \
-             the file does not hold what the index promises"
-        )),
-    }
-}
-
-pub(in crate::engine) fn bad_token(config: &EngineConfig, name: &str, token: i64) -> Error {
-    let token_type = config.token_type;
-    Error::invalid(format!(
-        "{name} {token} does not fit tokens of type {token_type:?}"
-    ))
 }
