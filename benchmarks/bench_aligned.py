@@ -8,19 +8,16 @@ Rates are tokens per second of processor time, and of wall time, of whole epochs
 turn; the table shows the best of the rounds.
 """
 
-import argparse
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from beside import BATCH_SIZE, LENGTH, arguments, compare
 
 import pagefeed as pf
 
-LENGTH = 2048
-BATCH_SIZE = 64
 NUM_FILES = 4
 MEAN_ROW = 600
 VOCABULARY = 32_000
@@ -53,32 +50,9 @@ def write(folder: Path, num_tokens: int) -> None:
         pq.write_table(table, folder / f"{number}.parquet")
 
 
-def epoch(data: pf.ParquetDataset, shuffle: str | None) -> dict[str, float]:
-    """Run an epoch; return its rates and what was read."""
-    loader = pf.Loader(
-        data,
-        sequences=pf.Windows(LENGTH),
-        batch_size=BATCH_SIZE,
-        seed=1,
-        shuffle=shuffle,
-    )
-    begin, cpu, batches = time.monotonic(), time.process_time(), 0
-    for batch in loader:
-        batches += int(batch["input_ids"][0, 0] >= 0)
-    tokens = batches * BATCH_SIZE * LENGTH
-    return {
-        "Mtok per CPU s": tokens / (time.process_time() - cpu) / 1e6,
-        "Mtok/s": tokens / (time.monotonic() - begin) / 1e6,
-        "bytes read/token": loader.stats()["bytes_read"] / tokens,
-    }
-
-
 def main() -> None:
     """Compare tokens alone with one and two columns beside them."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=40_000_000)
-    given = parser.parse_args()
+    given = arguments(__doc__)
     ways = [[], ["labels"], ["labels", "loss_weight"]]
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), given.tokens)
@@ -87,18 +61,17 @@ def main() -> None:
         ]
         for data in datasets:
             len(data), data.aligned_sources  # Built before.
-        for shuffle in (None, "page"):
-            best: dict[int, dict[str, float]] = {}
-            for _ in range(given.rounds):
-                for way, data in enumerate(datasets):
-                    found = epoch(data, shuffle)
-                    known = best.setdefault(way, found)
-                    if found["Mtok per CPU s"] > known["Mtok per CPU s"]:
-                        best[way] = found
-            for way, aligned in enumerate(ways):
-                share = best[way]["Mtok per CPU s"] / best[0]["Mtok per CPU s"]
-                shown = ", ".join(f"{value:.1f} {n}" for n, value in best[way].items())
-                print(f"shuffle={shuffle}, {aligned}: {shown}; {share:.2f} of alone")
+
+        def open_loader(way: int, shuffle: str | None) -> pf.Loader:
+            return pf.Loader(
+                datasets[way],
+                sequences=pf.Windows(LENGTH),
+                batch_size=BATCH_SIZE,
+                seed=1,
+                shuffle=shuffle,
+            )
+
+        compare(ways, open_loader, given.rounds)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
+use pagefeed_core::decode::NumberType;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -32,20 +33,7 @@ pub fn numbers<'py>(
         let bytes: Vec<u8> = flags.values().iter().map(u8::from).collect();
         return Some(("bool", PyByteArray::new(py, &bytes)));
     }
-    let name = match array.data_type() {
-        DataType::Int8 => "int8",
-        DataType::Int16 => "int16",
-        DataType::Int32 => "int32",
-        DataType::Int64 => "int64",
-        DataType::UInt8 => "uint8",
-        DataType::UInt16 => "uint16",
-        DataType::UInt32 => "uint32",
-        DataType::UInt64 => "uint64",
-        DataType::Float16 => "float16",
-        DataType::Float32 => "float32",
-        DataType::Float64 => "float64",
-        _ => return None,
-    };
+    let name = NumberType::of(array.data_type())?.name();
     let data = with_nan.to_data();
     let width = data.data_type().primitive_width()?;
     let begin = data.offset() * width;
