@@ -331,7 +331,7 @@ fn plans_count_until_they_are_taken() {
 
 #[test]
 fn memory_stays_within_the_budget_and_is_used_again() {
-    let budget = 60_000;
+    let budget = 72_000;
     let source = Arc::new(Formula::default());
     let engine = Engine::new(source.clone(), config(2, budget, TokenType::U16)).unwrap();
     // A sliding window of pages, each used by several batches: pages come and go. None
