@@ -48,8 +48,9 @@ def _orders(found: dict[str, Any]) -> Iterator[str]:
         f"of {of['documents']:,} documents in the order of their sources "
         f"({of['pages']:,} pages, {of['sequences']:,} sequences of {model['length']} "
         f"tokens, {of['steps']:,} steps), perplexity of held-out documents, median "
-        "and range of the seeds. The share is what remains of the loss between no "
-        "shuffling and a row-exact one."
+        "and range of the seeds. The share is what remains of the perplexity that no "
+        "shuffling costs beside a row-exact one; what differs less than the range of "
+        "the row-exact order is noise."
     )
     yield ""
     yield "| order | data in the window | perplexity | range | share |"
