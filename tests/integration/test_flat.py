@@ -265,7 +265,7 @@ SPANS = [(0, 2, 0), (2, 3, 1), (7, 9, 2)]
 )
 def test_what_lies_beside_the_tokens(tmp_path, serialize, deserialize, payload):
     if serialize == "msgpack":
-        pytest.importorskip("msgpack")
+        pytest.importorskip("msgpack", reason="msgpack is not installed")
     dtype = [("metadata", "u4"), ("token", "u2"), ("weight", "f8"), ("mark", "i1")]
     for shard in range(2):
         folder = tmp_path / str(shard)

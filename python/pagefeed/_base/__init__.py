@@ -42,6 +42,7 @@ from pagefeed._base.stored import (
     stored_arrays,
     warn_of_folder,
 )
+from pagefeed._base.writing import WholeWriter
 
 __all__ = [
     "MOST",
@@ -53,6 +54,7 @@ __all__ = [
     "Setting",
     "UInt32Array",
     "UInt64Array",
+    "WholeWriter",
     "Work",
     "check_callable",
     "check_choice",

@@ -12,14 +12,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base.arrays import Int64Array
 from pagefeed._base.parallel import in_order
+from pagefeed._base.writing import WholeWriter
 from pagefeed.errors import CacheWarning, FileAccessError
 
 __all__ = [
@@ -80,7 +80,7 @@ class ArrayFolder:
         return self._arrays[name]
 
 
-class ArrayWriter:
+class ArrayWriter(WholeWriter):
     """Writes a folder of arrays, which appears whole or not at all.
 
     Any number of arrays may grow at a time: what does not fit in memory waits in files
@@ -120,23 +120,12 @@ class ArrayWriter:
             with self._writing():
                 self._spill()
 
-    def __enter__(self) -> Self:
-        """Start to write."""
-        return self
+    def _publish(self) -> None:
+        with self._writing():
+            self._rename(self._join())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Publish the folder if all went well."""
-        try:
-            if kind is None:
-                with self._writing():
-                    self._publish(self._join())
-        finally:
-            shutil.rmtree(self._draft, ignore_errors=True)
+    def _clear(self) -> None:
+        shutil.rmtree(self._draft, ignore_errors=True)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -178,7 +167,7 @@ class ArrayWriter:
         if self._durable:
             os.fsync(file.fileno())
 
-    def _publish(self, checksums: list[int]) -> None:
+    def _rename(self, checksums: list[int]) -> None:
         content = {"version": _VERSION, "key": self._key, "about": self.about}
         content |= {"arrays": self._sizes, "checksums": checksums}
         with (self._draft / _ABOUT).open("wb") as file:

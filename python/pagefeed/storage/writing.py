@@ -7,15 +7,14 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
 
+from pagefeed._base import WholeWriter
 from pagefeed.errors import FileAccessError
 
 __all__ = ["FileWriter", "make_folder", "names_in", "remove_files"]
 
 
-class FileWriter:
+class FileWriter(WholeWriter):
     """Writes one file under another name, and renames it when it is complete.
 
     Args:
@@ -71,22 +70,11 @@ class FileWriter:
         with suppress(FileNotFoundError):
             os.unlink(self.draft)
 
-    def __enter__(self) -> Self:
-        """Start to write."""
-        return self
+    def _publish(self) -> None:
+        self.commit()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Commit if all went well."""
-        try:
-            if kind is None:
-                self.commit()
-        finally:
-            self.abandon()
+    def _clear(self) -> None:
+        self.abandon()
 
 
 def make_folder(path: str) -> str:

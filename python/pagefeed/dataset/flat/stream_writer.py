@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Facts, text_of
+from pagefeed._base import Facts, WholeWriter, text_of
 from pagefeed.dataset.flat.flat_file import fitting
 from pagefeed.dataset.flat.payloads import Serialize, serializer
 from pagefeed.dataset.flat.stream_header import (
@@ -38,7 +37,7 @@ Span = tuple[int, int, Any]
 """First token, end, payload."""
 
 
-class StreamWriter:
+class StreamWriter(WholeWriter):
     """Writes one shard of a token stream: a folder, see docs/stream.md.
 
     Any number of processes write at a time, each a folder of its own; :func:`stream`
@@ -181,24 +180,13 @@ class StreamWriter:
         with FileWriter(header.path) as out:
             out.write(header.text())
 
-    def __enter__(self) -> Self:
-        """Start to write."""
-        return self
+    def _publish(self) -> None:
+        self.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Finish the shard if all went well; leave nothing of it otherwise."""
-        try:
-            if kind is None:
-                self.close()
-        finally:
-            self._is_open = False
-            for file in self._files.values():
-                file.abandon()
+    def _clear(self) -> None:
+        self._is_open = False
+        for file in self._files.values():
+            file.abandon()
 
     def __repr__(self) -> str:
         facts: Facts = {
