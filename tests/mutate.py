@@ -37,28 +37,28 @@ FITTING: list[tuple[str, str]] = [
     ("mixture/", "unit/mixture released property/mixture integration/mixture"),
     ("run/mixed", "released mixture_lanes integration/mixture token_shares"),
     ("run/state", "released states"),
-    ("run/damage run/provenance", "iterator ranks integration/loader"),
+    ("run/damage run/provenance", "iterator ranks runs/loader"),
     ("run/", "released property/route last_steps ranks states iterator"),
     (
         "pack bundles blocks",
-        "released packing packed_ integration/packed integration/sequences",
+        "released packing packed_ sequences/packed sequences/sequences",
     ),
-    ("sequences/documents", "integration/documents"),
+    ("sequences/documents", "batches/documents"),
     ("sequences/", "released windows sequences small_files null_tokens"),
     ("dataset/select", "predicate selection faces filter"),
     ("folders row_reader", "folders filter"),
-    ("dataset/", "schemas index_cache faces integration/folders lookups seams"),
-    ("field", "property/fields integration/fields made_fields"),
-    ("document row_columns", "integration/documents token_ids"),
+    ("dataset/", "schemas index_cache faces folders lookups seams"),
+    ("field", "batches/fields made_fields"),
+    ("document row_columns", "batches/documents token_ids"),
     ("batches/", "iterator last_steps small_files released"),
-    ("attention", "integration/fields"),
+    ("attention", "batches/fields"),
     ("integrations torch", "torch"),
-    ("launch/", "agreement ranks integration/arguments"),
+    ("launch/", "agreement ranks runs/arguments"),
     ("metrics/", "metrics"),
     ("view", "view"),
-    ("reports/", "forecast integration/filter mixture_lanes"),
+    ("reports/", "forecast files/filter mixture_lanes"),
     ("stored", "unit/stored"),
-    ("storage/", "unit/storage integration/folders"),
+    ("storage/", "unit/storage files/folders"),
     ("arguments sizes setting", "arguments"),
     ("progress bars", "progress"),
     ("", "loader seams unit arguments released"),
@@ -156,7 +156,7 @@ def tests_for(path: Path) -> list[str]:
         for words, tests in FITTING
         if not words or any(word in name for word in words.split())
     )
-    every = sorted(TESTS.glob("*/test_*.py"))
+    every = sorted(TESTS.glob("*/**/test_*.py"))
     found = [
         str(test)
         for word in fitting.split()

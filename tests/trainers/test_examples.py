@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_data import ROOT, shared
+from made.shared_data import ROOT, shared
 
 # PyTorch alone comes with many; the environment of Accelerate is the smallest.
 MODULES = {
