@@ -35,7 +35,12 @@ def test_torch_alone(tmp_path):
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     scripts = [
         ["examples/tokens.py", str(shared("data", "corpus")), str(tmp_path / "tokens")],
-        [*launch, "examples/train_torch.py", str(tmp_path / "tokens"), str(tmp_path)],
+        [
+            *launch,
+            "examples/trainers/train_torch.py",
+            str(tmp_path / "tokens"),
+            str(tmp_path),
+        ],
     ]
     for script in scripts:
         done = subprocess.run(

@@ -1,6 +1,6 @@
 """A DeepSpeed engine; its checkpoints carry the position.
 
-torchrun --nproc-per-node 2 examples/train_deepspeed.py tokens/ run/
+torchrun --nproc-per-node 2 examples/trainers/train_deepspeed.py tokens/ run/
 """
 
 import sys

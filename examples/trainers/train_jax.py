@@ -1,7 +1,7 @@
 """JAX: global batches by their sharding, on all devices of all processes.
 
 XLA_FLAGS=--xla_force_host_platform_device_count=4 \
-        python examples/train_jax.py tokens/
+        python examples/trainers/train_jax.py tokens/
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Lightning, with a data module whose position is in every checkpoint.
 
-    python examples/train_lightning.py tokens/ run/
+    python examples/trainers/train_lightning.py tokens/ run/
 
 Lightning starts the second process itself: the loader is made where ranks are known.
 """

@@ -1,6 +1,6 @@
 """torchtitan: the dataloader of a ``Trainer.Config``, as its trainer builds it.
 
-    python examples/train_torchtitan.py tokens/
+    python examples/trainers/train_torchtitan.py tokens/
 
 In a run, a function in a module named by ``--module`` returns the trainer's config with
 ``config.dataloader = dataloader(...)``; the trainer itself needs a GPU.

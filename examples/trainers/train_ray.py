@@ -1,6 +1,6 @@
 """Ray Train: a loader in every worker, resumed from Ray's checkpoint.
 
-python examples/train_ray.py tokens/ run/
+python examples/trainers/train_ray.py tokens/ run/
 """
 
 import sys

@@ -1,6 +1,6 @@
 """PyTorch alone: DDP over a mesh, and distributed checkpoints for any world size.
 
-torchrun --nproc-per-node 2 examples/train_torch.py tokens/ run/
+torchrun --nproc-per-node 2 examples/trainers/train_torch.py tokens/ run/
 """
 
 import sys

@@ -1,6 +1,6 @@
 """What columns beside the tokens cost: labels (int64) and loss weights (float32).
 
-    python benchmarks/bench_aligned.py [--rounds 3] [--tokens 40000000]
+    python benchmarks/columns/bench_aligned.py [--rounds 3] [--tokens 40000000]
 
 Files as pyarrow writes them by default: a dictionary for each column, snappy, so that a
 page of weights, of which there are few different ones, spans many pages of tokens.

@@ -1,6 +1,6 @@
 """Megatron: an external dataloader, placed by the samples consumed.
 
-    torchrun --nproc-per-node 2 examples/train_megatron.py tokens/
+    torchrun --nproc-per-node 2 examples/trainers/train_megatron.py tokens/
 
 In a run, ``pretrain(dataset_provider(make), ..)`` with ``--dataloader-type external``;
 here the parts of megatron-core that do without a GPU take the batches.

@@ -1,6 +1,6 @@
 """transformers' Trainer, fed from Parquet; stopped, and resumed at the exact sample.
 
-torchrun --nproc-per-node 2 examples/train_transformers.py tokens/ run/
+torchrun --nproc-per-node 2 examples/trainers/train_transformers.py tokens/ run/
 """
 
 import sys

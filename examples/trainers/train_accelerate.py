@@ -1,6 +1,6 @@
 """A loop of one's own beside Accelerate; its checkpoint has the position.
 
-torchrun --nproc-per-node 2 examples/train_accelerate.py tokens/ run/
+torchrun --nproc-per-node 2 examples/trainers/train_accelerate.py tokens/ run/
 """
 
 import sys

@@ -1,6 +1,6 @@
 """What metadata costs: two short columns, an id and a URL, told of every document.
 
-    python benchmarks/bench_metadata.py [--rounds 3] [--tokens 40000000]
+    python benchmarks/columns/bench_metadata.py [--rounds 3] [--tokens 40000000]
 
 Files as pyarrow writes them by default. Rates are tokens per second of processor time,
 and of wall time, of whole epochs, in turn; the table shows the best of the rounds.

@@ -1,6 +1,6 @@
 """OLMo-core's trainer on the CPU, fed from Parquet and resumed.
 
-torchrun --nproc-per-node 2 examples/train_olmo.py tokens/ run/
+torchrun --nproc-per-node 2 examples/trainers/train_olmo.py tokens/ run/
 """
 
 import sys
