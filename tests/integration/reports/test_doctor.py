@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import pagefeed as pf
 from pagefeed.cli import main
@@ -189,3 +190,23 @@ def test_the_command_line(folder, tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["limit"] == "data"
     assert main([*run, "--train", "my_training:nothing"]) == 1
     assert "nothing" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_what_a_device_has_yet_to_do_is_waited_for(folder):
+    matrix = torch.randn(4096, 4096, device="cuda")
+
+    def train(_):
+        for _ in range(20):
+            torch.mm(matrix, matrix)  # Returns at once.
+
+    train(None)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    train(None)
+    torch.cuda.synchronize()
+    expected = time.perf_counter() - begin
+    found = pf.doctor(make(folder), train, seconds=SECONDS)
+    assert found.limit == "compute"
+    assert 0.5 * expected < found.step_seconds["compute"] < 2 * expected
+    assert found.step_seconds["both"] > 0.5 * expected
