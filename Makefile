@@ -162,10 +162,14 @@ $(HAVE_DEV): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --requirements pyproject.toml --extra all --group dev
 	@touch $@
 
+# Environments share files with uv's cache, which must lie on their filesystem.
+UV_CACHE = $$([[ $$(stat -c %d "$$($(UV) cache dir)" . 2> /dev/null | uniq | wc -l) == 1 ]] \
+	|| echo --cache-dir $(VENV)/uv-cache)
+
 # An environment of its own, with what a lock file pins and the package as it lies here.
 define SEPARATE_ENVIRONMENT
 	$(UV) venv --quiet --clear --python $(BIN)/python $(@:.stamp=)
-	$(UV) pip install --quiet --python $(@:.stamp=)/bin/python --requirements $<
+	$(UV) pip install --quiet $(UV_CACHE) --python $(@:.stamp=)/bin/python --requirements $<
 	echo $(CURDIR)/python > \
 		"$$(echo $(@:.stamp=)/lib/python3*/site-packages)/pagefeed.pth"
 	@touch $@

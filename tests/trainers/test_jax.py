@@ -64,8 +64,8 @@ def test_what_was_killed_goes_on_from_its_orbax_checkpoint(folder, kind):
         assert sorted(before + all_rows(resumed, "resumed", 0, 8)) == EPOCH
 
 
-def numpy_loader(folder):
-    return make_loader(folder, format="numpy", fields=("input_ids",))
+def numpy_loader(folder, *more):
+    return make_loader(folder, format="numpy", fields=("input_ids", *more))
 
 
 def test_an_epochs_end_resumes_with_the_next_epoch(folder, tmp_path):
@@ -123,7 +123,9 @@ def test_wrong_arguments_are_refused(folder):
         "no pagefeed Loader": lambda: batches("tokens/", whole),
         "a jax.sharding.Sharding": lambda: batches(loader, "data"),
         "endless='yes'": lambda: batches(loader, whole, endless="yes"),
-        "format='numpy'": lambda: batches(make_loader(folder), whole),
+        "cu_seqlens is not [rows, length]": lambda: batches(
+            numpy_loader(folder, "cu_seqlens"), whole
+        ),
         "Grain was given": lambda: dataset(iter(loader)),
     }
     refuses_all(wrong)
