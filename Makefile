@@ -95,7 +95,7 @@ format: $(HAVE_DEV)  ## Format Python and Rust, apply the safe fixes
 
 .PHONY: bench
 bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
-	@for script in benchmarks/bench_*.py; do \
+	@for script in $$(ls benchmarks/bench_*.py benchmarks/*/bench_*.py); do \
 		echo "== $$script"; $(BIN)/python "$$script" $(ARGS); \
 	done
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_data import ROOT, shared
+from made.shared_data import ROOT, shared
 
 NAMES = (
     *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo", "ray"),
@@ -48,7 +48,7 @@ def test_example(name, tmp_path):
     tokens = ["tokens", "--limit", "60000"]
     run([str(examples / "tokens.py"), corpus, *tokens], tmp_path)
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(examples / f"train_{name}.py"), "tokens", "run"]
+    script = [str(examples / "trainers" / f"train_{name}.py"), "tokens", "run"]
     printed = run([*launch * (name in TWO_RANKS), *script], tmp_path)
     assert f"ends at step {LAST_STEP.get(name, 15)}" in printed
     for rank in range(2 if name in TWO_RANKS else 1):
