@@ -19,7 +19,8 @@ NOT_EXPORTED = {
     "ArrowArray",  # Of use by the Arrow capsule alone.
     # What cuts, selects and plans: for those who look inside.
     *("DocumentIndex", "PackedIndex", "WindowIndex", "SequenceLayout"),
-    *("Selection", "Spans", "SpanParts", "LoaderState", "Planner", "AlignedSource"),
+    *("Selection", "Spans", "SpanParts", "LoaderState", "Planner"),
+    *("AlignedSource", "ColumnPages"),
 }
 
 

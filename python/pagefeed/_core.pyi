@@ -14,6 +14,7 @@ __all__ = [
     "Engine",
     "FlatField",
     "Index",
+    "RecordColumn",
     "Remote",
     "Tokenizer",
     "build_profile",
@@ -164,6 +165,19 @@ class FlatField:
     @property
     def number_type(self) -> str: ...
 
+@final
+class RecordColumn:
+    def __new__(
+        cls,
+        index: Index,
+        dtype: str,
+        offset: int,
+        shards: Sequence[tuple[str, str, int, int]] | None = None,
+    ) -> RecordColumn: ...
+    @property
+    def mean_row_bytes(self) -> int: ...
+    def read_page(self, page: int) -> ArrowArray: ...
+
 def flat_index(
     paths: Sequence[str],
     digests: Sequence[bytes],
@@ -184,7 +198,9 @@ class Engine:
         memory: int,
         batch_rows: int,
         verify_checksums: Sequence[bool],
-        columns: Sequence[Index | Sequence[int | None] | Sequence[str | None]] = ...,
+        columns: Sequence[
+            Index | RecordColumn | Sequence[int | None] | Sequence[str | None]
+        ] = ...,
         names: Sequence[str] = ...,
         has_tokens: bool = False,
         aligned: Sequence[Sequence[Index | FlatField]] = ...,

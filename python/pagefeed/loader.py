@@ -315,10 +315,12 @@ class Loader(LoaderFacts):
         """Return counters since the loader first ran in this process.
 
         ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
-        ``batches``, ``batches_ready`` (those there when they were asked for),
-        ``tokens``, ``padding_tokens`` and ``splits`` in these (places at
-        which a packed document goes on that would have fitted into one sequence),
-        ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
+        ``parts_read`` (reads of tokens of flat files, without the rest of their page),
+        ``index_reads`` and ``payload_reads`` (of the spans of streams), ``bytes_read``
+        (as stored, by all of these), ``batches``, ``batches_ready`` (those there when
+        they were asked for), ``tokens``, ``padding_tokens`` and ``splits`` in these
+        (places at which a packed document goes on that would have fitted into one
+        sequence), ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
         ``padding_sequences``, the rows that fill up the last steps with
         ``drop_last=False``. For a mixture
         also ``NAME/sequences`` and ``NAME/tokens`` of each dataset: what the iteration,

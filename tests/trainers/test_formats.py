@@ -8,7 +8,9 @@ import pytest
 
 import pagefeed as pf
 
-LENGTHS = [5, 1, 300, 40_000, 17, 2]
+LENGTHS = [5, 1, 300, 0, 40_000, 17, 2]
+
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
 
 def documents(dtype: str) -> list[np.ndarray]:
@@ -57,9 +59,7 @@ def test_megatron_core(tmp_path, dtype, multimodal):
 @pytest.mark.parametrize(
     ("encoding", "dtype"),
     [
-        ("ndarray:uint16", "uint16"),
-        ("ndarray:int32", "int32"),
-        ("ndarray:uint8", "uint8"),
+        *((f"ndarray:{dtype}", dtype) for dtype in INTEGERS),
         ("bytes", "int64"),
         ("bytes", "uint32"),
     ],

@@ -158,6 +158,52 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
     Ok(wanted.iter().map(fetched).collect())
 }
 
+/// Bytes between two ranges that are read with them: a call of the system costs as much.
+const GAP: u64 = 4096;
+
+/// Appends ranges of a file, which rise, to `bytes`, and where each lies there to
+/// `places`; those near each other are one read. Returns how many reads it took.
+pub fn read_near(
+    storage: &dyn Storage,
+    file: &FileId,
+    ranges: &[Range<u64>],
+    bytes: &mut Vec<u8>,
+    places: &mut Vec<Range<usize>>,
+) -> Result<u64> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    let mut end = bytes.len();
+    for range in ranges {
+        match runs.last_mut() {
+            Some(run) if range.start <= run.end.saturating_add(GAP) => {
+                end += range.end.saturating_sub(run.end) as usize;
+                run.end = run.end.max(range.end);
+            }
+            _ => {
+                end += (range.end - range.start) as usize;
+                runs.push(range.clone());
+            }
+        }
+        let start = end - (runs.last().map_or(0, |run| run.end) - range.start) as usize;
+        places.push(start..start + (range.end - range.start) as usize);
+    }
+    let before = bytes.len();
+    bytes
+        .try_reserve_exact(end - before)
+        .map_err(|_| Error::limit(format!("no memory for {} bytes", end - before)))?;
+    bytes.resize(end, 0);
+    let mut rest = &mut bytes[before..];
+    let mut wanted = Vec::with_capacity(runs.len());
+    for run in runs.iter().filter(|run| !run.is_empty()) {
+        let (own, behind) = rest.split_at_mut((run.end - run.start) as usize);
+        wanted.push((run.start, own));
+        rest = behind;
+    }
+    if !wanted.is_empty() {
+        storage.read_many_into(file, &mut wanted)?;
+    }
+    Ok(wanted.len() as u64)
+}
+
 /// A storage with bytes that were fetched ahead.
 pub struct Overlay<'a> {
     fetched: &'a Fetched,
@@ -243,6 +289,32 @@ mod tests {
     fn ranges_that_touch_are_joined() {
         let ranges = FileRanges::new(file("a"), vec![30..40, 0..10, 10..20, 35..50, 5..8]);
         assert_eq!(ranges.ranges, [0..20, 30..50]);
+    }
+
+    #[test]
+    fn ranges_near_each_other_are_one_read() {
+        let storage = Counting::default();
+        let far = 2 * GAP;
+        let file = FileId {
+            stamp: Stamp {
+                size: far + 100,
+                ..file("a").stamp
+            },
+            ..file("a")
+        };
+        let ranges = [3..5, 5..5, 4..6, 10..12, far..far, far..far + 2];
+        let (mut bytes, mut places) = (vec![9], Vec::new());
+        let reads = read_near(&storage, &file, &ranges, &mut bytes, &mut places);
+        assert_eq!(reads.unwrap(), 2);
+        assert_eq!(
+            *storage.0.lock().unwrap(),
+            [vec![3..12], vec![far..far + 2]]
+        );
+        for (range, place) in ranges.iter().zip(places) {
+            let expected: Vec<u8> = range.clone().map(|byte| byte as u8).collect();
+            assert_eq!(bytes[place], expected);
+        }
+        assert_eq!((bytes.len(), bytes[0]), (12, 9));
     }
 
     #[test]

@@ -23,7 +23,8 @@ use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::flat::FlatField;
+use crate::error::to_python;
+use crate::flat::{FlatField, RecordColumn};
 use crate::index::Index;
 use crate::metadata::{Asked, Metadata};
 use crate::storage::stopped_by;
@@ -32,13 +33,15 @@ use crate::storage::stopped_by;
 #[derive(FromPyObject)]
 pub enum Values<'py> {
     Index(Bound<'py, Index>),
+    Records(Bound<'py, RecordColumn>),
     Numbers(Vec<Option<i64>>),
     Text(Vec<Option<String>>),
 }
 
 impl Values<'_> {
-    fn into_column(self, verify_checksums: bool) -> Column {
-        match self {
+    fn into_column(self, verify_checksums: bool) -> Result<Column> {
+        Ok(match self {
+            Self::Records(records) => Column::Records(records.get().column()?),
             Self::Index(index) => {
                 let (index, column) = (index.get(), index.get().indexed(verify_checksums));
                 match &index.tokenization {
@@ -55,7 +58,7 @@ impl Values<'_> {
                 Column::Values(array)
             }
             Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
-        }
+        })
     }
 }
 
@@ -97,7 +100,9 @@ impl Columns {
     /// The token column of each dataset with columns that come with it; and of each,
     /// columns of rows by these names, of which the first holds tokens if `has_tokens`.
     /// There is a flag for each column of tokens and of rows.
+    #[expect(clippy::too_many_arguments, reason = "what a constructor is given")]
     pub fn new(
+        py: Python<'_>,
         tokens: &[Bound<'_, Index>],
         aligned: &[Vec<Beside<'_>>],
         rows: Vec<Values<'_>>,
@@ -135,7 +140,8 @@ impl Columns {
                 .collect(),
             rows: rows
                 .map(|(values, &verify)| values.into_column(verify))
-                .collect(),
+                .collect::<Result<_>>()
+                .map_err(|error| to_python(py, &error))?,
             names,
             metadata: None,
             token_ids,
@@ -144,9 +150,11 @@ impl Columns {
     }
 
     /// The same, with what is told of the documents in a batch.
-    pub fn telling(mut self, asked: Option<Asked<'_>>, verify_checksums: &[bool]) -> Self {
-        self.metadata = asked.map(|asked| Metadata::new(asked, verify_checksums));
-        self
+    pub fn telling(mut self, asked: Option<Asked<'_>>, verify_checksums: &[bool]) -> Result<Self> {
+        self.metadata = asked
+            .map(|asked| Metadata::new(asked, verify_checksums))
+            .transpose()?;
+        Ok(self)
     }
 
     /// What that is, and the bytes it takes for a token.
@@ -169,7 +177,7 @@ impl Columns {
         }));
         let rows = self.rows.iter_mut().filter_map(|column| match column {
             Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
-            Column::Values(_) => None,
+            Column::Records(_) | Column::Values(_) => None,
         });
         for column in tokens.chain(rows) {
             column.storage = stopped_by(&column.storage, stop);
@@ -184,10 +192,12 @@ impl Columns {
     pub fn row_payload(&self) -> Result<usize> {
         let mut sum = 0usize;
         for column in self.rows.iter().take(self.names.len()) {
-            if let Column::Pages(pages) | Column::Texts(pages, _) = column {
-                let bytes = usize::try_from(mean_row_bytes(&pages.index)?).unwrap_or(usize::MAX);
-                sum = sum.saturating_add(bytes);
-            }
+            let bytes = match column {
+                Column::Pages(pages) | Column::Texts(pages, _) => mean_row_bytes(&pages.index)?,
+                Column::Records(records) => records.row_bytes(),
+                Column::Values(_) => 0,
+            };
+            sum = sum.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
         }
         Ok(sum)
     }
@@ -218,7 +228,7 @@ impl Columns {
         let indexes: Vec<Indexed> = self.tokens.iter().map(|(each, _)| each.clone()).collect();
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
         let mut aligned = self.aligned.into_iter();
-        for (column, tokenization) in self.tokens {
+        for (number, (column, tokenization)) in self.tokens.into_iter().enumerate() {
             let token_ids = Some(self.token_ids);
             let with = aligned.next().unwrap_or_default();
             sources.push(match tokenization {
@@ -234,6 +244,9 @@ impl Columns {
                             AlignedPart::Field(field) => fields.push(field),
                         }
                     }
+                    // Behind the others, which the batch has too.
+                    let metadata = self.metadata.as_ref();
+                    fields.extend(metadata.and_then(|metadata| metadata.payload_field(number)));
                     Arc::new(tokens.with(columns)?.with_fields(fields)?)
                 }
             });

@@ -118,6 +118,7 @@ impl Engine {
         let num_columns = names.len();
         let token_ids = TokenIds::new(vocab_size);
         let columns = Columns::new(
+            py,
             &tokens,
             &aligned,
             columns,
@@ -127,6 +128,7 @@ impl Engine {
             token_ids,
         )?;
         let columns = columns.telling(metadata, &verify_checksums);
+        let columns = columns.map_err(|error| to_python(py, &error))?;
         let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
         let layout = Layout {
             bos,
@@ -259,6 +261,8 @@ fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, Py
     dict.set_item("pages_loaded", stats.pages_loaded)?;
     dict.set_item("pages_reloaded", stats.pages_reloaded)?;
     dict.set_item("parts_read", stats.parts_read)?;
+    dict.set_item("index_reads", stats.index_reads)?;
+    dict.set_item("payload_reads", stats.payload_reads)?;
     dict.set_item("batches", stats.batches)?;
     dict.set_item("batches_ready", stats.batches_ready)?;
     dict.set_item("tokens", stats.tokens)?;

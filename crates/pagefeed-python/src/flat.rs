@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use pagefeed_core::decode::NumberType;
+use pagefeed_core::error::Result;
 use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Number, Records};
 use pagefeed_core::pages::flat::FlatField as CoreField;
-use pagefeed_core::store::Store;
+use pagefeed_core::pages::record_column::{Part, RecordColumn as CoreColumn};
+use pagefeed_core::pages::stream_spans::{ShardPayloads, StreamSpans};
+use pagefeed_core::storage::Fetched;
+use pagefeed_core::store::{FileId, Store};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::arrow::ArrowArray;
 use crate::engine::elements;
 use crate::index::Index;
 use crate::run::detached;
@@ -34,6 +39,93 @@ impl FlatField {
     #[getter]
     fn number_type(&self) -> &'static str {
         self.field.number.name()
+    }
+}
+
+/// What lies beside the tokens of flat files: a number of their records, or spans, whose
+/// payloads these name.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct RecordColumn {
+    index: Py<Index>,
+    field: CoreField,
+    /// Of streams where the payloads of each shard lie, and their bytes.
+    shards: Option<(Vec<ShardPayloads>, Vec<u64>)>,
+}
+
+impl RecordColumn {
+    /// The same without Python, that has read nothing yet.
+    pub fn column(&self) -> Result<CoreColumn> {
+        let column = self.index.get().indexed(false);
+        let part = match &self.shards {
+            None => Part::Numbers(self.field),
+            Some((shards, sizes)) => {
+                let storage = Arc::clone(&column.storage);
+                let (index, offset) = (&column.index, self.field.offset);
+                let shards = shards.clone();
+                Part::Spans(Arc::new(StreamSpans::new(
+                    index, storage, offset, shards, sizes,
+                )?))
+            }
+        };
+        Ok(CoreColumn { column, part })
+    }
+}
+
+#[pymethods]
+impl RecordColumn {
+    /// The number of a type that lies behind `offset` bytes of each record of an index; if
+    /// there are `shards`, it is that of a payload. Each of them is the file of the places
+    /// of its payloads, the file of these, how many there are, and their bytes.
+    #[new]
+    #[pyo3(signature = (index, dtype, offset, shards=None))]
+    fn new(
+        py: Python<'_>,
+        index: Py<Index>,
+        dtype: &str,
+        offset: usize,
+        shards: Option<Vec<(String, String, u64, u64)>>,
+    ) -> PyResult<Self> {
+        let field = FlatField::new(dtype, offset)?.field;
+        let storage = index.get().indexed(false).storage;
+        let located = |path: String| -> Result<FileId> {
+            let stamp = storage.stamp(&path)?;
+            let path = path.as_str().into();
+            Ok(FileId { path, stamp })
+        };
+        let shard = |(places, payloads, count, size)| -> Result<_> {
+            let (places, payloads) = (located(places)?, located(payloads)?);
+            let shard = ShardPayloads {
+                places,
+                payloads,
+                count,
+            };
+            Ok((shard, size))
+        };
+        let all = |shards: Vec<_>| shards.into_iter().map(shard).collect::<Result<_>>();
+        let shards = detached(py, || shards.map(all).transpose())?;
+        let made = Self {
+            index,
+            field,
+            shards,
+        };
+        detached(py, || made.column().map(drop))?;
+        Ok(made)
+    }
+
+    /// Bytes of a row in memory, about.
+    #[getter]
+    fn mean_row_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        detached(py, || self.column().map(|column| column.row_bytes()))
+    }
+
+    /// The rows of a page.
+    fn read_page(&self, py: Python<'_>, page: u64) -> PyResult<ArrowArray> {
+        detached(py, || {
+            let column = self.column()?;
+            let rows = column.read(page, Fetched::NOTHING)?;
+            let field = column.field(column.column.index.column());
+            Ok(ArrowArray::new(rows, field.as_ref().clone()))
+        })
     }
 }
 

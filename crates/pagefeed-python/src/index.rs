@@ -355,6 +355,9 @@ impl Index {
     /// Where the rows of a page of a token column begin in the page's tokens.
     fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
         reading(py, self.indexed(false), |indexed| {
+            if let Some(offsets) = indexed.index.flat_row_offsets(page)? {
+                return Ok(offsets);
+            }
             let column = TokenColumn::new(indexed, &Arc::new(DictionaryCache::new(0)), None)?;
             let opener = &mut PageOpener::default();
             let page = column.read(opener, page, Fetched::NOTHING, None)?;

@@ -38,7 +38,7 @@ mod _core {
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
-    use crate::flat::{FlatField, flat_index};
+    use crate::flat::{FlatField, RecordColumn, flat_index};
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]

@@ -10,8 +10,10 @@ use pagefeed_core::error::{Error, Result};
 use pagefeed_core::metadata::spans::find_wrong;
 use pagefeed_core::metadata::table::of_documents;
 use pagefeed_core::metadata::{TableSchema, span_fields};
+use pagefeed_core::pages::flat::FlatField;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::metadata::{Origin, RowsCache, WithMetadata, common_fields};
+use pagefeed_core::pages::record_column::Part;
 use pagefeed_core::pages::row_column::mean_row_bytes;
 use pyo3::prelude::*;
 
@@ -36,7 +38,7 @@ pub struct Metadata {
 
 impl Metadata {
     /// Those that are asked for; there is a flag for each dataset.
-    pub fn new(asked: Asked<'_>, verify_checksums: &[bool]) -> Self {
+    pub fn new(asked: Asked<'_>, verify_checksums: &[bool]) -> Result<Self> {
         let (names, are_spans, sources) = asked;
         let flags = verify_checksums.iter().chain(std::iter::repeat(&true));
         let each = sources.into_iter().zip(flags);
@@ -44,11 +46,20 @@ impl Metadata {
             let sources = sources.into_iter();
             sources.map(|values| origin(values, verify)).collect()
         });
-        Self {
+        Ok(Self {
             names,
             are_spans,
-            origins: origins.collect(),
-        }
+            origins: origins.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Of streams, where the records of a dataset have the numbers of their payloads.
+    pub fn payload_field(&self, dataset: usize) -> Option<FlatField> {
+        let origins = self.origins.get(dataset)?;
+        origins.iter().find_map(|origin| match origin {
+            Origin::Spans(spans) => Some(spans.field()),
+            _ => None,
+        })
     }
 
     /// The same, of which reads end soon after `stop` becomes true.
@@ -77,9 +88,11 @@ impl Metadata {
         for (origins, tokens) in self.origins.iter().zip(tokens) {
             let mut row = PLACES;
             for origin in origins {
-                if let Origin::Pages(column) = origin {
-                    row += mean_row_bytes(&column.index)? as f64;
-                }
+                row += match origin {
+                    Origin::Pages(column) => mean_row_bytes(&column.index)? as f64,
+                    Origin::Spans(spans) => spans.row_bytes() as f64,
+                    Origin::Files(_) | Origin::Nothing => 0.0,
+                };
             }
             let rows = tokens.index.num_rows() as f64;
             most = f64::max(most, row * rows / tokens.index.num_values().max(1) as f64);
@@ -103,20 +116,24 @@ impl Metadata {
     }
 }
 
-fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Origin {
-    match values {
+fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Result<Origin> {
+    Ok(match values {
+        Some(Values::Records(records)) => match records.get().column()?.part {
+            Part::Spans(spans) => Origin::Spans(spans),
+            Part::Numbers(_) => return Err(Error::invalid("numbers of tokens tell of no rows")),
+        },
         None => Origin::Nothing,
         // Of texts that are tokenized as they are read: the texts.
         Some(Values::Index(index)) => Origin::Pages(index.get().indexed(verify_checksums)),
         Some(Values::Numbers(numbers)) => Origin::Files(Arc::new(Int64Array::from(numbers))),
         Some(Values::Text(text)) => Origin::Files(Arc::new(StringArray::from(text))),
-    }
+    })
 }
 
 /// Refuses columns that no table can have.
 #[pyfunction]
 pub fn check_metadata(py: Python<'_>, asked: Asked<'_>) -> PyResult<()> {
-    let metadata = Metadata::new(asked, &[]);
+    let metadata = Metadata::new(asked, &[]).map_err(|error| to_python(py, &error))?;
     detached(py, || metadata.schema().map(drop))
 }
 

@@ -22,7 +22,7 @@ from pagefeed.batches.row_columns import (
     check_aligned,
     row_columns,
 )
-from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
+from pagefeed.dataset import ColumnPages, Dataset, FolderColumn
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, BatchPlan
 from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
@@ -251,7 +251,7 @@ class DocumentFeed:
 
 def _told(
     dataset: Dataset, metadata: Metadata | None
-) -> list[TokenIndex | FolderColumn]:
+) -> list[ColumnPages | FolderColumn]:
     """Where its metadata comes from."""
     if metadata is None:
         return []
@@ -267,7 +267,7 @@ def _first_values(dataset: Dataset) -> Int64Array:
     return np.zeros(len(dataset.files), dtype=np.int64)
 
 
-def _first_pages(columns: Sequence[TokenIndex | FolderColumn]) -> Int64Array:
+def _first_pages(columns: Sequence[ColumnPages | FolderColumn]) -> Int64Array:
     """Number of the first page of each: the values of folders are one."""
     sizes = np.array([1 if isinstance(c, FolderColumn) else len(c) for c in columns])
     first: Int64Array = np.cumsum(sizes) - sizes

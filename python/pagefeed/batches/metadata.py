@@ -11,7 +11,12 @@ import numpy as np
 from pagefeed import _core
 from pagefeed._base import Int64Array
 from pagefeed.batches.fields import Fields
-from pagefeed.dataset import Dataset, FolderColumn, TokenIndex, refuse_unknown_rows
+from pagefeed.dataset import (
+    ColumnPages,
+    Dataset,
+    FolderColumn,
+    refuse_unknown_rows,
+)
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Metadata"]
@@ -19,7 +24,7 @@ __all__ = ["Metadata"]
 PLACES = ("sequence", "start", "stop", "first_token")
 """Columns of the table that say where a part of a document is."""
 
-Source = _core.Index | list[int | None] | list[str | None]
+Source = _core.Index | _core.RecordColumn | list[int | None] | list[str | None]
 """Pages, or a value for each file."""
 
 
@@ -110,9 +115,9 @@ def _check_names(names: dict[str, None], both: set[str]) -> None:
 def _source(dataset: Dataset, name: str) -> Source | None:
     if name not in dataset.metadata and name not in dataset.span_columns:
         return None
-    source: TokenIndex | FolderColumn = dataset.source_of(name)
+    source: ColumnPages | FolderColumn = dataset.source_of(name)
     if isinstance(source, FolderColumn):
         files = range(len(source.number_of_file))
         values: Any = [source.value_of_file(file) for file in files]
         return values  # type: ignore[no-any-return]
-    return source.handle
+    return source.handle  # type: ignore[no-any-return]

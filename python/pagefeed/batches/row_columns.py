@@ -10,7 +10,7 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset, FolderColumn, TokenIndex
+from pagefeed.dataset import ColumnPages, Dataset, FolderColumn
 from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
 from pagefeed.sequences import Documents
 
@@ -102,7 +102,7 @@ def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -
 
 def aligned_columns(
     columns: RowColumns,
-    sources: Sequence[Sequence[TokenIndex | FolderColumn]],
+    sources: Sequence[Sequence[ColumnPages | FolderColumn]],
     known: Container[str],
 ) -> list[int]:
     """Return which columns hold a value for every token, and are cut like the tokens.
@@ -135,7 +135,7 @@ def aligned_columns(
 
 
 def _is_aligned(
-    tokens: TokenIndex | FolderColumn, other: TokenIndex | FolderColumn, name: str
+    tokens: ColumnPages | FolderColumn, other: ColumnPages | FolderColumn, name: str
 ) -> bool:
     if isinstance(tokens, FolderColumn) or isinstance(other, FolderColumn):
         return False

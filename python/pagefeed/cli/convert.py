@@ -12,24 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
-from pagefeed.dataset import Dataset, mds, megatron, parquet, stream, tokens
-from pagefeed.errors import InvalidArgumentError, MissingFileError
+from pagefeed.cli.common import format_of, make_flat
+from pagefeed.dataset import Dataset, parquet
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import convert
-from pagefeed.storage import LocalStorage
 
 _FORMATS = ("parquet", "stream", "megatron", "mds", "raw", "npy")
-_SIGNS = (
-    ("stream", ("stream.json", "stream.bin")),
-    ("mds", ("index.json", ".mds")),
-    ("megatron", (".idx",)),
-    ("parquet", (".parquet", ".parq")),
-    ("raw", (".npy", ".bin")),
-)
-"""By which names of files a format is known, the first that fits."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,42 +61,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _dataset(options: argparse.Namespace) -> Dataset:
-    source = options.source or _found(options.paths)
-    if options.where is not None and source != "parquet":
-        raise InvalidArgumentError("--where needs columns: only Parquet has them")
-    named: dict[str, Any] = {"column": options.column or "input_ids"}
+    source = options.source or format_of(options.paths)
+    if source is None:
+        raise InvalidArgumentError(
+            f"{options.paths[0]}: of which format it is cannot be seen from its name: "
+            "say --from"
+        )
     if source == "parquet":
-        dataset = parquet(options.paths, **named)
+        dataset = parquet(options.paths, column=options.column or "input_ids")
         return dataset if options.where is None else dataset.where(options.where)
-    if source == "mds":
-        named = {"column": options.column or "tokens"}
-        return mds(options.paths, dtype=options.in_dtype, **named)
-    if source in ("raw", "npy"):
-        raw: Callable[..., Dataset] = tokens
-        return raw(options.paths, dtype=options.in_dtype, eos=options.in_eos, **named)
-    if source == "stream":
-        return stream(options.paths, **named)
-    return megatron(options.paths, **named)
-
-
-def _found(paths: list[str]) -> str:
-    """The format of files, by their names."""
-    for kind, names in _SIGNS:
-        if all(_holds(path, names) for path in paths):
-            return kind
-    raise InvalidArgumentError(
-        f"{paths[0]}: of which format it is cannot be seen from its name: say --from"
+    if options.where is not None:
+        raise InvalidArgumentError("--where needs columns: only Parquet has them")
+    return make_flat(
+        source,
+        options.paths,
+        column=options.column or ("tokens" if source == "mds" else "input_ids"),
+        dtype=options.in_dtype,
+        eos=options.in_eos,
     )
-
-
-def _holds(path: str, names: tuple[str, ...]) -> bool:
-    """Whether a path is a file of such a name, the begin of one, or has some below."""
-    storage = LocalStorage()
-    for meant in (path, *(path + name for name in names)):
-        try:
-            return all(
-                file.endswith(names) for file in storage.list_files(meant, names)
-            )
-        except MissingFileError:
-            continue
-    return False

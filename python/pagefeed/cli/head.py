@@ -19,7 +19,7 @@ from typing import Any
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import configure_run, make_sound_dataset, tell_damage
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.reports import (
@@ -55,9 +55,7 @@ def run(options: argparse.Namespace) -> int:
     datasets = data.datasets if isinstance(data, Mixture) else {"": data}
     shown = []
     for name, dataset in datasets.items():
-        if not isinstance(dataset, ParquetDataset):
-            raise InvalidArgumentError(f"{dataset!r:.60} has no rows to show")
-        with_columns = replace(dataset, metadata=tuple(options.columns))
+        with_columns = _with_columns(dataset, tuple(options.columns))
         for number, row in _rows(with_columns, options, damage):
             texts = _texts(row, tokenizer)
             if options.json:
@@ -72,8 +70,25 @@ def run(options: argparse.Namespace) -> int:
     return 1 if damage else 0
 
 
+def _with_columns(
+    dataset: Dataset, columns: tuple[str, ...]
+) -> ParquetDataset | FlatDataset:
+    if isinstance(dataset, ParquetDataset):
+        return replace(dataset, metadata=columns)
+    if not isinstance(dataset, FlatDataset):
+        raise InvalidArgumentError(f"{dataset!r:.60} has no rows to show")
+    if columns:
+        raise InvalidArgumentError(
+            f"--columns names {[*columns]}, and {dataset.files[0]} has tokens alone: "
+            "only Parquet has them"
+        )
+    return dataset
+
+
 def _rows(
-    dataset: ParquetDataset, options: argparse.Namespace, damage: list[Damage]
+    dataset: ParquetDataset | FlatDataset,
+    options: argparse.Namespace,
+    damage: list[Damage],
 ) -> Iterator[tuple[int, Row]]:
     """Yield the rows that can be read; add each place that cannot once."""
     seen = set()

@@ -16,9 +16,12 @@ import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import configure_run, make_dataset, make_loader
-from pagefeed.dataset import ParquetDataset
-from pagefeed.mixture import Mixture
+from pagefeed.cli.common import (
+    AnyDataset,
+    configure_run,
+    make_dataset,
+    make_loader,
+)
 from pagefeed.order import Shuffle
 from pagefeed.reports import (
     Forecast,
@@ -80,16 +83,17 @@ def _lines(plan: Forecast) -> list[str]:
         f"{plan.reads:,} requests, {format_bytes(plan.read_bytes)}, {each:.2f} bytes "
         "a token"
     )
+    parts = f", {plan.part_reads:,} times a part of one" if plan.part_reads else ""
     lines = [
         f"data       {size}, {plan.tokens:,} tokens",
         f"sequences  {plan.sequences:,}; tokens: {waste}",
         f"steps      {plan.steps:,} on every rank; {rest}",
         f"order      {plan.num_lanes} lanes, {plan.window_sequences:,} sequences mixed",
         f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
-        f"reads      {plan.loads_per_page:.2f} of every page: {reads}",
+        f"reads      {plan.loads_per_page:.2f} of every page{parts}: {reads}",
         *(
             f"beside     {name}: {format_bytes(each.bytes)} in {each.reads:,} reads"
-            for name, each in plan.aligned.items()
+            for name, each in (plan.aligned | plan.metadata).items()
         ),
         f"pairs of sequences of a batch from one page: {page_pairs}",
         f"pairs of sequences of a batch from one file: {file_pairs}",
@@ -99,9 +103,7 @@ def _lines(plan: Forecast) -> list[str]:
     return lines
 
 
-def _bandwidth_lines(
-    options: argparse.Namespace, data: ParquetDataset | Mixture
-) -> list[str]:
+def _bandwidth_lines(options: argparse.Namespace, data: AnyDataset) -> list[str]:
     """What each shuffle reads, and how fast."""
     rate = options.tokens_per_second
     lines = [

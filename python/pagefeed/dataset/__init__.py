@@ -13,6 +13,7 @@ from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.flat import (
     FlatDataset,
     MegatronDataset,
+    RecordColumn,
     StreamDataset,
     StreamDocument,
     StreamWriter,
@@ -36,11 +37,12 @@ from pagefeed.dataset.spans import (
     refuse_unknown_rows,
 )
 from pagefeed.dataset.text import TextStream, TokenizedIndex
-from pagefeed.dataset.token_index import BlockKind, Page, TokenIndex
+from pagefeed.dataset.token_index import BlockKind, ColumnPages, Page, TokenIndex
 
 __all__ = [
     "Aligned",
     "BlockKind",
+    "ColumnPages",
     "Dataset",
     "FlatDataset",
     "FolderColumn",
@@ -48,6 +50,7 @@ __all__ = [
     "Page",
     "PageIndex",
     "ParquetDataset",
+    "RecordColumn",
     "RecordedTokenizer",
     "SpanParts",
     "Spans",

@@ -9,7 +9,7 @@ from pagefeed._base import Facts
 from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.spans import Spans
-from pagefeed.dataset.token_index import TokenIndex
+from pagefeed.dataset.token_index import ColumnPages, TokenIndex
 from pagefeed.errors import InvalidArgumentError, UncountedError
 
 __all__ = ["Dataset", "check_abilities", "check_dataset"]
@@ -75,7 +75,7 @@ class Dataset(Protocol):
     def column_index(self, column: str) -> TokenIndex:
         """Return the index of any column of the same rows."""
 
-    def source_of(self, column: str) -> TokenIndex | FolderColumn:
+    def source_of(self, column: str) -> ColumnPages | FolderColumn:
         """Return where any column of the same rows comes from."""
 
     def facts(self) -> Facts:

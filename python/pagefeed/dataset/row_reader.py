@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from pagefeed._base import check_whole, require
 from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.folders import FolderColumn
-from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
+from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
 __all__ = ["RowSource", "checked_row", "rows_at"]
@@ -40,7 +40,7 @@ class RowSource(Protocol):
     def spans(self) -> Spans:
         """The rows."""
 
-    def source_of(self, column: str) -> PageIndex | FolderColumn:
+    def source_of(self, column: str) -> ColumnPages | FolderColumn:
         """Return where any column of the same rows comes from."""
 
 
@@ -93,7 +93,7 @@ def rows_at(dataset: RowSource, numbers: Iterable[int]) -> Iterator[Row]:
 class _Reader:
     """Reads one column, and keeps the page that it read last."""
 
-    def __init__(self, name: str, source: PageIndex | FolderColumn) -> None:
+    def __init__(self, name: str, source: ColumnPages | FolderColumn) -> None:
         self._inner = name.split(".")[1:]
         self._source = source
         self._page = -1

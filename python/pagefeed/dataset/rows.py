@@ -15,6 +15,7 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Selection
 from pagefeed.dataset.spans import PageSpans, Spans
+from pagefeed.dataset.token_index import ColumnPages
 
 __all__ = ["DatasetRows"]
 
@@ -38,7 +39,7 @@ class DatasetRows(ABC):
         """Where the rows of the column lie."""
 
     @abstractmethod
-    def source_of(self, column: str) -> PageIndex | FolderColumn:
+    def source_of(self, column: str) -> ColumnPages | FolderColumn:
         """Return where any column of the same rows comes from."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
@@ -13,7 +13,7 @@ from pagefeed._core import ArrowArray, Index
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.storage import Storage
 
-__all__ = ["BlockKind", "Page", "Pieces", "TokenIndex"]
+__all__ = ["BlockKind", "ColumnPages", "Page", "Pieces", "TokenIndex"]
 
 BlockKind = Literal["page", "row_group"]
 
@@ -42,11 +42,57 @@ Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
 """Ranges of tokens cut at the ends of pages: what :class:`SpanParts` calls by name."""
 
 
-class TokenIndex(Protocol):
-    """Where the rows of one column lie: pages of some files, numbered through.
+class ColumnPages(Protocol):
+    """Pages in which the rows of one column lie, numbered through.
 
     A page is what the data plane loads at once; rows belong to the page they begin in.
     """
+
+    @property
+    def handle(self) -> Any:  # noqa: ANN401 - the core's, of one kind or another
+        """The column as the data plane takes it."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all files."""
+
+    @property
+    def num_values(self) -> int:
+        """Number of values: the tokens of a token column."""
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of one value in the column's own type; 0 if it is not a number."""
+
+    @property
+    def mean_row_bytes(self) -> int:
+        """Bytes of a row in memory, about."""
+
+    @property
+    def file_first_value(self) -> Int64Array:
+        """First value of each file, and the number of values: int64 [files + 1]."""
+
+    def __len__(self) -> int:
+        """Return the number of pages."""
+
+    def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``pages``; ``len(self)`` gives them all."""
+
+    def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins."""
+
+    def locate(self, page: int) -> Page:
+        """Return where a page lies."""
+
+    def row_offsets(self, page: int) -> Int64Array:
+        """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
+
+    def read_page(self, page: int) -> ArrowArray:
+        """Read and decode one page, as an Arrow array of its rows."""
+
+
+class TokenIndex(ColumnPages, Protocol):
+    """An index of the rows of one column, and of its files."""
 
     @property
     def handle(self) -> Index:
@@ -73,32 +119,12 @@ class TokenIndex(Protocol):
         """Folder of what is derived from the index; None if there is none."""
 
     @property
-    def num_rows(self) -> int:
-        """Number of rows in all files."""
-
-    @property
-    def num_values(self) -> int:
-        """Number of values: the tokens of a token column."""
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of one value in the column's own type; 0 if it is not a number."""
-
-    @property
-    def mean_row_bytes(self) -> int:
-        """Bytes of a row in memory, about."""
-
-    @property
     def file_first_page(self) -> Int64Array:
         """First page of each file, and the number of pages: int64 [files + 1]."""
 
     @property
     def file_first_row(self) -> Int64Array:
         """First row of each file, and the number of rows: int64 [files + 1]."""
-
-    @property
-    def file_first_value(self) -> Int64Array:
-        """First value of each file, and the number of values: int64 [files + 1]."""
 
     @property
     def folder_columns(self) -> Mapping[str, FolderColumn]:
@@ -118,17 +144,8 @@ class TokenIndex(Protocol):
     def file_identity(self, file: int) -> bytes:
         """Return what tells the contents of a file from those of others."""
 
-    def __len__(self) -> int:
-        """Return the number of pages."""
-
-    def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``pages``; ``len(self)`` gives them all."""
-
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``pages``, likewise."""
-
-    def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the page in which each of ``rows`` begins."""
+        """Return the values before each of ``pages``; ``len(self)`` gives them all."""
 
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
@@ -141,15 +158,6 @@ class TokenIndex(Protocol):
 
         None if every page is a run.
         """
-
-    def locate(self, page: int) -> Page:
-        """Return where a page lies."""
-
-    def row_offsets(self, page: int) -> Int64Array:
-        """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
-
-    def read_page(self, page: int) -> ArrowArray:
-        """Read and decode one page, as an Arrow array of its rows."""
 
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,31 +17,23 @@ from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset, PageIndex, TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
+from pagefeed.reports.part_reads import PartReads, are_parts, part_reads
 from pagefeed.reports.reuse import (
     needed_bytes,
     share_with_columns,
     simulate_loads,
 )
+from pagefeed.reports.told_reads import ColumnReads, told_reads
 from pagefeed.run import EpochSource, Planner
-from pagefeed.sequences import Blocks, PackedIndex, SequenceIndex
+from pagefeed.sequences import Blocks, PackedIndex, Segments, SequenceIndex
 
-__all__ = ["AlignedReads", "Forecast", "forecast"]
+__all__ = ["ColumnReads", "Forecast", "forecast"]
 
 SAMPLED_STEPS = 256
 SAMPLED_SEQUENCES = 1 << 16
 COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS = 16
 SAMPLED_PAGES = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignedReads:
-    """What a column with a number for every token adds to an epoch, over all ranks."""
-
-    bytes: int
-    """Bytes read, as stored; estimated from some pages if there are many."""
-    reads: int
-    """Pages read: none where the numbers lie in the records of the tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +69,16 @@ class Forecast:
     """What pages take, at most, so that none is read twice."""
     loads_per_page: float
     """How often a page is read in the epoch, over all ranks."""
+    part_reads: int
+    """Reads of parts of pages of flat files, whose pages are not read for them."""
     reads: int
     """Reads in the epoch, over all ranks: of remote files requests, at most."""
     read_bytes: int
     """Bytes of these as stored, by some pages; dictionaries apart."""
-    aligned: dict[str, AlignedReads]
-    """What columns beside the tokens add, by their names."""
+    aligned: dict[str, ColumnReads]
+    """What columns with a number for every token add, by their names."""
+    metadata: dict[str, ColumnReads]
+    """What those add that the field ``metadata`` tells of, if it is asked for."""
     same_page_pairs: float
     """Mean pairs of sequences of one page in a batch of one rank."""
     same_page_pairs_random: float
@@ -109,7 +106,9 @@ def forecast(loader: Loader) -> Forecast:
     route = replace(whole, end=whole.start + sequences.num_sequences)
     planner = run.planner(begin, route)
     steps, remainder = divmod(sequences.num_sequences, route.step_sequences)
-    needed, loads = _memory_and_loads(loader, planner)
+    needed, loads, parts, told = _reads(loader, planner)
+    num_loads = round(loads * _num_loaded(source))
+    page_bytes = loads * spans.num_pages * _mean_stored_bytes(spans.index)
     pages = sequences.blocks("page")
     samples = _sampled_batches(planner)
     files = sequences.file_first_sequence
@@ -130,9 +129,11 @@ def forecast(loader: Loader) -> Forecast:
         memory_bytes=loader.memory,
         needed_bytes=needed,
         loads_per_page=loads,
-        reads=round(loads * _num_loaded(source)),
-        read_bytes=round(loads * spans.num_pages * _mean_stored_bytes(spans.index)),
+        part_reads=round(parts.reads * sequences.num_sequences),
+        reads=num_loads + round(parts.reads * sequences.num_sequences),
+        read_bytes=round(page_bytes + parts.bytes * sequences.num_sequences),
         aligned=_aligned_reads(source.dataset, loads),
+        metadata=told,
         same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
         same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
         same_file_pairs=_mean_pairs(
@@ -142,18 +143,18 @@ def forecast(loader: Loader) -> Forecast:
     )
 
 
-def _aligned_reads(dataset: Dataset, loads: float) -> dict[str, AlignedReads]:
+def _aligned_reads(dataset: Dataset, loads: float) -> dict[str, ColumnReads]:
     """What each column beside the tokens adds, if these are read so often."""
     found = {}
     both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
     for each, source in both:
         if not isinstance(source, PageIndex):  # Read with the tokens.
             size = dataset.spans.num_values * source.value_bytes
-            found[each.column] = AlignedReads(bytes=round(size * loads), reads=0)
+            found[each.column] = ColumnReads(bytes=round(size * loads), reads=0)
             continue
         pages = len(source) * dataset.spans.num_rows / max(1, source.num_rows) * loads
         num_bytes = _mean_stored_bytes(source) * pages
-        found[each.column] = AlignedReads(bytes=round(num_bytes), reads=round(pages))
+        found[each.column] = ColumnReads(bytes=round(num_bytes), reads=round(pages))
     return found
 
 
@@ -216,8 +217,21 @@ def _splits(sequences: SequenceIndex) -> int:
     return round(found * len(sequences) / max(1, count))
 
 
-def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
-    """Bytes needed at most, and reads per page, from a stretch of this rank's epoch.
+class _Reads(NamedTuple):
+    """What is read, by a stretch of this rank's epoch."""
+
+    needed_bytes: int
+    """Bytes needed at most so that no page is read twice."""
+    loads: float
+    """Reads of a page, of all ranks."""
+    parts: PartReads
+    """Of each sequence."""
+    told: dict[str, ColumnReads]
+    """What metadata adds, of all ranks."""
+
+
+def _reads(loader: Loader, planner: Planner) -> _Reads:
+    """Return what is read, and needed for it.
 
     Of a part of the epoch the first half only brings the pages into memory; reads are
     counted in the second.
@@ -229,21 +243,41 @@ def _memory_and_loads(loader: Loader, planner: Planner) -> tuple[int, float]:
     # A stretch that is most of the epoch would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
     if count == 0:
-        return 0, 0.0
-    first = (num_steps - count) // 2
-    sequences = planner.sequences(first, count)
-    index = source.index
+        return _Reads(0, 0.0, PartReads(0.0, 0.0), {})
+    sequences = planner.sequences((num_steps - count) // 2, count)
+    index, data = source.index, source.dataset
     segments = index.segments(sequences[sequences >= 0])
+    in_parts = are_parts([data], index, segments)
+    pages = segments.page[~in_parts]
     tells_metadata = "metadata" in session_of(loader).settings.fields.names
-    share = share_with_columns([source.dataset], tells_metadata=tells_metadata)
-    sizes = (index.loaded_bytes(segments.page) * share).astype(np.int64)
-    loads = simulate_loads(segments.page, sizes, loader.memory)
-    counted = slice(0 if count == num_steps else len(loads) // 2, None)
-    loads_per_sequence = loads[counted].sum() / len(
-        np.unique(segments.sequence[counted])
+    share = share_with_columns([data], tells_metadata=tells_metadata)
+    sizes = (index.loaded_bytes(pages) * share).astype(np.int64)
+    is_load = simulate_loads(pages, sizes, loader.memory)
+    counted_from = 0 if count == num_steps else len(segments.page) // 2
+    loads = np.zeros(len(in_parts), dtype=np.bool_)
+    loads[~in_parts] = is_load
+    num_sequences = len(np.unique(segments.sequence[counted_from:]))
+    per_sequence = loads[counted_from:].sum() / num_sequences
+    chosen = np.flatnonzero(in_parts[counted_from:]) + counted_from
+    some = Segments._make(each[chosen] for each in segments)
+    parts = part_reads(data.index, some, route.batch_size, index.layout.per_row)
+    # Sequences of others are read with their pages.
+    share = len(np.unique(some.sequence)) / num_sequences
+    parts = PartReads(parts.reads * share, parts.bytes * share)
+    told = (
+        {}
+        if not tells_metadata
+        else told_reads(
+            source,
+            segments.page[loads],
+            np.flatnonzero(loads) >= counted_from,
+            part_reads=parts.reads * loader.num_sequences,
+            memory=loader.memory,
+            scale=loader.num_sequences / num_sequences,
+        )
     )
-    per_page = loads_per_sequence * loader.num_sequences / max(1, _num_loaded(source))
-    return needed_bytes(segments.page, sizes), float(per_page)
+    per_page = per_sequence * loader.num_sequences / max(1, _num_loaded(source))
+    return _Reads(needed_bytes(pages, sizes), float(per_page), parts, told)
 
 
 def _num_loaded(source: EpochSource) -> int:

@@ -13,6 +13,7 @@ from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course, WeightChange
+from pagefeed.reports.part_reads import are_parts
 from pagefeed.reports.reuse import needed_bytes, share_with_columns
 from pagefeed.run import MixtureTrack, Run
 
@@ -248,9 +249,10 @@ def _needed_bytes(loader: Loader, run: Run, track: MixtureTrack) -> int:
         count = min(count, route.num_steps)
         first = (route.num_steps - count) // 2
     sequences = planner.sequences(first, count)
-    index = track.data.index
-    pages = index.segments(sequences[sequences >= 0]).page
+    index, datasets = track.data.index, run.source.datasets
+    segments = index.segments(sequences[sequences >= 0])
+    pages = segments.page[~are_parts(datasets, index, segments)]
     tells_metadata = "metadata" in session_of(loader).settings.fields.names
-    share = share_with_columns(run.source.datasets, tells_metadata=tells_metadata)
+    share = share_with_columns(datasets, tells_metadata=tells_metadata)
     sizes = (index.loaded_bytes(pages) * share).astype(np.int64)
     return needed_bytes(pages, sizes)

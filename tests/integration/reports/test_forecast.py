@@ -158,3 +158,73 @@ def test_the_command_line_reports_both(token_files, capsys):
         assert json.loads(capsys.readouterr().out)
     assert main(["verify", *run, "--resume", "many"]) == 1
     assert "STEPS:WORLD_SIZE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row", None])
+@pytest.mark.parametrize("length", [16, 2048])
+def test_reads_of_flat_files_are_those_of_the_run(tmp_path, shuffle, length):
+    rng = np.random.default_rng(0)
+    dtype = [("token", "u2"), ("metadata", "u4")]
+    for shard in range(2):
+        with pf.StreamWriter(tmp_path / str(shard), dtype=dtype) as out:
+            for size in rng.integers(10, 3000, 60).tolist():
+                spans = [(at, at + 3, b"payload") for at in range(0, size - 3, 5)]
+                out.append(np.arange(size), spans=spans)
+    loader = pf.Loader(
+        pf.stream(tmp_path),
+        sequences=pf.Windows(length, eos=0),
+        batch_size=4,
+        shuffle=shuffle,
+        seed=1,
+        fields=("input_ids", "labels", "metadata"),
+    )
+    plan = forecast(loader)
+    for _ in loader:
+        pass
+    stats = loader.stats()
+    assert plan.part_reads == pytest.approx(stats["parts_read"], rel=0.05, abs=2)
+    reads = stats["pages_loaded"] + stats["parts_read"]
+    assert plan.reads == pytest.approx(reads, rel=0.05, abs=2)
+    told = plan.metadata["spans"]
+    others = stats["index_reads"] + stats["payload_reads"]
+    assert told.reads == pytest.approx(others, rel=0.1, abs=4)
+    num_bytes = plan.read_bytes + told.bytes
+    assert num_bytes == pytest.approx(stats["bytes_read"], rel=0.1)
+    if length == 2048:
+        assert plan.needed_bytes == 0 == stats["pages_loaded"]
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row"])
+def test_bytes_of_metadata_are_those_of_the_run(tmp_path, shuffle):
+    rows = [[n % 1000] * 30 for n in range(20_000)]
+    table = {"input_ids": rows, "id": [f"{n:0200}" for n in range(len(rows))]}
+    table["score"] = np.arange(len(rows)) / 7
+    for number in range(2):
+        pq.write_table(
+            pa.table(table),
+            tmp_path / f"{number}.parquet",
+            use_dictionary=False,
+            compression="none",
+            data_page_size=20_000,
+            write_batch_size=50,
+        )
+    data = pf.parquet(tmp_path, column="input_ids", metadata=["id", "score"])
+
+    def run(memory, fields=("input_ids", "metadata")):
+        sequences = pf.Windows(64)
+        settings = {"batch_size": 8, "shuffle": shuffle, "memory": memory, "seed": 1}
+        return pf.Loader(data, sequences=sequences, fields=fields, **settings)
+
+    read = []
+    for loader in (run("1GiB", ("input_ids",)), run("1GiB")):
+        for _ in loader:
+            pass
+        read.append(loader.stats()["bytes_read"])
+    plan = forecast(run("1GiB"))
+    extra = sum(each.bytes for each in plan.metadata.values())
+    assert extra == pytest.approx(read[1] - read[0], rel=0.05)
+    assert list(plan.metadata) == ["id", "score"]
+    assert forecast(run("1GiB", ("input_ids",))).metadata == {}
+    # What several pages of tokens need is read again if it cannot be kept.
+    short = forecast(run("8MiB")).metadata
+    assert all(short[name].bytes > 2 * plan.metadata[name].bytes for name in short)

@@ -1,11 +1,7 @@
-"""What batches tell of their documents, against a plain model.
-
-Tokens are numbers that occur once, so that the tokens of a sequence tell which rows it
-has parts of, wherever windows, packing, shuffles, mixtures and resumes put them.
-"""
+"""What batches tell of their documents, against a plain model."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from told import FIRST_TOKEN, Row, cut_span, parts_of
 
 PADDING, EOS, BOS = 0, 1, 2
-FIRST_TOKEN = 10
 SPAN = pa.struct([("start", pa.int16()), ("name", pa.string()), ("end", pa.int32())])
 TYPES = {
     "id": pa.string(),
@@ -32,8 +28,6 @@ ROWS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-
-Row = dict[str, Any]
 
 
 class Layout(NamedTuple):
@@ -137,60 +131,16 @@ def write(folder: Path, files: list[list[Row]], layout: Layout) -> None:
         )
 
 
-class Part(NamedTuple):
-    """A run of tokens of a row in a sequence."""
-
-    sequence: int
-    start: int
-    stop: int
-    token: int
-
-
-def parts_of(tokens: Any) -> Iterator[Part]:
-    """The runs of tokens that follow on each other; rows are written end to end."""
-    for sequence, row in enumerate(tokens.tolist()):
-        for place, token in enumerate(row):
-            if token >= FIRST_TOKEN:
-                yield Part(sequence, place, place + 1, token)
-
-
-def expected(batch: Row, where: dict[int, tuple[Row, int]]) -> list[Row]:
-    """The table that should be there, from the tokens of a batch."""
-    found: list[Row] = []
-    last: Any = None
-    for part in parts_of(batch["input_ids"]):
-        row, place = where[part.token]
-        goes_on = (
-            last is row
-            and found[-1]["sequence"] == part.sequence
-            and found[-1]["stop"] == part.start
-            and found[-1]["first_token"] + part.start - found[-1]["start"] == place
-        )
-        if goes_on:
-            found[-1]["stop"] = part.stop
-        else:
-            start = {"sequence": part.sequence, "start": part.start, "stop": part.stop}
-            found.append(start | {"first_token": place, "row": row})
-        last = row
-    return [told(part) for part in found]
-
-
 def told(part: Row) -> Row:
     row = part.pop("row")
     meta = row["meta"]
-    first, count = part["first_token"], part["stop"] - part["start"]
     spans = row["concepts"]
     if spans is not None:
+        cut = [(s["name"], cut_span(part, s["start"], s["end"])) for s in spans if s]
         spans = [
-            {
-                "start": max(span["start"], first) - first + part["start"],
-                "name": span["name"],
-                "end": min(span["end"], first + count) - first + part["start"],
-            }
-            for span in spans
-            if span is not None
-            and span["start"] < first + count
-            and (span["end"] > first or span["start"] == span["end"] == first)
+            {"start": place[0], "name": name, "end": place[1]}
+            for name, place in cut
+            if place is not None
         ]
     names = ("id", "score", "tags")
     lang = None if meta is None else meta["lang"]
@@ -214,7 +164,7 @@ def check(batches: Iterable[Row], files: list[list[Row]], cut: Any) -> list[int]
         table = pa.table(batch["metadata"]).to_pylist()
         if isinstance(cut, pf.Documents):
             table = [row for row in table if row["start"] < row["stop"]]
-        assert table == expected(batch, where)
+        assert table == [told(part) for part in parts_of(batch["input_ids"], where)]
         ids = batch["input_ids"].reshape(-1).tolist()
         tokens += [token for token in ids if token >= FIRST_TOKEN]
     return tokens

@@ -35,7 +35,7 @@ pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
 pub use places::Places;
 pub use plan::Plan;
-pub use source::{PageEntry, PagePart, PageSource, PartReads};
+pub use source::{Beside, PageEntry, PagePart, PageSource, PartReads};
 
 use crate::error::{Error, Kind, Result};
 use plan::PreparedPlan;
@@ -51,7 +51,11 @@ pub struct EngineStats {
     pub pages_reloaded: u64,
     /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
     pub parts_read: u64,
-    /// Bytes of these pages and parts as stored, as far as the source knows them.
+    /// Reads of where the payloads of spans lie.
+    pub index_reads: u64,
+    /// Reads of these payloads.
+    pub payload_reads: u64,
+    /// Bytes of all of these as stored, as far as the source knows them.
     pub bytes_read: u64,
     /// Batches delivered.
     pub batches: u64,
@@ -193,7 +197,9 @@ impl Engine {
     pub fn stats(&self) -> Result<EngineStats> {
         self.check_process()?;
         let mut stats = self.shared.lock().stats();
-        stats.bytes_read += self.shared.source.bytes_beside();
+        let beside = self.shared.source.beside();
+        stats.bytes_read += beside.bytes;
+        (stats.index_reads, stats.payload_reads) = (beside.index_reads, beside.payload_reads);
         Ok(stats)
     }
 

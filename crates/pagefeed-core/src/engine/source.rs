@@ -65,6 +65,27 @@ pub struct PartReads {
     pub bytes: u64,
 }
 
+/// What was read beside pages and parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside {
+    /// Bytes of pages that several of those of tokens share, and of what follows.
+    pub bytes: u64,
+    /// Reads of where the payloads of spans lie.
+    pub index_reads: u64,
+    /// Reads of these payloads.
+    pub payload_reads: u64,
+}
+
+impl std::iter::Sum for Beside {
+    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+        each.fold(Self::default(), |sum, one| Self {
+            bytes: sum.bytes + one.bytes,
+            index_reads: sum.index_reads + one.index_reads,
+            payload_reads: sum.payload_reads + one.payload_reads,
+        })
+    }
+}
+
 /// Where pages come from: numbered, fetched and decoded whole. Those of one column of a
 /// dataset, or of several numbered through.
 ///
@@ -136,9 +157,9 @@ pub trait PageSource: Send + Sync {
         0
     }
 
-    /// Bytes read so far of pages that entries do not count: shared by several pages.
-    fn bytes_beside(&self) -> u64 {
-        0
+    /// What was read so far that entries and parts do not count.
+    fn beside(&self) -> Beside {
+        Beside::default()
     }
 
     /// Says where in which file an error about `page` is.

@@ -213,6 +213,19 @@ impl Flat {
 }
 
 impl Index {
+    /// Where the rows of a page of a flat file begin in its tokens, and their end: known
+    /// without a look at the file. `None` of other files.
+    pub fn flat_row_offsets(&self, page: u64) -> Result<Option<Vec<u32>>> {
+        let Some(flat) = &self.flat else {
+            return Ok(None);
+        };
+        let count = u32::try_from(self.page(page)?.num_values)
+            .map_err(|_| Error::limit("a page of more than 2^32 tokens"))?;
+        let begins = flat.rows(self.rows_of_page(page)?).values;
+        let begins = if begins.is_empty() { &[0] } else { begins };
+        Ok(Some([begins, &[count]].concat()))
+    }
+
     /// Whether the row that is a page of a flat file goes on in its neighbours.
     pub fn joins(&self, record: &PageRecord) -> Joins {
         if !self.flat.as_ref().is_some_and(|flat| flat.records.joined) {

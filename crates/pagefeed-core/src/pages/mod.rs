@@ -6,6 +6,8 @@
 //! they come to. [`aligned_column`] and [`metadata`] are read with the tokens of the
 //! same rows.
 //! [`numbering`] numbers several through.
+//! [`stream_spans`] are read of streams beside their tokens, and [`record_column`] has
+//! what lies in their records by itself.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps
 //! dictionaries and shared pages between loads,
@@ -19,7 +21,9 @@ pub mod indexed;
 pub mod metadata;
 pub mod numbering;
 pub mod reader;
+pub mod record_column;
 pub mod row_column;
+pub mod stream_spans;
 pub mod text;
 pub mod text_column;
 pub mod token_column;

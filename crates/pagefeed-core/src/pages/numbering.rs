@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::TokenPage;
-use crate::engine::{Page, PageEntry, PagePart, PageSource, PartReads};
+use crate::engine::{Beside, Page, PageEntry, PagePart, PageSource, PartReads};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, OpenedCache};
@@ -165,9 +165,9 @@ impl PageSource for NumberedPages {
         self.dictionaries.num_bytes() + opened + rows
     }
 
-    fn bytes_beside(&self) -> u64 {
+    fn beside(&self) -> Beside {
         let parts = self.parts.iter();
-        parts.map(|part| part.source.bytes_beside()).sum()
+        parts.map(|part| part.source.beside()).sum()
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {

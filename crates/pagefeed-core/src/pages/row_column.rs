@@ -14,6 +14,7 @@ use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
+use crate::pages::record_column::{RecordColumn, RecordPages};
 use crate::pages::text::{Tokenization, token_field};
 use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;
@@ -32,6 +33,8 @@ pub enum Column {
     Pages(Indexed),
     /// From the pages of an index of texts, as lists of tokens.
     Texts(Indexed, Tokenization),
+    /// From the records of flat files.
+    Records(RecordColumn),
     /// It has few values, each in many rows: rows of this array.
     Values(ArrayRef),
 }
@@ -41,6 +44,7 @@ impl Column {
         match self {
             Self::Pages(pages) => Arc::clone(pages.index.field()),
             Self::Texts(pages, _) => token_field(pages.index.field()),
+            Self::Records(records) => records.field(name),
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }
     }
@@ -57,6 +61,10 @@ impl Column {
             Self::Texts(column, tokenization) => {
                 Arc::new(TextColumn::new(column, tokenization, token_ids)?.as_lists(data_type))
             }
+            Self::Records(column) => Arc::new(RecordPages {
+                column,
+                data_type: data_type.clone(),
+            }),
             Self::Values(array) => Arc::new(Values(conform(&array, data_type)?)),
         })
     }
@@ -102,6 +110,9 @@ fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Re
                 match column {
                     Column::Pages(pages) | Column::Texts(pages, _) => {
                         error.in_file(&pages.index.files()[0].path)
+                    }
+                    Column::Records(records) => {
+                        error.in_file(&records.column.index.files()[0].path)
                     }
                     Column::Values(_) => error,
                 }

@@ -1,6 +1,8 @@
 """What verbs share: the arguments of a run and of a mixture, and what they tell."""
 
+from pagefeed.cli.common.formats import format_of, make_flat
 from pagefeed.cli.common.options import (
+    AnyDataset,
     configure_run,
     configure_tokenizer,
     make_dataset,
@@ -14,10 +16,13 @@ from pagefeed.cli.common.pairs import configure_storage, pairs_of, storage_optio
 from pagefeed.cli.common.telling import tell_checks, tell_damage
 
 __all__ = [
+    "AnyDataset",
     "configure_run",
     "configure_storage",
     "configure_tokenizer",
+    "format_of",
     "make_dataset",
+    "make_flat",
     "make_loader",
     "make_sequences",
     "make_sound_dataset",

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from pagefeed.cli.common.formats import format_of, make_flat
 from pagefeed.cli.common.mixing import configure_mixture, make_mixture
 from pagefeed.cli.common.pairs import configure_storage, storage_options
-from pagefeed.dataset import Dataset, ParquetDataset, parquet
+from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
@@ -21,7 +22,10 @@ from pagefeed.reports import Damage, sound_part
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
 from pagefeed.tokenizer import Tokenizer
 
+AnyDataset = ParquetDataset | FlatDataset | Mixture
+
 __all__ = [
+    "AnyDataset",
     "configure_run",
     "configure_tokenizer",
     "make_dataset",
@@ -68,6 +72,8 @@ def configure_run(
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
     parser.add_argument("--cache-dir", help="folder to keep the index in")
+    parser.add_argument("--in-dtype", help="type of the tokens of raw files")
+    parser.add_argument("--in-eos", type=int, help="last token of documents there")
     configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     configure_tokenizer(parser, "--tokenize")
@@ -131,7 +137,7 @@ def make_sequences(options: argparse.Namespace) -> SequenceSetting:
 
 def make_loader(
     options: argparse.Namespace,
-    dataset: ParquetDataset | Mixture | None = None,
+    dataset: AnyDataset | None = None,
     **settings: Any,  # noqa: ANN401 - those of the loader
 ) -> Loader:
     """Make the loader of rank 0 of the run.
@@ -158,7 +164,7 @@ def make_loader(
     return loader
 
 
-def make_dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
+def make_dataset(options: argparse.Namespace) -> AnyDataset:
     """Return the dataset or mixture that the arguments name.
 
     Raises:
@@ -173,7 +179,7 @@ def make_dataset(options: argparse.Namespace) -> ParquetDataset | Mixture:
 
 def make_sound_dataset(
     options: argparse.Namespace,
-) -> tuple[ParquetDataset | Mixture, list[Damage]]:
+) -> tuple[AnyDataset, list[Damage]]:
     """Return what of it can be read, and what is wrong with the rest.
 
     Raises:
@@ -211,7 +217,17 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _named(options: argparse.Namespace) -> ParquetDataset:
+def _named(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
+    kind = format_of(options.paths)
+    if kind is not None and kind != "parquet":
+        return make_flat(
+            kind,
+            options.paths,
+            column=options.column,
+            dtype=options.in_dtype,
+            eos=options.in_eos,
+            cache_dir=options.cache_dir,
+        )
     return parquet(
         options.paths,
         column=options.column,
@@ -220,7 +236,16 @@ def _named(options: argparse.Namespace) -> ParquetDataset:
     )
 
 
-def _selected(options: argparse.Namespace, dataset: ParquetDataset) -> ParquetDataset:
+def _selected(
+    options: argparse.Namespace, dataset: ParquetDataset | FlatDataset
+) -> ParquetDataset | FlatDataset:
+    if not isinstance(dataset, ParquetDataset):
+        if options.where is not None or options.tokenize is not None:
+            raise InvalidArgumentError(
+                f"--where and --tokenize need columns, and {dataset.files[0]} has "
+                "tokens alone: only Parquet has them"
+            )
+        return dataset
     if options.tokenize is not None:
         dataset = dataset.tokenize(make_tokenizer(options))
     return dataset if options.where is None else dataset.where(options.where)

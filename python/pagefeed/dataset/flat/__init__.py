@@ -10,6 +10,7 @@ from pagefeed.dataset.flat.flat_file import fitting, token_dtype
 from pagefeed.dataset.flat.mds_shards import mds
 from pagefeed.dataset.flat.megatron_files import MegatronDataset, megatron
 from pagefeed.dataset.flat.raw import tokens
+from pagefeed.dataset.flat.record_column import RecordColumn
 from pagefeed.dataset.flat.stream_document import StreamDocument
 from pagefeed.dataset.flat.stream_shards import StreamDataset, stream
 from pagefeed.dataset.flat.stream_writer import StreamWriter
@@ -17,6 +18,7 @@ from pagefeed.dataset.flat.stream_writer import StreamWriter
 __all__ = [
     "FlatDataset",
     "MegatronDataset",
+    "RecordColumn",
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",

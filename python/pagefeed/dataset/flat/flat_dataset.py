@@ -15,6 +15,7 @@ from pagefeed.dataset.index_recipe import CACHE_DIR_VARIABLE, build_or_open
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Selection
+from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -44,7 +45,7 @@ class FlatDataset(DatasetRows):
     metadata: tuple[str, ...] = ()
     """Further columns of the same rows: none."""
     span_columns: tuple[str, ...] = ()
-    """Columns of ranges of tokens: none."""
+    """Columns of ranges of tokens: the spans of streams."""
     aligned: tuple[Aligned, ...] = ()
     """Columns with a number for every token: fields of the records of streams."""
     selection: Selection | None = None
@@ -80,21 +81,21 @@ class FlatDataset(DatasetRows):
             ColumnNotFoundError: If another is meant.
             UnsupportedError: If it comes with the tokens, and not by itself.
         """
-        if column in [each.column for each in self.aligned]:
+        others = (*(each.column for each in self.aligned), *self.span_columns)
+        if column in others:
             raise UnsupportedError(
-                f"{column!r} comes with the tokens of Windows and Packed; rows and "
-                "Documents of streams have tokens alone: leave it out of aligned, or "
-                "read dataset.document(n).fields"
+                f"{column!r} lies beside the tokens of {self.files[0]}, in pages of "
+                f"{self.column!r}: name that one"
             )
         if column != self.column:
             raise ColumnNotFoundError(
                 f"there is no column {column!r}: {self.files[0]} and the files with it "
-                f"have tokens alone, called {self.column!r}"
+                f"have {', '.join(map(repr, (self.column, *others)))}"
             )
         return self.index
 
-    def source_of(self, column: str) -> PageIndex:
-        """Return where the column comes from, see :meth:`column_index`."""
+    def source_of(self, column: str) -> ColumnPages:
+        """Return where a column comes from, see :meth:`column_index`."""
         return self.column_index(column)
 
 
@@ -109,6 +110,7 @@ def flat_dataset(
     column: str,
     cache_dir: PathLike | None,
     aligned: tuple[Aligned, ...] = (),
+    span_columns: tuple[str, ...] = (),
 ) -> Kind:
     """Return the dataset of files in a format; checks the arguments all have."""
     if "." in check_column(column, "column"):
@@ -118,5 +120,6 @@ def flat_dataset(
         column=column,
         format=how,
         aligned=aligned,
+        span_columns=span_columns,
         cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
     )

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, lazy
 from pagefeed.dataset.aligned import AlignedSource, parse_aligned
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import FlatFile, Records, corrupt, in_file
 from pagefeed.dataset.flat.pages import document_pages
-from pagefeed.dataset.flat.payloads import Deserialize
+from pagefeed.dataset.flat.payloads import Deserialize, deserializer
+from pagefeed.dataset.flat.record_column import RecordColumn
 from pagefeed.dataset.flat.stream_document import StreamDocument, read_document
 from pagefeed.dataset.flat.stream_header import (
     DOCUMENTS,
@@ -26,7 +27,9 @@ from pagefeed.dataset.flat.stream_header import (
     StreamHeader,
     read_header,
 )
+from pagefeed.dataset.flat.stream_spans import payload_files, span_columns
 from pagefeed.dataset.row_reader import checked_row
+from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import ColumnNotFoundError, UnsupportedError
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
 
@@ -146,6 +149,53 @@ class StreamDataset(FlatDataset):
             for field in how.fields
         )
 
+    @lazy
+    def _span_column(self) -> ColumnPages:
+        """Where the spans lie."""
+        headers = [_header_of(path) for path in self.files]
+        offset, shards = payload_files(headers)
+        return RecordColumn(self.index, "uint32", offset, shards)
+
+    def source_of(self, column: str) -> ColumnPages:
+        """Return where a column comes from: tokens, what is aligned, or spans.
+
+        Raises:
+            ColumnNotFoundError: If another is meant.
+        """
+        if column in self.span_columns:
+            return self._span_column
+        how: StreamFormat = self.format  # type: ignore[assignment]
+        for each, field in zip(self.aligned, how.fields, strict=True):
+            if each.column == column:
+                return RecordColumn(self.index, field.dtype, field.offset)
+        return super().source_of(column)
+
+    def payload(self, data: bytes) -> Any:  # noqa: ANN401 - as it was written
+        """Make a payload of the bytes that a batch, or a row, has of it.
+
+        Args:
+            data: The ``payload`` of a span.
+
+        Returns:
+            An array or what msgpack holds, as ``serialize`` of the writer said; of
+            plain bytes, and those of a callable of yours, the same bytes.
+
+        Raises:
+            CorruptFileError: If it is no such payload.
+            MissingDependencyError: If payloads are msgpack, which is not installed.
+
+        Example:
+            >>> spans = batch["metadata"].to_pylist()[0]["spans"]  # doctest: +SKIP
+            >>> dataset.payload(spans[0]["payload"])  # doctest: +SKIP
+            array([0.25, 0.5])
+        """
+        return self._deserialize(data)
+
+    @lazy
+    def _deserialize(self) -> Deserialize:
+        header = read_header(LocalStorage(), _header_of(self.files[0]))
+        return deserializer(header.serialization, None)
+
     def check_contents(self) -> None:
         """Hold all bytes of all shards against their checksums; reads all of them.
 
@@ -204,6 +254,7 @@ def stream(
     *,
     column: str = "input_ids",
     aligned: Iterable[str] | Mapping[str, float] = (),
+    spans: Iterable[str] | None = None,
     cache_dir: PathLike | None = None,
 ) -> StreamDataset:
     """Name a dataset of token streams, as :class:`StreamWriter` wrote them.
@@ -211,21 +262,28 @@ def stream(
     Args:
         paths: Folders with shards in them or below, or a list, whose order is kept.
         column: What the tokens are called.
-        aligned: Numbers of the records that come with their tokens through
-            ``Windows`` and ``Packed``, with their paddings, see :func:`parquet`.
+        aligned: Numbers of the records that come with their tokens, with their
+            paddings, see :func:`parquet`.
+        spans: What the spans are called in tables of metadata, a list of one name;
+            ``["spans"]`` if shards have some and nothing else is said, ``[]`` leaves
+            them out. They come as ``start``, ``end`` and ``payload``, which is bytes,
+            see :meth:`StreamDataset.payload`.
         cache_dir: Folder for the index, see :func:`parquet`.
 
     Raises:
         MissingFileError: If there is no shard.
-        ColumnNotFoundError: If records have no such number.
+        ColumnNotFoundError: If records have no such number, or no spans.
+        InvalidArgumentError: If an argument is not what is described here.
 
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
     headers = LocalStorage().list_files(paths, (HEADER,))
-    known = _fields_of(headers[0]) if aligned else {}
+    first = read_header(LocalStorage(), headers[0])
+    known = {field.name: field for field in _fields(first.dtype)}
     chosen = parse_aligned(aligned, [column])
-    for name, _ in chosen:
+    taken = [column, *(name for name, _ in chosen)]
+    for name in taken[1:]:
         if name not in known:
             raise ColumnNotFoundError(
                 f"aligned={name!r}: {headers[0]} has {sorted(known)} beside its tokens"
@@ -236,10 +294,6 @@ def stream(
         StreamFormat(tuple(known[name] for name, _ in chosen)),
         column=column,
         aligned=chosen,
+        span_columns=span_columns(spans, first, taken),
         cache_dir=cache_dir,
     )
-
-
-def _fields_of(header: str) -> dict[str, Field]:
-    fields = _fields(read_header(LocalStorage(), header).dtype)
-    return {field.name: field for field in fields}

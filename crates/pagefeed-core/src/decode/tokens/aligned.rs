@@ -61,21 +61,12 @@ impl NumberType {
 
     /// The type of a name that NumPy has for it.
     pub fn from_name(name: &str) -> Option<Self> {
-        let data_type = match name {
-            "int8" => DataType::Int8,
-            "int16" => DataType::Int16,
-            "int32" => DataType::Int32,
-            "int64" => DataType::Int64,
-            "uint8" => DataType::UInt8,
-            "uint16" => DataType::UInt16,
-            "uint32" => DataType::UInt32,
-            "uint64" => DataType::UInt64,
-            "float16" => DataType::Float16,
-            "float32" => DataType::Float32,
-            "float64" => DataType::Float64,
-            _ => return None,
-        };
-        Self::of(&data_type)
+        Self::of(&data_type(name)?)
+    }
+
+    /// The same of Arrow.
+    pub fn data_type(self) -> DataType {
+        data_type(self.name).unwrap_or(DataType::Null)
     }
 
     /// Its name in NumPy.
@@ -87,6 +78,24 @@ impl NumberType {
     pub fn num_bytes(self) -> usize {
         self.num_bytes
     }
+}
+
+/// The type of Arrow that NumPy has a name for.
+fn data_type(name: &str) -> Option<DataType> {
+    Some(match name {
+        "int8" => DataType::Int8,
+        "int16" => DataType::Int16,
+        "int32" => DataType::Int32,
+        "int64" => DataType::Int64,
+        "uint8" => DataType::UInt8,
+        "uint16" => DataType::UInt16,
+        "uint32" => DataType::UInt32,
+        "uint64" => DataType::UInt64,
+        "float16" => DataType::Float16,
+        "float32" => DataType::Float32,
+        "float64" => DataType::Float64,
+        _ => return None,
+    })
 }
 
 /// A run of pages, decompressed: where its rows begin, and the values as they are

@@ -51,12 +51,12 @@ impl LooseParts {
         batch: &Gathering<'_>,
         all: &[Segment],
         number: usize,
-    ) -> Result<&PagePart, (u64, Error)> {
+    ) -> Result<&mut PagePart, (u64, Error)> {
         if self.segments.get(self.next) != Some(&number) {
             self.read(batch, all, number)?;
         }
         self.next += 1;
-        Ok(&self.parts[self.next - 1])
+        Ok(&mut self.parts[self.next - 1])
     }
 
     fn read(

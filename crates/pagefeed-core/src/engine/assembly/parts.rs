@@ -12,8 +12,11 @@ use crate::metadata::Part;
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     parts: Vec<Part>,
-    /// Page among the batch's uses, and row of it.
+    /// Page among the batch's uses, or behind these what was read without its page; and
+    /// row of it.
     rows: Vec<(usize, usize)>,
+    /// What is known of the rows that were read without their pages.
+    loose: Vec<Vec<ArrayRef>>,
 }
 
 impl Parts {
@@ -30,6 +33,13 @@ impl Parts {
         }
     }
 
+    /// Keeps what is known of rows that were read without their page, the next that are
+    /// noted; returns what counts as their page among `num_uses`.
+    pub fn keep(&mut self, rows: Vec<ArrayRef>, num_uses: usize) -> usize {
+        self.loose.push(rows);
+        num_uses + self.loose.len() - 1
+    }
+
     /// Appends the table of these parts; if all are there, `tables` become one.
     pub fn finish(self, batch: &Gathering<'_>, tables: &mut Vec<RecordBatch>) -> Result<()> {
         let Some(schema) = &batch.config.layout.metadata else {
@@ -37,12 +47,14 @@ impl Parts {
         };
         // Numbers of the pages that have rows here, among these.
         let mut sources: Vec<&[ArrayRef]> = Vec::new();
-        let mut source_of = vec![usize::MAX; batch.pages.len()];
+        let mut source_of = vec![usize::MAX; batch.pages.len() + self.loose.len()];
         let picks = self.rows.iter().map(|&(page_use, row)| {
             if source_of[page_use] == usize::MAX {
                 source_of[page_use] = sources.len();
-                let page = batch.pages[page_use].as_deref().and_then(Page::tokens);
-                sources.push(page.map_or(&[], |page| &page.metadata));
+                let page = batch.pages.get(page_use).and_then(Option::as_deref);
+                let page = page.and_then(Page::tokens).map(|page| &page.metadata);
+                let loose = || self.loose.get(page_use.checked_sub(batch.pages.len())?);
+                sources.push(page.or_else(loose).map_or(&[], Vec::as_slice));
             }
             (source_of[page_use], row)
         });

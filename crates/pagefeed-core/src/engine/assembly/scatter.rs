@@ -106,10 +106,15 @@ fn gather_as<T: BatchToken>(
             }
             _ => Ahead::NONE,
         };
+        writer.page_use = segment.page_use;
         let (page, row, first_token) = match page_of(segment) {
             Some(page) => (page, segment.row, segment.first_token),
             None if batch.is_loose(segment) => {
                 let part = loose.get(batch, &segments, number)?;
+                if let Some(documents) = &mut writer.documents {
+                    let rows = std::mem::take(&mut part.loaded.metadata);
+                    writer.page_use = documents.keep(rows, batch.pages.len());
+                }
                 (&part.loaded, 0, part.first)
             }
             None if batch.pages[segment.page_use].is_some() => {
@@ -127,7 +132,6 @@ fn gather_as<T: BatchToken>(
             // All rows before this one are complete, the last still in the cache.
             maker.make_before(segment.start, tokens, &writer.written.borders);
         }
-        writer.page_use = segment.page_use;
         let target = &mut tokens[segment.start..segment.end];
         let result = match bundle.filter(|_| packing.is_some()) {
             Some(bundle) => writer.write_sequence(page, bundle, &place, target, ahead),

@@ -133,7 +133,7 @@ impl Numbers {
     }
 
     /// Numbers in `range`, in 64 bits.
-    fn whole(&self, range: Range<usize>) -> Vec<i64> {
+    pub(crate) fn whole(&self, range: Range<usize>) -> Vec<i64> {
         match &self.held {
             Held::Places(few) => few.all(range).collect(),
             Held::Short(held) => held[range]

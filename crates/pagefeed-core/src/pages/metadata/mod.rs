@@ -1,95 +1,35 @@
 //! What is known of rows, read with the tokens of the same rows, whatever its pages are.
 
+mod origin;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
-use arrow_schema::{DataType, Field, FieldRef};
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_schema::FieldRef;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{Page, PageEntry, PageSource};
+use crate::engine::{Beside, Page, PageEntry, PagePart, PageSource, PartReads};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
-use crate::metadata::{inner, spans, unwrapped};
+use crate::metadata::{spans, unwrapped};
 use crate::page::PageOpener;
 use crate::pages::dictionaries::Cache;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
 use crate::pages::row_column::mean_row_bytes;
-use crate::schema::common::common_field;
+use crate::pages::stream_spans::StreamSpans;
 use crate::storage::{Fetched, FileRanges};
+
+use origin::Column;
+pub use origin::{Origin, common_fields};
 
 /// Pages of which other rows may be wanted soon, decoded.
 pub type RowsCache = Cache<ArrayRef>;
-
-/// Where a column of one dataset comes from.
-pub enum Origin {
-    /// The pages of an index.
-    Pages(Indexed),
-    /// One value a file.
-    Files(ArrayRef),
-    /// The dataset has none.
-    Nothing,
-}
-
-impl Origin {
-    /// What the column is called and holds, inside the structs that its path leads
-    /// through.
-    fn field(&self, name: &str) -> Field {
-        let data_type = match self {
-            Self::Pages(column) => {
-                let field = column.index.field();
-                inner(field, column.index.column()).data_type().clone()
-            }
-            Self::Files(values) => values.data_type().clone(),
-            Self::Nothing => DataType::Null,
-        };
-        Field::new(name, data_type, true)
-    }
-}
-
-/// The columns of all datasets by their names: of one type in all of them. `origins` has
-/// those of a dataset for each; `are_spans` says which hold spans.
-pub fn common_fields(
-    names: &[String],
-    origins: &[Vec<Origin>],
-    are_spans: &[bool],
-) -> Result<Vec<FieldRef>> {
-    let named = names.iter().zip(are_spans).enumerate();
-    let field = |(number, (name, &are_spans)): (usize, (&String, &bool))| {
-        let mut common: FieldRef = Arc::new(Field::new(name, DataType::Null, true));
-        for origin in origins.iter().filter_map(|origins| origins.get(number)) {
-            let mut field = origin.field(name);
-            if are_spans && !matches!(origin, Origin::Nothing) {
-                field = spans::span_field(&field)?;
-            }
-            common = common_field(&common, &field).ok_or_else(|| {
-                Error::unsupported(format!(
-                    "it is {} in one dataset and {} in another, and a batch has one column \
-                     for both: leave it out of one, or write it anew",
-                    common.data_type(),
-                    field.data_type()
-                ))
-                .in_column(name)
-            })?;
-        }
-        Ok(common)
-    };
-    named.map(field).collect()
-}
-
-/// A column of one dataset.
-struct Column {
-    origin: Origin,
-    data_type: DataType,
-    are_spans: bool,
-    /// Bytes that a row takes, about.
-    row_bytes: u64,
-}
 
 /// Rows of a page of a column.
 struct Part {
@@ -139,6 +79,7 @@ impl WithMetadata {
                     (first_rows.len() - 1, mean_row_bytes(&column.index)?)
                 }
                 Origin::Files(values) => (values.len(), 8),
+                Origin::Spans(spans) => (first_rows.len() - 1, spans.row_bytes()),
                 Origin::Nothing => (first_rows.len() - 1, 1),
             };
             if num_files + 1 != first_rows.len() {
@@ -163,23 +104,12 @@ impl WithMetadata {
 
     fn read(
         &self,
-        column: &Column,
+        (column, pages): (&Column, &Indexed),
         opener: &mut PageOpener,
         rows: Range<u64>,
         page: &TokenPage,
         fetched: &Fetched,
     ) -> Result<ArrayRef> {
-        let num_rows = saturated(rows.end - rows.start);
-        let pages = match &column.origin {
-            Origin::Pages(pages) => pages,
-            Origin::Files(values) => {
-                let first_rows = self.rows.index.file_first_row();
-                let file = first_rows.partition_point(|&first| first <= rows.start) - 1;
-                let numbers = UInt32Array::from(vec![file as u32; num_rows]);
-                return conform(&take(values, &numbers, None)?, &column.data_type);
-            }
-            Origin::Nothing => return Ok(new_null_array(&column.data_type, num_rows)),
-        };
         let mut found = Vec::new();
         let mut row = 0;
         for part in parts(pages, rows)? {
@@ -202,6 +132,44 @@ impl WithMetadata {
                 let many: Vec<&dyn Array> = many.iter().map(AsRef::as_ref).collect();
                 Ok(concat(&many)?)
             }
+        }
+    }
+
+    /// Tells of the rows that parts touch.
+    fn tell(&self, parts: &mut [&mut PagePart]) -> Result<(), (u64, Error)> {
+        let mut pages = Vec::with_capacity(parts.len());
+        for part in parts.iter() {
+            let record = self.rows.index.page(part.page);
+            let file = record.map_err(|error| (part.page, error))?.file;
+            pages.push((file, &part.loaded));
+        }
+        let told = self.columns.iter().map(|column| column.told(&pages));
+        let told: Vec<ArrayRef> = told.collect::<Result<_, _>>().map_err(|(file, error)| {
+            let place = pages.iter().position(|page| page.0 == file);
+            (parts[place.unwrap_or(0)].page, error)
+        })?;
+        let mut row = 0;
+        for part in parts {
+            let count = part.loaded.row_offsets.len().saturating_sub(1);
+            part.loaded.metadata = told.iter().map(|array| array.slice(row, count)).collect();
+            self.forget_payloads(&mut part.loaded);
+            row += count;
+        }
+        Ok(())
+    }
+
+    /// The spans, if the tokens are those of streams.
+    fn spans(&self) -> Option<&StreamSpans> {
+        self.columns.iter().find_map(|column| match &column.origin {
+            Origin::Spans(spans) => Some(&**spans),
+            _ => None,
+        })
+    }
+
+    /// Takes the numbers of payloads off a page: they came with its tokens for the spans.
+    fn forget_payloads(&self, page: &mut TokenPage) {
+        if self.spans().is_some() {
+            page.aligned.pop();
         }
     }
 
@@ -329,12 +297,39 @@ impl PageSource for WithMetadata {
         let decoded = self.tokens.decode(opener, page, fetched, recycle)?;
         let mut decoded = decoded.into_tokens()?;
         let rows = self.rows.index.rows_of_page(page)?;
+        let record = self.rows.index.page(page)?;
         decoded.metadata.clear();
         for column in &self.columns {
-            let array = self.read(column, opener, rows.clone(), &decoded, fetched)?;
-            decoded.metadata.push(array);
+            let array = match &column.origin {
+                Origin::Pages(pages) => {
+                    self.read((column, pages), opener, rows.clone(), &decoded, fetched)
+                }
+                _ => column
+                    .told(&[(record.file, &decoded)])
+                    .map_err(|(_, error)| self.rows.locate(error, &record)),
+            };
+            decoded.metadata.push(array?);
         }
+        self.forget_payloads(&mut decoded);
         Ok(Page::Tokens(decoded))
+    }
+
+    fn loose_tokens(&self, page: u64) -> Option<u64> {
+        let origins = self.columns.iter().map(|column| &column.origin);
+        let has_pages = origins
+            .into_iter()
+            .any(|origin| matches!(origin, Origin::Pages(_)));
+        (!has_pages).then(|| self.tokens.loose_tokens(page))?
+    }
+
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        buffer: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)> {
+        let reads = self.tokens.read_parts(parts, buffer)?;
+        self.tell(parts)?;
+        Ok(reads)
     }
 
     fn will_need(&self, page: u64) {
@@ -345,8 +340,13 @@ impl PageSource for WithMetadata {
         self.tokens.held_bytes()
     }
 
-    fn bytes_beside(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
+    fn beside(&self) -> Beside {
+        let own = Beside {
+            bytes: self.bytes_read.load(Ordering::Relaxed),
+            ..Beside::default()
+        };
+        let spans = self.spans().map(StreamSpans::beside);
+        std::iter::once(own).chain(spans).sum()
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {

@@ -1,0 +1,168 @@
+//! What lies beside the tokens of flat files, row by row and without them.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, ListArray, make_array};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Field, FieldRef};
+
+use crate::decode::{TokenPage, conform};
+use crate::engine::{Beside, Page, PageEntry, PageSource};
+use crate::error::{Error, Kind, Result};
+use crate::page::PageOpener;
+use crate::pages::flat::{self, FlatField};
+use crate::pages::indexed::Indexed;
+use crate::pages::numbering::saturated;
+use crate::pages::stream_spans::{StreamSpans, spans_type};
+use crate::storage::Fetched;
+
+/// What of the records.
+#[derive(Clone)]
+pub enum Part {
+    /// A number of each, as lists.
+    Numbers(FlatField),
+    /// The spans whose payloads they name.
+    Spans(Arc<StreamSpans>),
+}
+
+/// Pages of a part of the records of an index of flat files.
+#[derive(Clone)]
+pub struct RecordColumn {
+    /// The index.
+    pub column: Indexed,
+    /// What is read.
+    pub part: Part,
+}
+
+impl RecordColumn {
+    /// What it holds, by a name.
+    pub fn field(&self, name: &str) -> FieldRef {
+        let data_type = match &self.part {
+            Part::Spans(_) => spans_type(),
+            Part::Numbers(field) => {
+                let item = Field::new("element", field.number.data_type(), false);
+                DataType::List(Arc::new(item))
+            }
+        };
+        Arc::new(Field::new(name, data_type, false))
+    }
+
+    /// Bytes that a row takes in memory, about.
+    pub fn row_bytes(&self) -> u64 {
+        let index = &self.column.index;
+        match &self.part {
+            Part::Spans(spans) => spans.row_bytes(),
+            Part::Numbers(field) => {
+                let bytes = field.number.num_bytes() as u64 * index.num_values();
+                bytes / index.num_rows().max(1)
+            }
+        }
+    }
+
+    /// The rows of a page.
+    pub fn read(&self, page: u64, fetched: &Fetched) -> Result<ArrayRef> {
+        let index = &self.column.index;
+        let record = index.page(page)?;
+        let read = || {
+            let flat = index.as_flat();
+            let flat = flat.ok_or_else(|| Error::invalid("numbers of records"))?;
+            let field = match &self.part {
+                Part::Spans(spans) => spans.field(),
+                Part::Numbers(field) => *field,
+            };
+            let storage = fetched.over(&*self.column.storage);
+            let mut found = TokenPage::default();
+            flat::load(index, flat, &[field], &storage, page, &record, &mut found)?;
+            match &self.part {
+                Part::Spans(spans) => {
+                    let told = spans.of_pages(&[(record.file, &found)]);
+                    told.map_err(|(_, error)| error)
+                }
+                Part::Numbers(field) => lists(&found, *field),
+            }
+        };
+        read().map_err(|error| self.column.locate(error, &record))
+    }
+}
+
+/// The numbers that come with the tokens of a page, as lists.
+fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
+    let lacks = || Error::new(Kind::Internal, "records without a number");
+    let (count, width) = (page.tokens.len(), field.number.num_bytes());
+    // As aligned as any number needs.
+    let mut memory = vec![0u64; (count * width).div_ceil(8)];
+    // SAFETY: any bytes are numbers.
+    let (_, bytes, _) = unsafe { memory.align_to_mut::<u8>() };
+    let numbers = page.aligned.last().ok_or_else(lacks)?;
+    numbers
+        .write(0, &mut bytes[..count * width])
+        .ok_or_else(lacks)?;
+    let data_type = field.number.data_type();
+    let values = ArrayData::builder(data_type.clone())
+        .len(count)
+        .add_buffer(Buffer::from(memory))
+        .build()?;
+    let offsets: Option<Vec<i32>> = page
+        .row_offsets
+        .iter()
+        .map(|&offset| offset.try_into().ok())
+        .collect();
+    let offsets = offsets.ok_or_else(|| Error::limit("a page of more than 2^31 tokens"))?;
+    let item = Arc::new(Field::new("element", data_type, false));
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let lists = ListArray::try_new(item, offsets, make_array(values), None)?;
+    Ok(Arc::new(lists))
+}
+
+/// Pages of such a column, in a type that takes it.
+pub(super) struct RecordPages {
+    pub column: RecordColumn,
+    pub data_type: DataType,
+}
+
+impl PageSource for RecordPages {
+    fn num_pages(&self) -> u64 {
+        self.column.column.index.num_pages()
+    }
+
+    fn entry(&self, page: u64) -> PageEntry {
+        let record = self.column.column.index.page(page);
+        record.map_or_else(
+            |_| PageEntry::default(),
+            |record| {
+                let decoded = self.column.row_bytes().saturating_mul(record.num_rows);
+                PageEntry {
+                    file: record.file as usize,
+                    ..PageEntry::new(saturated(record.compressed_size), saturated(decoded))
+                }
+            },
+        )
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        _: Option<TokenPage>,
+    ) -> Result<Page> {
+        let rows = self.column.read(page, fetched)?;
+        conform(&rows, &self.data_type).map(Page::Rows)
+    }
+
+    fn beside(&self) -> Beside {
+        match &self.column.part {
+            Part::Spans(spans) => spans.beside(),
+            Part::Numbers(_) => Beside::default(),
+        }
+    }
+
+    fn will_need(&self, page: u64) {
+        self.column.column.will_need(page);
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        self.column.column.locate_page(error, page)
+    }
+}

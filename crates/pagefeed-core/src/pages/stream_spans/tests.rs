@@ -1,0 +1,159 @@
+//! Spans are found, and their payloads read, as they lie.
+
+use std::sync::Mutex;
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use bytes::Bytes;
+
+use super::*;
+use crate::decode::{Numbers, Tokens};
+use crate::store::Stamp;
+
+/// Two files, and how often they were read.
+struct Files {
+    places: Vec<u8>,
+    payloads: Vec<u8>,
+    num_reads: Mutex<usize>,
+}
+
+impl Storage for Files {
+    fn stamp(&self, path: &str) -> Result<Stamp> {
+        Ok(Stamp {
+            size: self.of(path).len() as u64,
+            modified_ns: 0,
+            inode: 0,
+        })
+    }
+
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        *self.num_reads.lock().unwrap() += ranges.len();
+        let bytes = |range: &Range<u64>| {
+            let own = &self.of(&file.path)[range.start as usize..range.end as usize];
+            Bytes::copy_from_slice(own)
+        };
+        Ok(ranges.iter().map(bytes).collect())
+    }
+
+    fn for_child(&self) -> Arc<dyn Storage> {
+        unreachable!("nobody forks")
+    }
+}
+
+impl Files {
+    fn of(&self, path: &str) -> &[u8] {
+        match path {
+            "places" => &self.places,
+            _ => &self.payloads,
+        }
+    }
+}
+
+/// Payloads of these sizes, of bytes that are their numbers.
+fn spans(sizes: &[usize]) -> (StreamSpans, Arc<Files>) {
+    let (mut places, mut payloads) = (vec![0; 8], Vec::new());
+    for (number, &size) in sizes.iter().enumerate() {
+        payloads.resize(payloads.len() + size, number as u8);
+        places.extend((payloads.len() as u64).to_le_bytes());
+    }
+    let files = Arc::new(Files {
+        places,
+        payloads,
+        num_reads: Mutex::new(0),
+    });
+    let file = |path: &str| FileId {
+        path: path.into(),
+        stamp: files.stamp(path).unwrap(),
+    };
+    let shard = ShardPayloads {
+        places: file("places"),
+        payloads: file("payloads"),
+        count: sizes.len() as u64,
+    };
+    let number = NumberType::from_name("uint32").unwrap();
+    let spans = StreamSpans {
+        shards: vec![shard],
+        storage: Arc::clone(&files) as Arc<dyn Storage>,
+        field: FlatField { number, offset: 2 },
+        row_bytes: 0,
+        places_read: AtomicU64::new(0),
+        payloads_read: AtomicU64::new(0),
+        bytes_read: AtomicU64::new(0),
+    };
+    (spans, files)
+}
+
+fn page(ids: &[u32], row_offsets: &[u32], skipped: u32) -> TokenPage {
+    let mut numbers = Numbers::new(4, Numbers::default());
+    let signed: Vec<i32> = ids.iter().map(|&id| id.cast_signed()).collect();
+    numbers.extend(&signed, 0).unwrap();
+    TokenPage {
+        tokens: Tokens::U16(vec![7; ids.len()]),
+        row_offsets: row_offsets.to_vec(),
+        skipped,
+        aligned: vec![numbers],
+        ..TokenPage::default()
+    }
+}
+
+/// Start, end, and first byte and size of the payload of each span of a row.
+fn row(found: &ArrayRef, row: usize) -> Vec<(i64, i64, Option<u8>, usize)> {
+    let spans = found.as_list::<i32>().value(row);
+    let spans = spans.as_struct();
+    let place = |column: usize| spans.column(column).as_primitive::<Int64Type>();
+    let payloads = spans.column(2).as_binary::<i32>();
+    (0..spans.len())
+        .map(|span| {
+            let payload = payloads.value(span);
+            let (start, end) = (place(0).value(span), place(1).value(span));
+            (start, end, payload.first().copied(), payload.len())
+        })
+        .collect()
+}
+
+#[test]
+fn runs_of_one_payload_are_spans_of_their_row() {
+    const NO: u32 = NO_PAYLOAD;
+    let (spans, files) = spans(&[3, 0, 5, 1]);
+    let whole = page(&[NO, 0, 0, 1, 1, 2, NO], &[0, 4, 4, 7], 0);
+    // The last two tokens of a row of five, and the first of three of the next.
+    let part = page(&[2, 3, 3], &[0, 5, 8], 3);
+    let found = spans.of_pages(&[(0, &whole), (0, &part)]).unwrap();
+    assert_eq!(row(&found, 0), [(1, 3, Some(0), 3), (3, 4, None, 0)]);
+    assert_eq!(row(&found, 1), []);
+    assert_eq!(row(&found, 2), [(0, 1, None, 0), (1, 2, Some(2), 5)]);
+    assert_eq!(row(&found, 3), [(3, 4, Some(2), 5), (4, 5, Some(3), 1)]);
+    assert_eq!(row(&found, 4), [(0, 1, Some(3), 1)]);
+    assert_eq!(*files.num_reads.lock().unwrap(), 2, "one of each file");
+    let beside = spans.beside();
+    assert_eq!((beside.index_reads, beside.payload_reads), (1, 1));
+    assert_eq!(beside.bytes, 5 * 8 + 9);
+}
+
+#[test]
+fn payloads_far_apart_are_read_apart() {
+    let sizes: Vec<usize> = (0..3000).map(|n| n % 7).collect();
+    let (spans, _) = spans(&sizes);
+    let found = spans.of_pages(&[(0, &page(&[2999, 5, 6, 0], &[0, 4], 0))]);
+    let expected = [2999, 5, 6, 0].map(|id: usize| id % 7);
+    let found = row(&found.unwrap(), 0);
+    assert_eq!(
+        found.iter().map(|span| span.3).collect::<Vec<_>>(),
+        expected
+    );
+    assert_eq!(found[1].2, Some(5));
+    let beside = spans.beside();
+    assert_eq!((beside.index_reads, beside.payload_reads), (2, 2));
+}
+
+#[test]
+fn payloads_that_are_not_there_are_refused() {
+    let (spans, _) = spans(&[3, 4]);
+    let error = spans.of_pages(&[(0, &page(&[0, 2], &[0, 2], 0))]);
+    let (shard, error) = error.unwrap_err();
+    assert_eq!((shard, error.kind()), (0, Kind::Corrupt));
+    assert!(error.to_string().contains("names payload 2"), "{error}");
+    assert!(spans.shards[0].check(7).is_ok());
+    assert_eq!(spans.shards[0].check(8).unwrap_err().kind(), Kind::Corrupt);
+}
