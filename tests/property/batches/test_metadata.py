@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from told import FIRST_TOKEN, Row, cut_span, parts_of
+from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
 PADDING, EOS, BOS = 0, 1, 2
 SPAN = pa.struct([("start", pa.int16()), ("name", pa.string()), ("end", pa.int32())])

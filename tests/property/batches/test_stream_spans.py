@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from told import FIRST_TOKEN, Row, cut_span, parts_of
+from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
 EOS, BOS = 1, 2
 FIELDS = ("input_ids", "document_ids", "metadata")
