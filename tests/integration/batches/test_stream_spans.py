@@ -138,9 +138,9 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path):
     assert pf.stream(tmp_path / "b").span_columns == ()
     with pytest.raises(ColumnNotFoundError, match=r"has none.*'metadata'"):
         pf.stream(tmp_path / "b", spans=["concepts"])
+    unknown, plain = pf.Documents(columns=["nothing"]), ("input_ids",)
     with pytest.raises(ColumnNotFoundError, match="'input_ids', 'spans'"):
-        plain = ("input_ids",)
-        loader(pf.stream(folder), pf.Documents(columns=["nothing"]), fields=plain)
+        loader(pf.stream(folder), unknown, fields=plain)
 
 
 def test_shards_of_other_kinds_are_refused(tmp_path: Path):
