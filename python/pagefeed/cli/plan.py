@@ -41,13 +41,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of all ranks: say what bandwidth they need, for each shuffle",
     )
+    for name, what in (
+        ("aligned", "with a number for every token"),
+        ("metadata", "that tell of documents"),
+        ("spans", "of ranges of tokens"),
+    ):
+        parser.add_argument(
+            f"--{name}", nargs="+", metavar="COLUMN", help=f"further columns {what}"
+        )
     parser.add_argument("--plot", metavar="FILE", help="draw a mixture: .png or .svg")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compute and report."""
     data = make_dataset(options)
-    loader = make_loader(options, data)
+    tells = ["metadata"] if options.metadata or options.spans else []
+    loader = make_loader(options, data, fields=["input_ids", *tells])
     plan: Forecast | MixtureForecast
     if options.mix:
         plan = forecast_mixture(loader)

@@ -108,7 +108,8 @@ def forecast(loader: Loader) -> Forecast:
     steps, remainder = divmod(sequences.num_sequences, route.step_sequences)
     needed, loads, parts, told = _reads(loader, planner)
     num_loads = round(loads * _num_loaded(source))
-    page_bytes = loads * spans.num_pages * _mean_stored_bytes(spans.index)
+    stored_bytes = spans.num_pages * _mean_stored_bytes(spans.index)
+    read_bytes = loads * stored_bytes + parts.bytes * sequences.num_sequences
     pages = sequences.blocks("page")
     samples = _sampled_batches(planner)
     files = sequences.file_first_sequence
@@ -131,8 +132,8 @@ def forecast(loader: Loader) -> Forecast:
         loads_per_page=loads,
         part_reads=round(parts.reads * sequences.num_sequences),
         reads=num_loads + round(parts.reads * sequences.num_sequences),
-        read_bytes=round(page_bytes + parts.bytes * sequences.num_sequences),
-        aligned=_aligned_reads(source.dataset, loads),
+        read_bytes=round(read_bytes),
+        aligned=_aligned_reads(source.dataset, read_bytes / max(1, stored_bytes)),
         metadata=told,
         same_page_pairs=_mean_pairs([pages.block_of(batch) for batch in samples]),
         same_page_pairs_random=_random_pairs(_block_sizes(pages), route.batch_size),
@@ -144,7 +145,7 @@ def forecast(loader: Loader) -> Forecast:
 
 
 def _aligned_reads(dataset: Dataset, loads: float) -> dict[str, ColumnReads]:
-    """What each column beside the tokens adds, if these are read so often."""
+    """What each column beside the tokens adds, if their bytes are read so often."""
     found = {}
     both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
     for each, source in both:

@@ -138,8 +138,9 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path):
     assert pf.stream(tmp_path / "b").span_columns == ()
     with pytest.raises(ColumnNotFoundError, match=r"has none.*'metadata'"):
         pf.stream(tmp_path / "b", spans=["concepts"])
+    unknown, plain = pf.Documents(columns=["nothing"]), ("input_ids",)
     with pytest.raises(ColumnNotFoundError, match="'input_ids', 'spans'"):
-        loader(pf.stream(folder), pf.Documents(columns=["nothing"]), fields=())
+        loader(pf.stream(folder), unknown, fields=plain)
 
 
 def test_shards_of_other_kinds_are_refused(tmp_path: Path):
@@ -175,15 +176,14 @@ def test_payloads_that_are_not_there_are_told_of(tmp_path: Path, sequences: Any)
     path.write_bytes(records.tobytes())
     rewrite_header(shard)
     feed = loader(pf.stream(tmp_path), sequences, batch_size=1)
-    found: list[Any] = []
+    batches, found = iter(feed), list[Any]()
     with pytest.raises(CorruptFileError, match=r"names payload 30.*has 30") as error:
-        found += feed
+        found += batches
     assert error.value.file == str(path)
     if isinstance(sequences, pf.Windows):
         assert len(found) == 15
-        feed.skip(error.value.steps)
-        found += feed
-        assert found[-1]["input_ids"][0, -1] == 1199
+        feed.skip(error.value.steps)  # All that lies in that page.
+        assert [*batches] == []
 
 
 @pytest.mark.parametrize("damage", ["cut", "swapped", "falling"])

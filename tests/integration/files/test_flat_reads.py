@@ -64,3 +64,39 @@ def test_a_window_is_one_read_and_neighbours_are_one(tmp_path, dtype, shuffle):
     assert stats["bytes_read"] <= WINDOWS * LENGTH * size + gaps
     # What else the process reads meanwhile is little.
     assert calls <= most + 50
+
+
+@pytest.mark.skipif(not COUNTS.exists(), reason="the system counts no calls")
+@pytest.mark.parametrize("shuffle", [None, "row"])
+def test_spans_of_a_window_are_two_reads_more(tmp_path, shuffle):
+    dtype = [("token", "u2"), ("metadata", "u4")]
+    tokens = np.arange(WINDOWS * LENGTH) % 60_000
+    for shard in range(2):
+        with pf.StreamWriter(tmp_path / str(shard), dtype=dtype) as out:
+            for part in np.split(tokens, 64)[shard::2]:
+                places = range(0, len(part) - 9, 10)
+                # More of them than what lies between neighbours is read with them.
+                out.append(part, spans=[(at, at + 9, bytes(60)) for at in places])
+    loader = pf.Loader(
+        pf.stream(tmp_path),
+        sequences=pf.Windows(LENGTH),
+        batch_size=32,
+        shuffle=shuffle,
+        seed=1,
+        rank=0,
+        world_size=1,
+        fields=("input_ids", "metadata"),
+    )
+    batches = iter(loader)
+    before = read_calls()
+    found = sum(len(span) for batch in batches for span in batch["metadata"]["spans"])
+    calls = read_calls() - before
+    stats = loader.stats()
+    # A span over the end of a window is in both.
+    num_spans = 64 * len(range(0, WINDOWS * LENGTH // 64 - 9, 10))
+    assert num_spans <= found <= num_spans + WINDOWS
+    most = WINDOWS + 1 if shuffle else WINDOWS // 32 + 1
+    for name in ("parts_read", "index_reads", "payload_reads"):
+        assert 0 < stats[name] <= most
+    assert stats["pages_loaded"] == 0
+    assert calls <= 3 * most + 50

@@ -109,9 +109,30 @@ def test_two_million_spans_in_a_shard(tmp_path):
     dtype = [("token", "u2"), ("metadata", "u4")]
     with pf.StreamWriter(tmp_path, dtype=dtype) as out:
         for first in range(0, num_spans, 50_000):
-            spans = [(at * length, at * length + 2, b"a span") for at in range(50_000)]
+            names = np.arange(first, first + 50_000).astype("<u4").tobytes()
+            spans = [
+                (at * length, at * length + 2, names[4 * at : 4 * at + 4])
+                for at in range(50_000)
+            ]
             tokens = np.arange(first, first + 50_000 * length) % 65_536
             out.append(tokens, spans=spans)
     dataset = pf.stream(tmp_path)
     assert dataset.index.num_values == num_spans * length
     assert len(dataset) == 40
+    loader = pf.Loader(
+        dataset,
+        sequences=pf.Windows(600),
+        batch_size=4,
+        shuffle="row",
+        seed=2,
+        fields=("input_ids", "metadata"),
+    )
+    for step, batch in enumerate(itertools.islice(loader, 25)):
+        for part in batch["metadata"].to_pylist():
+            [origin, *_] = loader.locate(step, part["sequence"])
+            token = 150_000 * origin.row + origin.first_token
+            found = [int.from_bytes(s["payload"], "little") for s in part["spans"]]
+            if part["start"] == 0:
+                assert found[0] == token // length + (token % length == 2)
+            assert found == list(range(found[0], found[0] + len(found)))
+    assert loader.stats()["index_reads"] <= 4 * 30 * 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pagefeed.dataset import FlatDataset, mds, megatron, stream, tokens
-from pagefeed.errors import MissingFileError
+from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.storage import LocalStorage
 
 __all__ = ["format_of", "make_flat"]
@@ -39,6 +39,7 @@ def make_flat(
     dtype: str | None = None,
     eos: int | None = None,
     cache_dir: str | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> FlatDataset:
     """Return the dataset of files of a format that is not Parquet.
 
@@ -49,12 +50,23 @@ def make_flat(
         dtype: Their type where the files do not say it.
         eos: Last token of documents where the files say nothing of them.
         cache_dir: Folder for the index.
+        beside: Columns that come with the tokens, by the arguments that name them.
+
+    Raises:
+        InvalidArgumentError: If such files have no such columns.
     """
     named: dict[str, Any] = {"column": column, "cache_dir": cache_dir}
+    known = ("aligned", "spans") if kind == "stream" else ()
+    for option, names in (beside or {}).items():
+        if option not in known:
+            raise InvalidArgumentError(
+                f"--{option} names {[*names]}, which {paths[0]} cannot have: it lies "
+                "in Parquet, or for --aligned and --spans in streams"
+            )
     if kind == "mds":
         return mds([*paths], dtype=dtype, **named)
     if kind == "stream":
-        return stream([*paths], **named)
+        return stream([*paths], **named, **(beside or {}))
     if kind == "megatron":
         return megatron([*paths], **named)
     raw: Callable[..., FlatDataset] = tokens

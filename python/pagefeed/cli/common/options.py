@@ -218,6 +218,7 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
 
 
 def _named(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
+    beside = _beside(options)
     kind = format_of(options.paths)
     if kind is not None and kind != "parquet":
         return make_flat(
@@ -227,13 +228,21 @@ def _named(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
             dtype=options.in_dtype,
             eos=options.in_eos,
             cache_dir=options.cache_dir,
+            beside=beside,
         )
     return parquet(
         options.paths,
         column=options.column,
         cache_dir=options.cache_dir,
         storage_options=storage_options(options),
+        **beside,
     )
+
+
+def _beside(options: argparse.Namespace) -> dict[str, Any]:
+    """Columns that come with the tokens, for verbs that take some."""
+    names = ("aligned", "metadata", "spans")
+    return {name: found for name in names if (found := getattr(options, name, None))}
 
 
 def _selected(
@@ -256,7 +265,8 @@ def _check_paths(options: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "give paths, or --mix with paths of its own: exactly one of them"
         )
-    if options.mix and (options.where is not None or options.tokenize is not None):
+    of_paths = options.where is not None or options.tokenize is not None
+    if options.mix and (of_paths or _beside(options)):
         raise InvalidArgumentError(
-            "--where and --tokenize are for paths, not for a --mix"
+            "--where, --tokenize and further columns are for paths, not for a --mix"
         )
