@@ -102,6 +102,18 @@ def test_merges_as_older_files_have_them(domain, extended, tmp_path):
     assert pieces_of(old, new) == known_pieces("gpt2", extended["gpt2"][1])
 
 
+@pytest.mark.parametrize("kind", ["unigram", "llama2"])
+def test_characters_that_no_piece_has(tmp_path, kind):
+    path = tmp_path / "snow.parquet"
+    texts = [f"estoppel \u26c4\u26c4 {row % 7} \u26c4estoppel" for row in range(200)]
+    pq.write_table(pa.table({"text": texts}), path)
+    old = open_tokenizer(kind)
+    data = pf.parquet(path, column="text")
+    done = pf.extend_tokenizer(old, data, tmp_path / "new.json", new_tokens=9)
+    assert any("estop" in new.text for new in done.new_tokens)
+    assert not any("\u26c4" in new.text for new in done.new_tokens)
+
+
 def test_corpus_with_two_thousand_tokens_more(tmp_path):
     corpus = pf.parquet(shared("data", "corpus"), column="text")
     old = pf.Tokenizer(shared("data", "corpus", "tokenizer.json"))
