@@ -98,7 +98,7 @@ def adapters() -> dict[str, tuple[Wrap, pf.Fields]]:
         "torchtitan, rows": (delivered(rows), pair),
         "torchtitan, tokens": (delivered(flat), pair),
         "Megatron": (
-            delivered(dialects.MegatronBatch()),
+            delivered(dialects.megatron),
             pf.Fields(names=MASKED, shifted=True),
         ),
         "OLMo-core": (delivered(dialects.olmo), olmo),

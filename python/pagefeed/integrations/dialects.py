@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["MegatronBatch", "flattened", "in_rows", "olmo", "shifted_pair"]
-
-Weights = npt.NDArray[np.float32]
-
-MOST_KEPT = 4
-"""Buffers that are used again, of one loader."""
+__all__ = ["flattened", "in_rows", "megatron", "olmo", "shifted_pair"]
 
 OURS_ALONE = ("document_ids", "cu_seqlens", "max_seqlen", "loss_mask")
 """Fields that no model of transformers takes."""
@@ -67,64 +60,32 @@ def shifted_pair(batch: Mapping[str, Any], *, rows: bool) -> tuple[dict[str, Any
     )
 
 
-class _Room:
-    """Memory that is lent, and knows whether it still is."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.memory: Weights = np.empty(shape, np.float32)
-        self.lent: Callable[[], Weights | None] = lambda: None
-
-    def lend(self) -> Weights:
-        """Return a view, which lives as long as a tensor made of it."""
-        view = self.memory.view()
-        self.lent = weakref.ref(view)
-        return view
-
-
-class MegatronBatch:
-    """Makes Megatron's micro-batches, from labels that are shifted.
+def megatron(
+    batch: Mapping[str, Any], *, mask_is_given: bool = False
+) -> dict[str, Any]:
+    """Return Megatron's micro-batch, from labels that are shifted.
 
     ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length],
     ``loss_mask`` float32, 0 where a label is -100: Megatron's cross entropies take such
     labels, as those of its own fine-tuning data.
 
     Args:
+        batch: With ``input_ids``, ``labels``, ``loss_mask`` and ``position_ids``.
         mask_is_given: The mask is a column of the files, and may want loss where there
             is no label.
     """
+    import torch
 
-    def __init__(self, *, mask_is_given: bool = False) -> None:
-        self._mask_is_given = mask_is_given
-        self._kept: list[_Room] = []
-
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the micro-batch of one with these fields, and ``loss_mask``."""
-        import torch
-
-        # By NumPy: torch would wake its threads for it.
-        mask = batch["loss_mask"].numpy()
-        weights = self._room(mask.shape)
-        np.copyto(weights, mask)
-        if self._mask_is_given:
-            np.copyto(weights, 0, where=batch["labels"].numpy() < 0)
-        return {
-            "tokens": batch["input_ids"],
-            "labels": batch["labels"],
-            "loss_mask": torch.from_numpy(weights),
-            "position_ids": batch["position_ids"],
-        }
-
-    def _room(self, shape: tuple[int, ...]) -> Weights:
-        """Return memory that nobody holds: new pages cost more than what is written."""
-        free = (
-            each
-            for each in self._kept
-            if each.lent() is None and each.memory.shape == shape
-        )
-        room = next(free, None) or _Room(shape)
-        if room not in self._kept and len(self._kept) < MOST_KEPT:
-            self._kept.append(room)
-        return room.lend()
+    # By NumPy: torch would wake its threads for it.
+    weights = batch["loss_mask"].numpy().astype(np.float32)
+    if mask_is_given:
+        np.copyto(weights, 0, where=batch["labels"].numpy() < 0)
+    return {
+        "tokens": batch["input_ids"],
+        "labels": batch["labels"],
+        "loss_mask": torch.from_numpy(weights),
+        "position_ids": batch["position_ids"],
+    }
 
 
 def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:

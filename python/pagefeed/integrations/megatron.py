@@ -8,6 +8,7 @@ and restores nothing: the position follows from ``consumed_train_samples``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pagefeed._base import check_callable, check_whole, require
@@ -19,7 +20,7 @@ from pagefeed.integrations.checks import (
     check_torch,
 )
 from pagefeed.integrations.delivery import Delivery, Leaf
-from pagefeed.integrations.dialects import MegatronBatch
+from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.launch import from_megatron
 from pagefeed.loader import Loader, session_of
 
@@ -74,7 +75,7 @@ class MicroBatches(Iterator[Any]):
         self.loader = loader
         datasets = session_of(loader).run.source.datasets
         given = any(each.column == "loss_mask" for each in datasets[0].aligned)
-        convert = MegatronBatch(mask_is_given=given)
+        convert = partial(micro_batch, mask_is_given=given)
         self._batches = iter(Delivery(loader, convert=convert, endless=True))
 
     def __next__(self) -> dict[str, Any]:

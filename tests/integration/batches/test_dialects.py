@@ -59,34 +59,18 @@ def test_rows_lose_what_models_do_not_take(batch):
 
 def test_megatron_masks_what_carries_no_loss(batch):
     labels, mask = batch["labels"].clone(), batch["loss_mask"].clone()
-    made = dialects.MegatronBatch()(batch)
+    made = dialects.megatron(batch)
     assert made["loss_mask"].dtype == torch.float32
     assert torch.equal(made["loss_mask"], mask.float())
     assert torch.equal(made["labels"], labels)
     assert (labels == -100).sum() == (mask == 0).sum() > 0
 
 
-def test_megatrons_masks_are_the_consumers_as_long_as_it_has_them(batch):
-    make = dialects.MegatronBatch()
-    given = batch["loss_mask"].clone()
-    kept = [make(batch)["loss_mask"][1:] for _ in range(6)]
-    batch["loss_mask"][:] = ~given
-    assert torch.equal(make(batch)["loss_mask"], (~given).float())
-    assert all(torch.equal(mask, given[1:].float()) for mask in kept)
-    places = {make(batch)["loss_mask"].data_ptr() for _ in range(20)}
-    del kept
-    places |= {make(batch)["loss_mask"].data_ptr() for _ in range(20)}
-    assert len(places) < 6, "memory is used again"
-    names = ("input_ids", "labels", "loss_mask", "position_ids")
-    one_row = {name: batch[name][:1] for name in names}
-    assert make(one_row)["loss_mask"].shape == (1, LENGTH)
-
-
 def test_a_mask_of_ones_own_gives_megatron_no_loss_where_there_is_no_label(batch):
     labels = batch["labels"].clone()
     batch["loss_mask"] = torch.ones(labels.shape, dtype=torch.uint8)
     batch["loss_mask"][:, ::2] = 0
-    made = dialects.MegatronBatch(mask_is_given=True)(batch)
+    made = dialects.megatron(batch, mask_is_given=True)
     expected = (labels >= 0) & (torch.arange(LENGTH) % 2 == 1)
     assert torch.equal(made["loss_mask"], expected.float())
     assert torch.equal(made["labels"], labels)
