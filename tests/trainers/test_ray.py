@@ -212,15 +212,15 @@ def test_ray_data_reads_every_sequence(folder):
 
 
 def test_wrong_arguments_are_refused(folder):
-    data = pf.parquet(folder / "data", column="input_ids")
+    data, windows = pf.parquet(folder / "data", column="input_ids"), pf.Windows(LENGTH)
     calls: Any = import_module("pagefeed.integrations.ray")
     wrong = {
         "save was given": lambda: calls.save("tokens/", folder),
         "restore was given": lambda: calls.restore([]),
-        "must be": lambda: calls.PagefeedDatasource("tokens/", pf.Windows(LENGTH)),
+        "is no dataset": lambda: calls.PagefeedDatasource("tokens/", windows),
         "sequences=": lambda: calls.PagefeedDatasource(data, LENGTH),
-        "parallelism=0": lambda: calls.PagefeedDatasource(
-            data, pf.Windows(LENGTH)
-        ).get_read_tasks(0),
+        "parallelism=0": lambda: calls.PagefeedDatasource(data, windows).get_read_tasks(
+            0
+        ),
     }
     refuses_all(wrong)

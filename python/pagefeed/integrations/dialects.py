@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 __all__ = ["flattened", "in_rows", "megatron", "olmo", "shifted_pair"]
-
-EIGHT_WITH_LOSS = np.uint64(0x0101010101010101)
-"""Eight True of a mask, seen as one number."""
 
 OURS_ALONE = ("document_ids", "cu_seqlens", "max_seqlen", "loss_mask")
 """Fields that no model of transformers takes."""
@@ -70,7 +66,8 @@ def megatron(
     """Return Megatron's micro-batch, from labels that are shifted.
 
     ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length],
-    ``loss_mask`` float32; labels without loss are 0, as the mask tells.
+    ``loss_mask`` float32, 0 where a label is -100: Megatron's cross entropies take such
+    labels, as those of its own fine-tuning data.
 
     Args:
         batch: With ``input_ids``, ``labels``, ``loss_mask`` and ``position_ids``.
@@ -79,32 +76,16 @@ def megatron(
     """
     import torch
 
-    # By NumPy: torch would wake its threads for each of these.
-    labels, mask = batch["labels"].numpy(), batch["loss_mask"].numpy()
-    weights = mask.astype(np.float32)
+    # By NumPy: torch would wake its threads for it.
+    weights = batch["loss_mask"].numpy().astype(np.float32)
     if mask_is_given:
-        ignored = labels < 0
-        np.copyto(labels, 0, where=ignored)
-        np.copyto(weights, 0, where=ignored)
-    else:
-        _clear_where_masked(labels, mask)
+        np.copyto(weights, 0, where=batch["labels"].numpy() < 0)
     return {
         "tokens": batch["input_ids"],
         "labels": batch["labels"],
         "loss_mask": torch.from_numpy(weights),
         "position_ids": batch["position_ids"],
     }
-
-
-def _clear_where_masked(labels: npt.NDArray[Any], mask: npt.NDArray[Any]) -> None:
-    """Set labels without loss, which are negative, to 0: mostly one in hundreds."""
-    if mask.size % 8 == 0:
-        eights = np.flatnonzero(mask.reshape(-1).view(np.uint64) != EIGHT_WITH_LOSS)
-        if 64 * len(eights) < mask.size:
-            parts = labels.reshape(-1, 8)
-            parts[eights] = np.maximum(parts[eights], 0)
-            return
-    np.copyto(labels, 0, where=~mask)
 
 
 def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:

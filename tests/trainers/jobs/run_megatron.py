@@ -3,6 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.dist_checkpointing.strategies.common import (
@@ -11,6 +12,7 @@ from megatron.core.dist_checkpointing.strategies.common import (
 )
 from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.core.safe_globals import register_safe_globals
+from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
 
 import pagefeed as pf
 from job import Job
@@ -19,6 +21,7 @@ from pagefeed.integrations.megatron import MicroBatches, dataset_provider
 from pagefeed.launch import from_megatron
 
 job = Job()
+IGNORED = -100
 RANK = job.rank, job.world_size
 NAMES = ("input_ids", "labels", "loss_mask", "position_ids")
 FIELDS = pf.Fields(names=NAMES, shifted=True)
@@ -40,7 +43,8 @@ def steps(batches, count):
             "loss_mask": "torch.float32",
             "position_ids": "torch.int64",
         }
-        assert int(batch["labels"].min()) >= 0
+        is_label = batch["labels"] != IGNORED
+        assert torch.equal(batch["loss_mask"], is_label.float())
         found.append(batch["tokens"][:, 0].tolist())
     return found
 
@@ -79,6 +83,17 @@ def train(stop, die_at=None):
     job.report("resumed", {"seen": found})
 
 
+def loss_of(labels):
+    """Loss and slope of Megatron's own cross entropy, without three of the tokens."""
+    logits = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
+    logits.requires_grad_()
+    mask = torch.ones(8, 1)
+    mask[2:5] = 0
+    loss = (vocab_parallel_cross_entropy(logits.clone(), labels) * mask).sum()
+    [slope] = torch.autograd.grad(loss, logits)
+    return [loss.item(), *slope.flatten().tolist()]
+
+
 def run():
     """Micro-batches from where the consumed samples say, and what does not fit."""
     job.report("ranks", list(from_megatron()))
@@ -102,6 +117,10 @@ def run():
                 job.report(name, str(error))
         parallel_state.destroy_model_parallel()
         parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+        labels = torch.arange(8)[:, None]
+        ignored = labels.clone()
+        ignored[2:5] = IGNORED
+        assert loss_of(ignored) == loss_of(labels)
         job.report("tensor ranks", list(from_megatron()))
         peers = parallel_state.get_tensor_model_parallel_group()
         make(*from_megatron()).check_ranks(same=peers)
