@@ -14,7 +14,7 @@ use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
-use crate::pages::text::{Tokenization, token_field};
+use crate::pages::text::Tokenization;
 use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
@@ -40,7 +40,7 @@ impl Column {
     fn field(&self, name: &str) -> FieldRef {
         match self {
             Self::Pages(pages) => Arc::clone(pages.index.field()),
-            Self::Texts(pages, _) => token_field(pages.index.field()),
+            Self::Texts(pages, how) => how.field(pages.index.field()),
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }
     }
