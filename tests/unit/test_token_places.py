@@ -4,9 +4,9 @@ import pytest
 import tokenizers
 
 import pagefeed as pf
+from made.tokenizers_made import MADE, hard_texts, tokenizer_json
 from pagefeed.tokenizer import token_places
 from pagefeed.tokenizer.token_places import TokenPlaces
-from tokenizers_made import MADE, hard_texts, tokenizer_json
 
 
 def trimmed(name):

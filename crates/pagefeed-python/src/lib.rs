@@ -8,6 +8,7 @@
 
 mod arrow;
 mod buffer;
+mod chats;
 mod columns;
 mod engine;
 mod error;

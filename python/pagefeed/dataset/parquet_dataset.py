@@ -29,7 +29,7 @@ from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.text import LABELS, TextStream, TokenizedIndex, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, Located, Storage
-from pagefeed.tokenizer import ChatRows, Tokenizer, chat_rows
+from pagefeed.tokenizer import ChatRows, Tokenizer, chats_of
 
 __all__ = ["ParquetDataset"]
 
@@ -254,7 +254,7 @@ class ParquetDataset(DatasetRows):
                 "tokenize takes texts: the dataset has aligned columns of tokens that "
                 f"are in the files, or is tokenized already: {self}"
             )
-        chats = chat_rows(tokenizer, self.column, messages, chat_template, today)
+        chats = chats_of(tokenizer, self.column, messages, chat_template, today)
         if not check_flag(count, "count"):
             if chats is not None:
                 raise InvalidArgumentError(

@@ -7,7 +7,7 @@ by the data plane, without the GIL. :class:`ChatTemplate` renders chats first;
 """
 
 from pagefeed.tokenizer.chat import ChatTemplate
-from pagefeed.tokenizer.chat_rows import ChatRows, chat_rows, messages_of
+from pagefeed.tokenizer.chat_rows import ChatRows, chats_of, messages_of
 from pagefeed.tokenizer.ranks import ENCODINGS
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
@@ -16,6 +16,6 @@ __all__ = [
     "ChatRows",
     "ChatTemplate",
     "Tokenizer",
-    "chat_rows",
+    "chats_of",
     "messages_of",
 ]

@@ -13,7 +13,7 @@ from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.tokenizer.chat import ChatTemplate
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["ChatRows", "chat_rows", "messages_of"]
+__all__ = ["ChatRows", "chats_of", "messages_of"]
 
 
 def messages_of(value: object) -> object:
@@ -107,7 +107,7 @@ class ChatRows:
         )
 
 
-def chat_rows(
+def chats_of(
     tokenizer: Tokenizer,
     column: str,
     messages: str | None,

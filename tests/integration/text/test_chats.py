@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from chats import CHATS, PLAIN, TEMPLATES, write_chat_tokenizer
+from made.chats import CHATS, PLAIN, TEMPLATES, write_chat_tokenizer
 from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
@@ -110,10 +110,8 @@ def test_parts_resumes_and_pickles_are_the_same(source, tok, tmp_path):
     data = data.tokenize(tok, messages="messages").where("number >= 5")
 
     def made():
-        windows, place = pf.Windows(64), {"rank": 0, "world_size": 1}
-        return pf.Loader(
-            data, sequences=windows, batch_size=2, seed=3, shuffle="row", **place
-        )
+        given = {"rank": 0, "world_size": 1, "batch_size": 2, "seed": 3}
+        return pf.Loader(data, sequences=pf.Windows(64), shuffle="row", **given)  # type: ignore[arg-type]
 
     expected = [*made()]
     half = iter(again := made())
