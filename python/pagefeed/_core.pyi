@@ -22,6 +22,7 @@ __all__ = [
     "document_table",
     "flat_index",
     "footer_value",
+    "json_texts",
     "pack",
     "text_of",
     "version",
@@ -245,16 +246,29 @@ class Tokenizer:
     @staticmethod
     def from_function(function: Callable[[str], bytes]) -> Tokenizer: ...
     def tokenized(
-        self, texts: Index, vocab_size: int, counts: npt.NDArray[np.uint32]
+        self,
+        texts: Index,
+        vocab_size: int,
+        counts: npt.NDArray[np.uint32],
+        *,
+        chats: Callable[[ArrowArray], tuple[bytes, bytes, bytes]] | None = None,
+        is_labels: bool = False,
     ) -> Index: ...
-    def count(self, texts: Index, page: int, *, verify_checksums: bool) -> bytes: ...
+    def count(
+        self,
+        texts: Index,
+        page: int,
+        *,
+        verify_checksums: bool,
+        chats: Callable[[ArrowArray], tuple[bytes, bytes, bytes]] | None = None,
+    ) -> bytes: ...
     def encode(self, text: str) -> bytes: ...
     def encode_batch(
         self, texts: list[str], num_threads: int
     ) -> tuple[bytes, bytes]: ...
     def encode_joined(
-        self, data: object, offsets: object, num_threads: int
-    ) -> tuple[bytes, bytes, list[int]]: ...
+        self, data: object, offsets: object, num_threads: int, is_narrow: bool
+    ) -> tuple[bytes, bytes, int, list[int]]: ...
     def places(self, text: str) -> list[tuple[int, int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     @property
@@ -278,6 +292,7 @@ def document_table(
     lengths: npt.NDArray[np.int64],
     most: int,
 ) -> ArrowTable: ...
+def json_texts(block: bytes, name: str) -> tuple[bytes, bytes] | None: ...
 def text_of(texts: Index, page: int, row: int, *, verify_checksums: bool) -> str: ...
 def footer_value(footer: bytes, key: str) -> str | None: ...
 def version() -> str: ...

@@ -66,7 +66,8 @@ class Loader(LoaderFacts):
             epoch, and fields tell it from tokens by neither labels nor a mask, a
             :class:`PaddingWarning` says so.
         vocab_size: Rows of the embedding: a token id that is not below it is refused
-            when its page is read, as are negative ones always.
+            when its page is read, as are negative ones always. By default the size of
+            the vocabulary that files of :func:`pagefeed.tokenize` record.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
         transform: Called with every batch, a dict of arrays or tensors that it may

@@ -21,7 +21,7 @@ from pagefeed.batches import (
     parse_dtype,
     token_engine,
 )
-from pagefeed.dataset import Dataset, check_dataset
+from pagefeed.dataset import Dataset, check_dataset, known_vocab_size
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
 from pagefeed.run import plan_batches
@@ -52,7 +52,8 @@ class SequenceView:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
-        vocab_size: Token ids are refused that are not below it.
+        vocab_size: Token ids are refused that are not below it; by default what files
+            of :func:`pagefeed.tokenize` record.
         num_threads: Threads that read; by default this rank's share of the CPUs.
 
     Raises:
@@ -110,7 +111,7 @@ class SequenceView:
             padding=self.padding,
             layout=layout,
             aligned=self._aligned,
-            vocab_size=self.vocab_size,
+            vocab_size=self.vocab_size or known_vocab_size([dataset]),
         )
 
     def __len__(self) -> int:

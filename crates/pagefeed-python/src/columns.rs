@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
-use arrow_schema::Field;
+use arrow_schema::{DataType, Field};
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::{Aligned, PageSource};
 use pagefeed_core::error::{Error, Result};
@@ -73,6 +73,8 @@ pub enum Beside<'py> {
 enum AlignedPart {
     Column(Indexed),
     Field(CoreField),
+    /// Made with the tokens.
+    Labels,
 }
 
 impl AlignedPart {
@@ -80,6 +82,7 @@ impl AlignedPart {
         match self {
             Self::Column(column) => NumberType::of(column.index.field().data_type()),
             Self::Field(field) => Some(field.number),
+            Self::Labels => NumberType::of(&DataType::Int32),
         }
     }
 }
@@ -123,7 +126,10 @@ impl Columns {
         let aligned = aligned.map(|(columns, &verify)| {
             let columns = columns.iter();
             let part = |beside: &Beside<'_>| match beside {
-                Beside::Column(index) => AlignedPart::Column(index.get().indexed(verify)),
+                Beside::Column(index) => match &index.get().tokenization {
+                    Some(how) if how.is_labels => AlignedPart::Labels,
+                    _ => AlignedPart::Column(index.get().indexed(verify)),
+                },
                 Beside::Field(field) => AlignedPart::Field(field.get().field),
             };
             columns.map(part).collect()
@@ -173,7 +179,7 @@ impl Columns {
         let aligned = self.aligned.iter_mut().flatten();
         let tokens = tokens.chain(aligned.filter_map(|part| match part {
             AlignedPart::Column(column) => Some(column),
-            AlignedPart::Field(_) => None,
+            AlignedPart::Field(_) | AlignedPart::Labels => None,
         }));
         let rows = self.rows.iter_mut().filter_map(|column| match column {
             Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
@@ -242,6 +248,9 @@ impl Columns {
                                 columns.push(AlignedColumn::new(column, &dictionaries, &opened)?);
                             }
                             AlignedPart::Field(field) => fields.push(field),
+                            AlignedPart::Labels => {
+                                return Err(Error::invalid("labels are of chats alone"));
+                            }
                         }
                     }
                     // Behind the others, which the batch has too.
@@ -268,19 +277,22 @@ impl Columns {
     }
 }
 
-/// A column of texts; whose tokens nothing in the files can be aligned with.
+/// A column of texts, whose tokens nothing in the files can be aligned with; or of chats,
+/// whose labels are made with them.
 fn text_column(
     column: Indexed,
     how: Tokenization,
     token_ids: Option<TokenIds>,
     aligned: &[AlignedPart],
 ) -> Result<TextColumn> {
-    if !aligned.is_empty() {
-        return Err(Error::unsupported(format!(
-            "no column can have a number for every token of {:?}, which are made of texts as \
-             they are read",
-            column.index.column()
-        )));
+    let name = column.index.column().to_owned();
+    let texts = TextColumn::new(column, how, token_ids)?;
+    match aligned {
+        [] => Ok(texts),
+        [AlignedPart::Labels] => texts.with_labels(),
+        _ => Err(Error::unsupported(format!(
+            "no column can have a number for every token of {name:?}, which are made as they \
+             are read"
+        ))),
     }
-    TextColumn::new(column, how, token_ids)
 }

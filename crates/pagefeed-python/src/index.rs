@@ -15,7 +15,7 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
-use pagefeed_core::pages::text::{Tokenization, token_field};
+use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
@@ -212,7 +212,12 @@ impl Index {
     /// no numbers.
     #[getter]
     fn number_type(&self) -> Option<&'static str> {
-        NumberType::of(self.index.field().data_type()).map(NumberType::name)
+        let field = self.index.field();
+        let data_type = match &self.tokenization {
+            Some(how) => how.field(field).data_type().clone(),
+            None => field.data_type().clone(),
+        };
+        NumberType::of(&data_type).map(NumberType::name)
     }
 
     /// Bytes of a row in memory, about.
@@ -376,8 +381,9 @@ impl Index {
                     let array = read_array(&column, opener, page, nothing, field.data_type())?;
                     return Ok((array, Arc::clone(field)));
                 };
+                let field = how.field(field);
                 let texts = TextColumn::new(column, how, None)?;
-                Ok((texts.read_lists(opener, page, nothing)?, token_field(field)))
+                Ok((texts.read_lists(opener, page, nothing)?, field))
             };
             let (array, field) = Self::opened(read)?;
             Ok(ArrowArray::new(array, field.as_ref().clone()))

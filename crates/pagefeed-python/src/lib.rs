@@ -8,6 +8,7 @@
 
 mod arrow;
 mod buffer;
+mod chats;
 mod columns;
 mod engine;
 mod error;
@@ -46,7 +47,7 @@ mod _core {
     #[pymodule_export]
     use crate::table::ArrowTable;
     #[pymodule_export]
-    use crate::tokenizer::{Tokenizer, text_of};
+    use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
     #[pymodule_export]
     use crate::packing::pack;

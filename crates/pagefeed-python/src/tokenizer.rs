@@ -7,15 +7,16 @@ use arrow_array::ArrayRef;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
-use pagefeed_core::pages::text::{self, RowCounts, Tokenization, count_tokens};
+use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;
-use pagefeed_core::text::Encode;
+use pagefeed_core::text::{Encode, EncodeRows};
 use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch, encode_joined};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
+use crate::chats::Chats;
 use crate::index::Index;
 use crate::run::detached;
 use crate::storage::reading;
@@ -37,6 +38,14 @@ impl Tokenizer {
         match &self.kind {
             Kind::Library(library) => Arc::clone(library) as Arc<dyn Encode>,
             Kind::Function(function) => Arc::clone(function) as Arc<dyn Encode>,
+        }
+    }
+
+    /// What encodes rows: texts, or what a function takes for chats.
+    fn rows(&self, chats: Option<Py<PyAny>>) -> Arc<dyn EncodeRows> {
+        match chats {
+            None => Arc::new(Texts(self.encoder())),
+            Some(function) => Arc::new(Chats(function)),
         }
     }
 
@@ -80,6 +89,33 @@ pub fn bytes_of<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
     });
     // It fails for lack of memory only.
     bytes.unwrap_or_else(|_| PyBytes::new(py, &[]))
+}
+
+/// The same of numbers below 65,536, as uint16.
+fn narrow_bytes_of<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
+    let bytes = PyBytes::new_with(py, 2 * numbers.len(), |bytes| {
+        for (place, number) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(numbers) {
+            *place = (*number as u16).to_ne_bytes();
+        }
+        Ok(())
+    });
+    bytes.unwrap_or_else(|_| PyBytes::new(py, &[]))
+}
+
+/// The texts that lines of JSON have in a field, one after the other, and where each
+/// begins (int64); None if something is odd with one of them.
+#[pyfunction]
+pub fn json_texts<'py>(
+    py: Python<'py>,
+    block: Bound<'_, PyBytes>,
+    name: String,
+) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    let data: Held<u8> = Held::new(block.into_any())?;
+    let found = detached(py, || Ok(pagefeed_tokenizer::json_texts(data.all(), &name)))?;
+    Ok(found.map(|texts| {
+        let offsets: Vec<u8> = texts.offsets.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        (PyBytes::new(py, &texts.bytes), PyBytes::new(py, &offsets))
+    }))
 }
 
 #[pymethods]
@@ -131,22 +167,32 @@ impl Tokenizer {
     }
 
     /// The ids of texts that lie one after the other in `data` (uint8), each from one of
-    /// `offsets` (int64) to the next: ids and counts as of `encode_batch`, and the numbers
-    /// of those that are no UTF-8, which come to nothing.
+    /// `offsets` (int64) to the next: ids in native order, uint16 if `is_narrow` and all
+    /// of them fit, else uint32; counts as of `encode_batch`; the largest id; and the
+    /// numbers of texts that are no UTF-8, which come to nothing.
     fn encode_joined<'py>(
         &self,
         py: Python<'py>,
         data: Bound<'_, PyAny>,
         offsets: Bound<'_, PyAny>,
         num_threads: usize,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<usize>)> {
+        is_narrow: bool,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32, Vec<usize>)> {
         let data: Held<u8> = Held::new(data)?;
         let offsets: Held<i64> = Held::new(offsets)?;
         let encoder = self.encoder();
-        let (all, wrong) = detached(py, || {
-            encode_joined(encoder.as_ref(), data.all(), offsets.all(), num_threads)
+        let (all, largest, wrong) = detached(py, || {
+            let found = encode_joined(encoder.as_ref(), data.all(), offsets.all(), num_threads);
+            found.map(|(all, wrong)| {
+                let largest = all.ids.iter().copied().max().unwrap_or(0);
+                (all, largest, wrong)
+            })
         })?;
-        Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts), wrong))
+        let ids = match is_narrow && largest <= u32::from(u16::MAX) {
+            true => narrow_bytes_of(py, &all.ids),
+            false => bytes_of(py, &all.ids),
+        };
+        Ok((ids, bytes_of(py, &all.counts), largest, wrong))
     }
 
     /// Where in a text each token comes from: bytes, begin and end.
@@ -184,30 +230,38 @@ impl Tokenizer {
     }
 
     /// An index of texts as one of tokens: engines encode as they load. `counts` (uint32)
-    /// are the tokens of every row.
+    /// are the tokens of every row. `chats` is a function of an Arrow array of chats that
+    /// returns ids, labels and counts as bytes; the index is one of the labels then, if
+    /// `is_labels`.
+    #[pyo3(signature = (texts, vocab_size, counts, *, chats=None, is_labels=false))]
     fn tokenized(
         &self,
         texts: &Index,
         vocab_size: u32,
         counts: Bound<'_, PyAny>,
+        chats: Option<Py<PyAny>>,
+        is_labels: bool,
     ) -> PyResult<Index> {
         Ok(texts.with(Tokenization {
-            encoder: self.encoder(),
+            encoder: self.rows(chats),
             vocab_size,
             counts: Arc::new(HeldCounts::new(counts)?),
+            is_labels,
         }))
     }
 
-    /// Number of tokens of each row of a page of texts: uint32 in native order.
-    #[pyo3(signature = (texts, page, *, verify_checksums))]
+    /// Number of tokens of each row of a page of texts, or of `chats`: uint32 in native
+    /// order.
+    #[pyo3(signature = (texts, page, *, verify_checksums, chats=None))]
     fn count<'py>(
         &self,
         py: Python<'py>,
         texts: &Index,
         page: u64,
         verify_checksums: bool,
+        chats: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (column, encoder) = (texts.indexed(verify_checksums), self.encoder());
+        let (column, encoder) = (texts.indexed(verify_checksums), self.rows(chats));
         let texts = reading(py, column.clone(), |column| read_texts(&column, page))?;
         // On this thread, which has seen words like these.
         let counts = detached(py, || {

@@ -84,7 +84,7 @@ pub fn encode_joined(
         let begin = usize::try_from(borders[0]).map_err(|_| outside(number))?;
         let end = usize::try_from(borders[1]).map_err(|_| outside(number))?;
         let text = bytes.get(begin..end).ok_or_else(|| outside(number))?;
-        texts.push(std::str::from_utf8(text).unwrap_or_else(|_| {
+        texts.push(simdutf8::basic::from_utf8(text).unwrap_or_else(|_| {
             wrong.push(number);
             ""
         }));

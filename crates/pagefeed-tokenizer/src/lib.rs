@@ -13,10 +13,12 @@
 mod batch;
 mod exact;
 mod fast;
+mod json_lines;
 mod patterns;
 pub mod trials;
 
 mod tokenizer;
 
 pub use batch::{Encoded, encode_batch, encode_joined};
+pub use json_lines::{Joined, json_texts};
 pub use tokenizer::{Engine, Tokenizer};

@@ -14,7 +14,7 @@ from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.token_batches import Feed, TokenFeed, token_engine
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, known_vocab_size
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
@@ -56,6 +56,8 @@ class LoaderSettings:
     rank: int
     world_size: int
     num_threads: int
+    uses_recorded: bool = True
+    """Whether ids are held against the vocabulary that files record."""
 
     def share(self, num_shares: int) -> LoaderSettings:
         """Return settings with a part of the memory and threads, without pinning."""
@@ -113,6 +115,9 @@ class LoaderSettings:
         Raises:
             InvalidArgumentError: If its batches cannot hold what is asked for.
         """
+        vocab_size = self.vocab_size
+        if vocab_size is None and self.uses_recorded:
+            vocab_size = known_vocab_size(source.datasets)
         aligned = AlignedColumns.of(source.datasets)
         aligned.check(self.fields)
         metadata = Metadata.of(source.datasets, self.fields)
@@ -133,7 +138,7 @@ class LoaderSettings:
                 metadata=metadata,
                 has_padding=not self.drop_last,
                 convert=convert,
-                vocab_size=self.vocab_size,
+                vocab_size=vocab_size,
             )
             if self.decode is None:
                 return feed
@@ -163,7 +168,7 @@ class LoaderSettings:
             aligned=aligned,
             fields=self.fields,
             metadata=metadata,
-            vocab_size=self.vocab_size,
+            vocab_size=vocab_size,
         )
         return TokenFeed(
             source.index,

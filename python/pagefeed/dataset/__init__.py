@@ -28,7 +28,7 @@ from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
-from pagefeed.dataset.recorded import RecordedTokenizer
+from pagefeed.dataset.recorded import RecordedTokenizer, known_vocab_size
 from pagefeed.dataset.row_lengths import length_counts
 from pagefeed.dataset.spans import (
     SpanParts,
@@ -65,6 +65,7 @@ __all__ = [
     "derived_arrays",
     "derived_key",
     "fitting",
+    "known_vocab_size",
     "length_counts",
     "mds",
     "megatron",

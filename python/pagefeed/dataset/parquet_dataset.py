@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, overload
@@ -13,18 +14,22 @@ from pagefeed._base import (
     require,
 )
 from pagefeed.dataset import select
-from pagefeed.dataset.aligned import Aligned, check_aligned_index
+from pagefeed.dataset.aligned import Aligned, check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import PageIndexUse
 from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.recorded import RecordedTokenizer, recorded_tokenizer
+from pagefeed.dataset.recorded import (
+    RecordedTokenizer,
+    recorded_tokenizer,
+    tokenizer_of_file,
+)
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.text import TextStream, tokenized
+from pagefeed.dataset.text import LABELS, TextStream, TokenizedIndex, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, Located, Storage
-from pagefeed.tokenizer import Tokenizer
+from pagefeed.tokenizer import ChatRows, Tokenizer, chats_of
 
 __all__ = ["ParquetDataset"]
 
@@ -55,6 +60,8 @@ class ParquetDataset(DatasetRows):
     """The rows, if these are not all rows of the files."""
     tokenizer: Tokenizer | None = None
     """What makes tokens of the column, if it holds texts."""
+    chats: ChatRows | None = None
+    """What renders the column, if it holds chats."""
 
     @lazy
     def index(self) -> PageIndex:
@@ -69,11 +76,11 @@ class ParquetDataset(DatasetRows):
         for name in (*self.metadata, *self.span_columns):
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
+        if self.tokenizer is not None:
+            return tokenized(index, self.tokenizer, self.chats)
         for each in self.aligned:
             self._column_indexes[each.column] = self._build_index(each.column)
             check_aligned_index(index, self._column_indexes[each.column])
-        if self.tokenizer is not None:
-            return tokenized(index, self.tokenizer)
         return index
 
     @property
@@ -94,6 +101,8 @@ class ParquetDataset(DatasetRows):
         """Return the page index of any column of the same rows."""
         if column == self.column:
             return self.index
+        if self.chats is not None and column == LABELS:
+            return cast("TokenizedIndex", self.index).labels
         if column not in self._column_indexes:
             self._column_indexes[column] = self._build_index(column)
         return self._column_indexes[column]
@@ -140,6 +149,16 @@ class ParquetDataset(DatasetRows):
         """
         return recorded_tokenizer(self.storage, self.files)
 
+    @lazy
+    def recorded_vocab_size(self) -> int | None:
+        """Ids are below it, as the tokenizer or the first file says; else None."""
+        if self.tokenizer is not None:
+            return self.tokenizer.vocab_size
+        if not self.files:
+            return None
+        found = tokenizer_of_file(self.storage, self.files[0])
+        return None if found is None else found.vocab_size
+
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Refuse a tokenizer that is not the one that made the tokens.
 
@@ -172,14 +191,26 @@ class ParquetDataset(DatasetRows):
 
     @overload
     def tokenize(
-        self, tokenizer: Tokenizer, *, count: Literal[True] = True
+        self,
+        tokenizer: Tokenizer,
+        *,
+        messages: str | None = None,
+        chat_template: str | None = None,
+        today: datetime.date | None = None,
+        count: Literal[True] = True,
     ) -> ParquetDataset: ...
     @overload
     def tokenize(
         self, tokenizer: Tokenizer, *, count: Literal[False]
     ) -> TextStream: ...
     def tokenize(
-        self, tokenizer: Tokenizer, *, count: bool = True
+        self,
+        tokenizer: Tokenizer,
+        *,
+        messages: str | None = None,
+        chat_template: str | None = None,
+        today: datetime.date | None = None,
+        count: bool = True,
     ) -> ParquetDataset | TextStream:
         """Take the column, which holds texts, for the tokens that they come to.
 
@@ -190,6 +221,12 @@ class ParquetDataset(DatasetRows):
 
         Args:
             tokenizer: What encodes the texts.
+            messages: The column holds chats, and this is its name: they are rendered by
+                the chat template, and batches have ``labels`` beside the tokens: -100
+                where it is not the assistant who speaks. Templates run in Python, on
+                the loader's threads. Needs ``pagefeed[chat,pyarrow]``.
+            chat_template: A template in the place of the tokenizer's.
+            today: The day that a template writes which asks for it.
             count: False for texts that are too many to be counted first: a loader of
                 :class:`Windows` with ``epochs=None`` begins at once, joins and cuts
                 the documents of each of its lanes as they come, and its state is where
@@ -199,7 +236,9 @@ class ParquetDataset(DatasetRows):
             A dataset of the same rows; without counts a :class:`TextStream` of them.
 
         Raises:
-            InvalidArgumentError: If it is no tokenizer, or the dataset has one.
+            InvalidArgumentError: If it is no tokenizer, or the dataset has one; of
+                chats, if there is no template, or none that can be used.
+            MissingDependencyError: Of chats, if jinja2 is not installed.
 
         Example:
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
@@ -215,9 +254,16 @@ class ParquetDataset(DatasetRows):
                 "tokenize takes texts: the dataset has aligned columns of tokens that "
                 f"are in the files, or is tokenized already: {self}"
             )
+        chats = chats_of(tokenizer, self.column, messages, chat_template, today)
         if not check_flag(count, "count"):
+            if chats is not None:
+                raise InvalidArgumentError(
+                    "count=False streams texts: chats are counted first, leave it out"
+                )
             return TextStream(texts=self, tokenizer=tokenizer)
-        texts = replace(self, selection=None, tokenizer=tokenizer)
+        texts = replace(self, selection=None, tokenizer=tokenizer, chats=chats)
+        if chats is not None:
+            texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))
         if self.selection is None:
             return texts
         return replace(texts, selection=self.selection.over(texts.spans))

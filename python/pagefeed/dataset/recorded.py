@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,12 @@ from pagefeed.dataset.index_recipe import footer_of
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import Storage
 
-__all__ = ["RecordedTokenizer", "recorded_tokenizer"]
+__all__ = [
+    "RecordedTokenizer",
+    "known_vocab_size",
+    "recorded_tokenizer",
+    "tokenizer_of_file",
+]
 
 KEY = "pagefeed.tokenizer"
 MOST_FILES = 16
@@ -44,7 +50,7 @@ def recorded_tokenizer(
     places = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(int)
     chosen = [files[place] for place in places.tolist()]
     found = None
-    for other in in_order(lambda file: _record_of(storage, file), chosen):
+    for other in in_order(lambda file: tokenizer_of_file(storage, file), chosen):
         if found is not None and other is not None:
             if found.fingerprint != other.fingerprint:
                 raise InvalidArgumentError(
@@ -57,7 +63,8 @@ def recorded_tokenizer(
     return found
 
 
-def _record_of(storage: Storage, file: str) -> RecordedTokenizer | None:
+def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
+    """Return what a file says; None if it says nothing."""
     told = _core.footer_value(footer_of(storage, file), KEY)
     try:
         record = {} if told is None else json.loads(told)
@@ -69,3 +76,13 @@ def _record_of(storage: Storage, file: str) -> RecordedTokenizer | None:
         )
     except (ValueError, KeyError, TypeError):
         return None  # None, or that of another program.
+
+
+def known_vocab_size(datasets: Iterable[object]) -> int | None:
+    """Return what all ids of some datasets are below; None if one does not say it.
+
+    Of each the first file is asked, once.
+    """
+    sizes = [getattr(dataset, "recorded_vocab_size", None) for dataset in datasets]
+    known = [size for size in sizes if size is not None]
+    return max(known) if known and len(known) == len(sizes) else None

@@ -98,6 +98,7 @@ def trace(
         fields=Fields(),
         pin_memory=False,
         vocab_size=None,
+        uses_recorded=False,  # To see what is wrong with them.
     ).make_feed(session.run.source)
     made = []
     for number in rows:

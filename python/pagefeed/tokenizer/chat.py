@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pagefeed._base import lazy, require
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.tokenizer.token_places import TokenPlaces
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 __all__ = ["IGNORED", "ChatTemplate"]
@@ -56,7 +57,8 @@ class ChatTemplate:
     ) -> None:
         self._made_of = text, dict(tokens), today
         self._text = text
-        self._today = today
+        self.today = today
+        """What templates take for the current date, if it is said."""
         try:
             self._template = _environment(self._mark, self._now).from_string(text)
         except _jinja().TemplateSyntaxError as problem:
@@ -107,15 +109,20 @@ class ChatTemplate:
         told = json.dumps(self._made_of[:2], sort_keys=True)
         return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
+    @property
+    def writes_date(self) -> bool:
+        """Whether it may write the current date."""
+        return "strftime_now" in self._text
+
     @lazy
     def _mark(self) -> str:
         """What no text holds: borders of what is learned are marked by it."""
         return f"\0{secrets.token_hex(16)}\0"
 
     def _now(self, form: str) -> str:
-        if self._today is None:
+        if self.today is None:
             return datetime.datetime.now().strftime(form)  # noqa: DTZ005 - as elsewhere
-        return datetime.datetime.combine(self._today, datetime.time()).strftime(form)
+        return datetime.datetime.combine(self.today, datetime.time()).strftime(form)
 
     def render(
         self, messages: object, *, add_generation_prompt: bool = False
@@ -159,7 +166,7 @@ class ChatTemplate:
             spans = self._by_prefixes(text, _checked(messages), tokenizer)
         ids = tokenizer.encode(text)
         labels = np.full(len(ids), IGNORED, np.int32)
-        places = _Places(text, tokenizer) if spans else None
+        places = TokenPlaces(tokenizer, text, ids) if spans else None
         for begin, end in spans:
             if places is None or (first := places.token(begin)) is None:
                 break
@@ -195,22 +202,6 @@ def _without_space(text: str, begin: int, tokenizer: Tokenizer) -> int:
     bare = text.rstrip()
     is_special = any(bare.endswith(token) for token in tokenizer.special_ids)
     return len(bare) if is_special and len(bare) > begin else len(text)
-
-
-class _Places:
-    """Where in a text its tokens lie."""
-
-    def __init__(self, text: str, tokenizer: Tokenizer) -> None:
-        self._text = text
-        found = tokenizer.places(text)
-        self._places = np.zeros((0, 2), np.int64) if found is None else found
-
-    def token(self, place: int) -> int | None:
-        """Return the first token that has a character; None if none has it."""
-        byte = len(self._text[:place].encode())
-        begins, ends = self._places[:, 0], self._places[:, 1]
-        found = np.flatnonzero((begins <= byte) & (byte < ends))
-        return int(found[0]) if len(found) else None
 
 
 def _content(token: object) -> object:

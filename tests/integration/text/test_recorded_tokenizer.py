@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
@@ -66,25 +67,45 @@ def test_inspect_shows_the_record(made, capsys):
     assert f"tokenizer  gpt2.json, {tok.vocab_size} ids, eos {tok.eos}" in shown
 
 
-def test_smoke_finds_ids_beyond_the_recorded_vocabulary(made, tmp_path):
-    import pyarrow.parquet as pq
-
+@pytest.fixture
+def overstated(made, tmp_path):
+    """Files whose record says that there are fewer ids than they hold."""
     [source] = (made / "gpt2").glob("*.parquet")
     table = pq.read_table(source)
     told = json.loads(table.schema.metadata[b"pagefeed.tokenizer"])
     metadata = {b"pagefeed.tokenizer": json.dumps(told | {"vocab_size": 50})}
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "a.parquet")
-    found = pf.smoke(loader(pf.parquet(tmp_path, column="input_ids")), steps=3)
-    [ids] = [check for check in found.checks if check.name == "ids"]
-    assert not ids.ok
+    return pf.parquet(tmp_path, column="input_ids")
 
 
-def test_files_without_a_record_are_nobodys(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+@pytest.mark.parametrize("sequences", [pf.Windows(32), pf.Documents(max_length=32)])
+def test_ids_beyond_the_recorded_vocabulary_are_refused(sequences, overstated):
+    def first(data, **options):
+        options |= {"sequences": sequences, "rank": 0, "world_size": 1}
+        return next(iter(pf.Loader(data, batch_size=2, **options)))
 
-    metadata = {b"pagefeed.tokenizer": b"of another program"}
-    for name, told in (("a", None), ("b", metadata)):
-        table = pa.table({"input_ids": [[1, 2, 3]]}).replace_schema_metadata(told)
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-    assert pf.parquet(tmp_path, column="input_ids").recorded_tokenizer is None
+    expected = r"ids are 0 to 49 \(vocab_size=50\)"
+    with pytest.raises(pf.errors.TokenRangeError, match=expected):
+        first(overstated)
+    halves = overstated.split(a=0.5, b=0.5, seed=0)
+    mixed = pf.mix({name: (half, 1) for name, half in halves.items()})
+    with pytest.raises(pf.errors.TokenRangeError, match=expected):
+        first(mixed)
+    assert first(overstated, vocab_size=1 << 16)["input_ids"].max() >= 50
+
+
+def test_a_view_refuses_them_too(overstated):
+    with pytest.raises(pf.errors.TokenRangeError, match="vocab_size=50"):
+        pf.SequenceView(overstated, pf.Windows(32))[0]
+
+
+def test_trace_shows_what_is_beyond(overstated):
+    [row] = pf.trace(loader(overstated), step=0, row=0)
+    assert row.damage is None
+    assert max(row.tokens or [0]) >= 50
+
+
+def test_smoke_finds_ids_beyond_the_recorded_vocabulary(overstated):
+    found = pf.smoke(loader(overstated), steps=3)
+    assert not found.ok
+    assert {one.kind for one in found.damage} == {"TokenRangeError"}

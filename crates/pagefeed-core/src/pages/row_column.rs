@@ -15,7 +15,7 @@ use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
 use crate::pages::record_column::{RecordColumn, RecordPages};
-use crate::pages::text::{Tokenization, token_field};
+use crate::pages::text::Tokenization;
 use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
@@ -43,7 +43,7 @@ impl Column {
     fn field(&self, name: &str) -> FieldRef {
         match self {
             Self::Pages(pages) => Arc::clone(pages.index.field()),
-            Self::Texts(pages, _) => token_field(pages.index.field()),
+            Self::Texts(pages, how) => how.field(pages.index.field()),
             Self::Records(records) => records.field(name),
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
         }

@@ -4,16 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, ListArray, UInt32Array};
-use arrow_buffer::OffsetBuffer;
+use arrow_array::{Array, ArrayRef, Int32Array, ListArray, UInt32Array};
+use arrow_buffer::{Buffer, MutableBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{Joins, TokenPage, Tokens};
+use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
 use crate::pages::numbering::saturated;
-use crate::text::Encode;
+use crate::text::{Encode, EncodeRows, Visit};
 
 /// The number of tokens of every row of a column, as it was counted.
 pub trait RowCounts: Send + Sync {
@@ -24,13 +24,43 @@ pub trait RowCounts: Send + Sync {
 /// How texts become tokens.
 #[derive(Clone)]
 pub struct Tokenization {
-    /// What encodes the texts.
-    pub encoder: Arc<dyn Encode>,
+    /// What encodes the rows.
+    pub encoder: Arc<dyn EncodeRows>,
     /// One more than the largest id.
     pub vocab_size: u32,
     /// What encoding must come to.
     pub counts: Arc<dyn RowCounts>,
+    /// Of an index of rows: whether it shows labels in place of ids.
+    pub is_labels: bool,
 }
+
+/// Texts, one a row.
+pub struct Texts(pub Arc<dyn Encode>);
+
+impl EncodeRows for Texts {
+    fn check(&self, field: &Field) -> Result<()> {
+        let data_type = field.data_type();
+        match is_text(data_type) {
+            true => Ok(()),
+            false => Err(Error::unsupported(format!(
+                "a column to tokenize holds texts, one a row, but {:?} is {data_type}",
+                field.name()
+            ))),
+        }
+    }
+
+    fn encode(&self, rows: &ArrayRef, visit: &mut Visit<'_>) -> Result<()> {
+        let mut ids = Vec::new();
+        for_each_text(rows, |row, text| {
+            ids.clear();
+            self.0.encode_into(text, &mut ids)?;
+            visit(row, &ids, &[])
+        })
+    }
+}
+
+/// Bytes of a label.
+const LABEL_BYTES: usize = 4;
 
 impl Tokenization {
     /// Tokens of some rows; 0 beyond the end, where nothing is ever loaded.
@@ -40,7 +70,12 @@ impl Tokenization {
     }
 
     fn bytes_per_token(&self) -> u64 {
-        if self.is_narrow() { 2 } else { 4 }
+        let labels = if self.encoder.has_labels() {
+            LABEL_BYTES as u64
+        } else {
+            0
+        };
+        labels + if self.is_narrow() { 2 } else { 4 }
     }
 
     /// What the scheduler must know of a page with these rows.
@@ -57,6 +92,7 @@ impl Tokenization {
         PageEntry {
             loading_size: stored.saturating_add(saturated(num_tokens * BYTES_OF_TEXT)),
             file: record.file as usize,
+            num_values: saturated(num_tokens),
             ..PageEntry::new(stored, saturated(decoded))
         }
     }
@@ -65,12 +101,13 @@ impl Tokenization {
         self.vocab_size <= 1 << 16
     }
 
-    /// Encodes a page of texts that begins with row `first_row` of the column, into the
-    /// memory of an earlier page.
+    /// Encodes a page of rows that begins with row `first_row` of the column, into the
+    /// memory of an earlier page; `with_labels` beside the tokens.
     pub fn encode(
         &self,
         texts: &ArrayRef,
         first_row: u64,
+        with_labels: bool,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let rows = first_row..first_row + texts.len() as u64;
@@ -84,16 +121,24 @@ impl Tokenization {
         page.row_offsets.push(0);
         page.joins = Joins::default();
         let mut ids = Writer::new(&mut page.tokens, self.is_narrow(), num_tokens);
-        let mut of_row = Vec::new();
-        for_each_text(texts, |row, text| {
-            of_row.clear();
-            self.encoder.encode_into(text, &mut of_row)?;
-            self.check(row, &of_row, counts[row])?;
-            ids.extend(&of_row);
-            let end = u32::try_from(ids.len()).map_err(|_| too_many())?;
-            page.row_offsets.push(end);
-            Ok(())
-        })?;
+        let mut labels = Numbers::new(LABEL_BYTES, page.aligned.pop().unwrap_or_default());
+        self.encoder
+            .encode(texts, &mut |row, of_row, labels_of_row| {
+                self.check(row, of_row, counts[row])?;
+                ids.extend(of_row);
+                if with_labels {
+                    if labels_of_row.len() != of_row.len() {
+                        return Err(Error::invalid("as many labels as tokens are needed"));
+                    }
+                    let more = num_tokens.saturating_sub(ids.len());
+                    labels.extend(labels_of_row, more)?;
+                }
+                let end = u32::try_from(ids.len()).map_err(|_| too_many())?;
+                page.row_offsets.push(end);
+                Ok(())
+            })?;
+        page.aligned.clear();
+        page.aligned.extend(with_labels.then_some(labels));
         Ok(page)
     }
 
@@ -124,13 +169,10 @@ impl Tokenization {
     }
 }
 
-/// Number of tokens of each row of a page of texts.
-pub fn count_tokens(texts: &ArrayRef, encoder: &dyn Encode) -> Result<Vec<u32>> {
-    let mut counts = Vec::with_capacity(texts.len());
-    let mut ids = Vec::new();
-    for_each_text(texts, |_, text| {
-        ids.clear();
-        encoder.encode_into(text, &mut ids)?;
+/// Number of tokens of each row of a page.
+pub fn count_tokens(rows: &ArrayRef, encoder: &dyn EncodeRows) -> Result<Vec<u32>> {
+    let mut counts = Vec::with_capacity(rows.len());
+    encoder.encode(rows, &mut |_, ids, _| {
         counts.push(u32::try_from(ids.len()).map_err(|_| too_many())?);
         Ok(())
     })?;
@@ -149,39 +191,51 @@ pub fn text_of(texts: &ArrayRef, row: usize) -> Result<String> {
     Ok(found)
 }
 
-/// The column of tokens that a column of texts becomes.
-pub fn token_field(texts: &Field) -> FieldRef {
-    let token = Field::new_list_field(DataType::UInt32, false);
-    Arc::new(Field::new(
-        texts.name(),
-        DataType::List(Arc::new(token)),
-        true,
-    ))
-}
+impl Tokenization {
+    /// What a row comes to: a list of ids, or of labels.
+    fn item(&self) -> FieldRef {
+        let data_type = match self.is_labels {
+            true => DataType::Int32,
+            false => DataType::UInt32,
+        };
+        Arc::new(Field::new_list_field(data_type, false))
+    }
 
-/// A page of tokens as Arrow lists.
-pub fn as_lists(page: TokenPage) -> Result<ArrayRef> {
-    let values: Vec<u32> = match page.tokens {
-        Tokens::U16(ids) => ids.into_iter().map(u32::from).collect(),
-        Tokens::U32(ids) => ids,
-        Tokens::I32(_) | Tokens::I64(_) => return Err(Error::invalid("not a page of texts")),
-    };
-    let too_many = |_| Error::limit("a page has 2**31 tokens or more");
-    let offsets: Result<Vec<i32>> = page
-        .row_offsets
-        .iter()
-        .map(|&offset| i32::try_from(offset).map_err(too_many))
-        .collect();
-    let token = Field::new_list_field(DataType::UInt32, false);
-    let lists = ListArray::try_new(
-        Arc::new(token),
-        OffsetBuffer::new(offsets?.into()),
-        Arc::new(UInt32Array::from(values)),
-        None,
-    );
-    Ok(Arc::new(
-        lists.map_err(|error| Error::invalid(error.to_string()))?,
-    ))
+    /// The column that a column of rows becomes.
+    pub fn field(&self, rows: &Field) -> FieldRef {
+        Arc::new(Field::new(rows.name(), DataType::List(self.item()), true))
+    }
+
+    /// A page as Arrow lists.
+    pub fn as_lists(&self, page: TokenPage) -> Result<ArrayRef> {
+        let values: ArrayRef = match (self.is_labels, page.tokens) {
+            (true, _) => {
+                let labels = page.aligned.first().cloned().unwrap_or_default();
+                let mut bytes = MutableBuffer::from_len_zeroed(labels.len() * LABEL_BYTES);
+                let missing = || Error::invalid("a page without labels");
+                labels.write(0, &mut bytes).ok_or_else(missing)?;
+                Arc::new(Int32Array::new(Buffer::from(bytes).into(), None))
+            }
+            (_, Tokens::U16(ids)) => {
+                Arc::new(ids.into_iter().map(u32::from).collect::<UInt32Array>())
+            }
+            (_, Tokens::U32(ids)) => Arc::new(UInt32Array::from(ids)),
+            (_, Tokens::I32(_) | Tokens::I64(_)) => {
+                return Err(Error::invalid("not a page of texts"));
+            }
+        };
+        let too_many = |_| Error::limit("a page has 2**31 tokens or more");
+        let offsets: Result<Vec<i32>> = page
+            .row_offsets
+            .iter()
+            .map(|&offset| i32::try_from(offset).map_err(too_many))
+            .collect();
+        let offsets = OffsetBuffer::new(offsets?.into());
+        let lists = ListArray::try_new(self.item(), offsets, values, None);
+        Ok(Arc::new(
+            lists.map_err(|error| Error::invalid(error.to_string()))?,
+        ))
+    }
 }
 
 /// Whether a column of this type holds texts.

@@ -12,7 +12,7 @@ use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader::read_array;
-use crate::pages::text::{Tokenization, as_lists, is_text};
+use crate::pages::text::Tokenization;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::Fetched;
 
@@ -22,6 +22,8 @@ pub struct TextColumn {
     tokenization: Tokenization,
     /// Numbers that are tokens, if others are to be refused.
     token_ids: Option<TokenIds>,
+    /// Labels come with the tokens.
+    with_labels: bool,
     /// Comes as Arrow lists of this type, if it is not tokens that are wanted.
     lists: Option<DataType>,
 }
@@ -34,20 +36,31 @@ impl TextColumn {
         token_ids: Option<TokenIds>,
     ) -> Result<Self> {
         let index = &column.index;
-        let data_type = index.field().data_type();
         // Without files there is nothing that could be no text.
-        if !is_text(data_type) && !index.files().is_empty() {
-            return Err(Error::unsupported(format!(
-                "a column to tokenize holds texts, one a row, but {:?} is {data_type}",
-                index.column()
-            ))
-            .in_column(index.column()));
+        if !index.files().is_empty() {
+            let checked = tokenization.encoder.check(index.field());
+            checked.map_err(|error| error.in_column(index.column()))?;
         }
         Ok(Self {
+            with_labels: tokenization.is_labels,
             column,
             tokenization,
             token_ids,
             lists: None,
+        })
+    }
+
+    /// The same with a label for each token.
+    pub fn with_labels(self) -> Result<Self> {
+        if !self.tokenization.encoder.has_labels() {
+            let column = self.column.index.column();
+            return Err(Error::unsupported(format!(
+                "texts of {column:?} have no labels"
+            )));
+        }
+        Ok(Self {
+            with_labels: true,
+            ..self
         })
     }
 
@@ -70,7 +83,9 @@ impl TextColumn {
         let data_type = index.field().data_type();
         let texts = read_array(&self.column, opener, page, fetched, data_type)?;
         let first_row = self.rows(page, &record).start;
-        let encoded = self.tokenization.encode(&texts, first_row, recycle);
+        let encoded = self
+            .tokenization
+            .encode(&texts, first_row, self.with_labels, recycle);
         let checked = encoded.and_then(|page| {
             if let Some(token_ids) = self.token_ids {
                 token_ids.check(&page, record.first_row_in_group)?;
@@ -87,7 +102,8 @@ impl TextColumn {
         page: u64,
         fetched: &Fetched,
     ) -> Result<ArrayRef> {
-        as_lists(self.read(opener, page, fetched, None)?)
+        self.tokenization
+            .as_lists(self.read(opener, page, fetched, None)?)
     }
 
     /// The rows of a page, numbered through the column.

@@ -7,6 +7,13 @@ A :class:`TextStream` does without.
 
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
 from pagefeed.dataset.text.text_stream import TextStream
-from pagefeed.dataset.text.tokenized_index import TokenizedIndex, tokenized
+from pagefeed.dataset.text.tokenized_index import LABELS, TokenizedIndex, tokenized
 
-__all__ = ["TextStream", "TokenCounts", "TokenizedIndex", "token_counts", "tokenized"]
+__all__ = [
+    "LABELS",
+    "TextStream",
+    "TokenCounts",
+    "TokenizedIndex",
+    "token_counts",
+    "tokenized",
+]

@@ -24,7 +24,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.tokenizer import Tokenizer
+from pagefeed.tokenizer import ChatRows, Tokenizer
 
 __all__ = ["TokenCounts", "token_counts"]
 
@@ -56,7 +56,9 @@ class _Part(NamedTuple):
     num_rows: int
 
 
-def token_counts(index: PageIndex, tokenizer: Tokenizer) -> TokenCounts:
+def token_counts(
+    index: PageIndex, tokenizer: Tokenizer, chats: ChatRows | None = None
+) -> TokenCounts:
     """Count the tokens of every row, or map what was counted before.
 
     All texts are encoded, by a thread per CPU. With a cache folder the counts are kept
@@ -67,6 +69,7 @@ def token_counts(index: PageIndex, tokenizer: Tokenizer) -> TokenCounts:
     Args:
         index: The texts.
         tokenizer: What encodes them.
+        chats: What renders them, if they are chats.
 
     Raises:
         UnsupportedError: If the column is not one of texts.
@@ -74,8 +77,10 @@ def token_counts(index: PageIndex, tokenizer: Tokenizer) -> TokenCounts:
         StaleFileError: If a file changed.
     """
     parts = [f"{VERSION}", index.fingerprint, index.column, tokenizer.fingerprint]
+    if chats is not None:
+        parts.append(chats.fingerprint)
     key = derived_key(index, *parts)
-    counting = _Counting(index, tokenizer, key)
+    counting = _Counting(index, tokenizer, chats, key)
     try:
         counting.make_parts()
         stored = derived_arrays(index, KIND, key, counting.write)
@@ -97,9 +102,16 @@ class _CountedElsewhereError(Exception):
 class _Counting:
     """One pass over the texts of an index."""
 
-    def __init__(self, index: PageIndex, tokenizer: Tokenizer, key: str) -> None:
+    def __init__(
+        self,
+        index: PageIndex,
+        tokenizer: Tokenizer,
+        chats: ChatRows | None,
+        key: str,
+    ) -> None:
         self._index = index
         self._tokenizer = tokenizer
+        self._chats = chats
         self._key = key
         self._parts = [*_parts(index)]
         self._folder: str | None = None
@@ -219,6 +231,7 @@ class _Counting:
             self._index.handle,
             page,
             verify_checksums=self._index.recipe.verify_checksums,
+            chats=self._chats,
         )
         return np.frombuffer(counts, dtype=np.uint32)
 

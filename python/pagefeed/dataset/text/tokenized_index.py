@@ -15,18 +15,24 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import cut_at
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
 from pagefeed.dataset.token_index import Pieces
-from pagefeed.tokenizer import Tokenizer
+from pagefeed.tokenizer import ChatRows, Tokenizer
 
-__all__ = ["TokenizedIndex", "tokenized"]
+__all__ = ["LABELS", "TokenizedIndex", "tokenized"]
+
+LABELS = "labels"
+"""What labels of chats are called in batches."""
 
 
-def tokenized(texts: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
-    """Return an index of texts as one of their tokens, counted if nobody has.
+def tokenized(
+    texts: PageIndex, tokenizer: Tokenizer, chats: ChatRows | None = None
+) -> TokenizedIndex:
+    """Return an index of texts, or chats, as one of their tokens, counted if need be.
 
     Raises:
-        UnsupportedError: If the column is not one of texts.
+        UnsupportedError: If the column is not one of these.
     """
-    return TokenizedIndex(texts, tokenizer, token_counts(texts, tokenizer))
+    counts = token_counts(texts, tokenizer, chats)
+    return TokenizedIndex(texts, tokenizer, counts, chats)
 
 
 class TokenizedIndex(PageIndex):
@@ -38,24 +44,46 @@ class TokenizedIndex(PageIndex):
         texts: Where the texts lie.
         tokenizer: What encodes them.
         counts: What that comes to.
+        chats: What renders them, if they are chats.
+        is_labels: The rows are those of the labels of chats.
     """
 
     def __init__(
-        self, texts: PageIndex, tokenizer: Tokenizer, counts: TokenCounts
+        self,
+        texts: PageIndex,
+        tokenizer: Tokenizer,
+        counts: TokenCounts,
+        chats: ChatRows | None = None,
+        *,
+        is_labels: bool = False,
     ) -> None:
         self._of_row, self._first_token = counts
         core = tokenizer.handle.tokenized(
-            texts.handle, tokenizer.vocab_size, self._of_row
+            texts.handle,
+            tokenizer.vocab_size,
+            self._of_row,
+            chats=chats,
+            is_labels=is_labels,
         )
         super().__init__(core, texts.recipe)
         self.texts = texts
         """Where the texts lie."""
         self.tokenizer = tokenizer
         """What encodes them."""
+        self.chats = chats
+        """What renders them, if they are chats."""
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or makes its own counts."""
-        return tokenized, (self.texts, self.tokenizer)
+        return tokenized, (self.texts, self.tokenizer, self.chats)
+
+    @lazy
+    def labels(self) -> TokenizedIndex:
+        """The same rows of chats, as their labels."""
+        counts = TokenCounts(self._of_row, self._first_token)
+        return TokenizedIndex(
+            self.texts, self.tokenizer, counts, self.chats, is_labels=True
+        )
 
     def _facts(self) -> Facts:
         return {**super()._facts(), "tokenizer": self.tokenizer.name}
@@ -64,6 +92,8 @@ class TokenizedIndex(PageIndex):
     def fingerprint(self) -> str:
         """What identifies the contents: those of the texts, and the tokenizer."""
         text = f"tokens {self.texts.fingerprint} {self.tokenizer.fingerprint}"
+        if self.chats is not None:
+            text += f" {self.chats.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
@@ -118,8 +148,11 @@ class TokenizedIndex(PageIndex):
             tokens: Numbers of tokens of the row.
 
         Returns:
-            Bytes of the text, begin and end; None if the tokenizer does not tell.
+            Bytes of the text, begin and end; None if the tokenizer does not tell, or
+            the text is what a template makes of a chat.
         """
+        if self.chats is not None:
+            return None
         text = _core.text_of(
             self.handle, page, row, verify_checksums=self.recipe.verify_checksums
         )

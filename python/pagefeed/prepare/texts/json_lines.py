@@ -1,4 +1,4 @@
-"""Lines of JSON: by pyarrow as long as all is well, else one by one."""
+"""Lines of JSON: many at once as long as all is well, else one by one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from pagefeed import _core
 from pagefeed.prepare.texts.lines import Lines, numbered
 from pagefeed.prepare.texts.records import (
     Batch,
@@ -66,6 +67,8 @@ class JsonLines(Lines):
 def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
     """The records of a block; None if something is odd with one of them."""
     pa, reader = arrow(), arrow("pyarrow.json")
+    if not wanted.kept:
+        return _texts_at_once(block, wanted.source)
     if len(block) >= MOST_BYTES:
         return None
     schema = pa.schema({wanted.source: pa.string(), **wanted.kept})
@@ -85,6 +88,17 @@ def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
     # Null may be missing: it takes another look.
     is_sound = len(table) == num_lines and not table.column(0).null_count
     return table if is_sound else None
+
+
+def _texts_at_once(block: bytes, name: str) -> Any:  # noqa: ANN401
+    """The same of texts alone, without the GIL."""
+    pa, found = arrow(), _core.json_texts(block, name)
+    if found is None:
+        return None
+    data, offsets = map(pa.py_buffer, found)
+    count = len(found[1]) // 8 - 1
+    kind = pa.large_binary()
+    return pa.table({name: pa.Array.from_buffers(kind, count, [None, offsets, data])})
 
 
 def _one_by_one(block: bytes, first: Any, file: str, wanted: Wanted) -> Batch:  # noqa: ANN401

@@ -79,5 +79,8 @@ def _opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has n
     parquet = arrow("pyarrow.parquet")
     with translated(file):
         return parquet.ParquetFile(
-            opened(storage, file), page_checksum_verification=True
+            opened(storage, file),
+            page_checksum_verification=True,
+            # Ahead it would read all of a column chunk, into memory of its own.
+            pre_buffer=storage.handle is not None,
         )

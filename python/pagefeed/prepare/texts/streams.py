@@ -22,7 +22,7 @@ COMPRESSED = (".gz", ".zst", ".zstd")
 COMPRESSION = 4
 """How much smaller texts are when they are compressed, about."""
 READ_BYTES = 16 << 10
-"""At a time: what decompresses to fewer bytes before damage is lost with it."""
+"""Of a compressed file at a time: as much before damage may be lost with it."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
@@ -56,6 +56,8 @@ def line_blocks(
         Where the block begins, and whole lines of about ``size`` bytes together.
     """
     at, left = 0, b""
+    # What decompresses before damage is not lost with it.
+    step = READ_BYTES if isinstance(stream, arrow().CompressedInputStream) else size
     if begin:
         # The line at this place is of the piece before, unless one ended just there.
         at = begin - 1
@@ -73,7 +75,7 @@ def line_blocks(
         else:
             found = left.find(b"\n", end - 1 - at)
         if found < 0:
-            more, problem = _read(stream, max(size, len(left)))
+            more, problem = _read(stream, max(size, len(left)), step)
             left += more
             if problem is not None:  # What came whole is not lost with the rest.
                 yield at, left[: left.rfind(b"\n") + 1]
@@ -87,11 +89,11 @@ def line_blocks(
         at, left = at + found + 1, left[found + 1 :]
 
 
-def _read(stream: Any, size: int) -> tuple[bytes, OSError | None]:  # noqa: ANN401
+def _read(stream: Any, size: int, step: int) -> tuple[bytes, OSError | None]:  # noqa: ANN401
     """Read some bytes, and return what ended that too early."""
     parts, left = [], size
     try:
-        while left > 0 and (part := stream.read(min(left, READ_BYTES))):
+        while left > 0 and (part := stream.read(min(left, step))):
             parts.append(part)
             left -= len(part)
     except OSError as problem:

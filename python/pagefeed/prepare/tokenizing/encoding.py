@@ -16,6 +16,7 @@ from pagefeed.errors import (
 )
 from pagefeed.prepare.texts import Batch, Rejected, arrow
 from pagefeed.prepare.tokenizing.job import Job
+from pagefeed.tokenizer import Tokenizer, messages_of
 
 __all__ = ["Encoded", "encode", "schema_of"]
 
@@ -149,12 +150,15 @@ def _texts(
     pa = arrow()
     if pa.types.is_dictionary(source.type):
         source = source.cast(source.type.value_type)
-    texts = source.cast(pa.large_binary()).fill_null(b"").combine_chunks()
-    _, offsets, data = texts.buffers()
-    borders = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
+    texts = _as_one(source.cast(pa.large_binary()))
+    borders = np.frombuffer(
+        texts.buffers()[1], np.int64, len(texts) + 1, 8 * texts.offset
+    )
+    data = texts.buffers()[2]
     content = np.frombuffer(b"" if data is None else data, np.uint8)
-    found, lengths, wrong = job.tokenizer.handle.encode_joined(
-        content, borders, num_threads
+    tokenizer, dtype = job.tokenizer, _token_type(job).to_pandas_dtype()
+    found, lengths, largest, wrong = tokenizer.handle.encode_joined(
+        content, borders, num_threads, dtype == np.uint16
     )
     counts = np.frombuffer(lengths, np.uint32)
     rows = np.arange(len(texts))
@@ -163,20 +167,31 @@ def _texts(
             reject(row, "it is not UTF-8", texts[row].as_py())
         rows = np.setdiff1d(rows, wrong)
         counts = counts[rows]
-    return rows, [_as_lists(job, np.frombuffer(found, np.uint32), counts)]
+    if len(found):
+        _check_id(tokenizer, largest)
+    return rows, [_as_lists(np.frombuffer(found, dtype), counts)]
 
 
-def _as_lists(job: Job, ids: Ints, counts: Ints) -> Any:  # noqa: ANN401
-    pa, tokenizer = arrow(), job.tokenizer
-    if len(ids) and int(ids.max()) >= tokenizer.vocab_size:
+def _as_one(texts: Any) -> Any:  # noqa: ANN401
+    """A column in one array, in which nulls are empty."""
+    if texts.null_count:
+        texts = arrow("pyarrow.compute").fill_null(texts, b"")
+    if isinstance(texts, arrow().ChunkedArray):
+        # Of a single one `combine_chunks` would make a copy.
+        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
+    return texts
+
+
+def _check_id(tokenizer: Tokenizer, largest: int) -> None:
+    if largest >= tokenizer.vocab_size:
         raise TokenRangeError(
-            f"{tokenizer.name} gives id {ids.max()}, and says that it has "
+            f"{tokenizer.name} gives id {largest}, and says that it has "
             f"{tokenizer.vocab_size}: give the right vocab_size"
         )
-    dtype = _token_type(job).to_pandas_dtype()
-    return _lists_of(
-        ids.astype(dtype, copy=False), counts, _lists(pa.from_numpy_dtype(dtype))
-    )
+
+
+def _as_lists(ids: Ints, counts: Ints) -> Any:  # noqa: ANN401
+    return _lists_of(ids, counts, _lists(arrow().from_numpy_dtype(ids.dtype)))
 
 
 def _lists_of(values: Ints, counts: Ints, kind: Any) -> Any:  # noqa: ANN401
@@ -207,7 +222,7 @@ def _chats(
         value: Any = None
         try:
             value = source[row].as_py()
-            tokens, targets = chat.encode(job.tokenizer, _messages(value))
+            tokens, targets = chat.encode(job.tokenizer, messages_of(value))
         except (InvalidArgumentError, UnicodeError, ValueError) as problem:
             record = None if isinstance(problem, UnicodeError) else _as_bytes(value)
             reject(row, str(problem), record)
@@ -217,26 +232,14 @@ def _chats(
         labels.append(targets)
     counts = np.array([len(one) for one in ids], np.int64)
     none = np.zeros(0, np.uint32)
-    tokens = _as_lists(job, np.concatenate([none, *ids]), counts)
+    joined = np.concatenate([none, *ids])
+    if len(joined):
+        _check_id(job.tokenizer, int(joined.max()))
+    dtype = _token_type(job).to_pandas_dtype()
+    tokens = _as_lists(joined.astype(dtype), counts)
     empty = np.zeros(0, np.int32)
     targets = np.concatenate([empty, *labels])
     return np.array(rows, np.int64), [
         tokens,
         _lists_of(targets, counts, _lists(pa.int32())),
     ]
-
-
-def _messages(value: object) -> object:
-    """Messages as templates take them: of JSON, or without what a row lacks."""
-    if isinstance(value, str | bytes):
-        return json.loads(value)
-    return _without_nulls(value)
-
-
-def _without_nulls(value: object) -> object:
-    """Leave out fields that only other rows have: tables fill them with nulls."""
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
-    return value
