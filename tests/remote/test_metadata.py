@@ -73,7 +73,6 @@ def test_tables_are_those_of_the_files(request, told, sequences, kind):
             batch_size=4,
             shuffle="page",
             seed=2,
-            memory="16MiB",
             drop_last=False,
             fields=FIELDS,
         )

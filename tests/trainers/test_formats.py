@@ -72,13 +72,15 @@ def test_mosaicml_streaming(tmp_path, encoding, dtype, others):
     columns = {"tokens": encoding, **others}
     values = {"id": 7, "text": "a text", "url": "u" * 99}
     out = str(tmp_path / "mds")
+    # Arrays without numbers are none for the writer.
+    rows = [row for row in documents(dtype) if len(row)]
     with streaming.MDSWriter(out=out, columns=columns, size_limit=50_000) as writer:
-        for tokens in documents(dtype):
+        for tokens in rows:
             value = tokens.tobytes() if encoding == "bytes" else tokens
             writer.write({"tokens": value} | {name: values[name] for name in others})
     theirs = streaming.LocalDataset(local=out)
     ours = pf.mds(out, column="tokens", dtype=dtype if encoding == "bytes" else None)
-    assert len(ours) == len(theirs) == len(LENGTHS)
+    assert len(ours) == len(theirs) == len(rows)
     for sample, row in zip(theirs, ours, strict=True):
         found = sample["tokens"]
         found = np.frombuffer(found, dtype) if encoding == "bytes" else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from pagefeed._base import require
 from pagefeed.dataset import StreamWriter, fitting
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.prepare.parquet_file import ParquetFileWriter
 from pagefeed.prepare.rows import TokenRows
-from pagefeed.storage import FileWriter, make_folder
+from pagefeed.storage import FileWriter, LocalStorage, make_folder
 
 __all__ = ["OUTPUTS", "Output"]
 
@@ -149,6 +149,15 @@ class StreamOutput(Output):
     """Shards of a stream, in folders of their own."""
 
     _shard: StreamWriter | None = None
+
+    def begin(self) -> None:
+        """Refuse a folder with shards: those to write would be read with them."""
+        with suppress(MissingFileError):
+            found = LocalStorage().list_files(self.path, ("stream.json",))
+            raise InvalidArgumentError(
+                f"{self.path} has a stream already, {found[0]}: write to another "
+                "folder, or remove it"
+            )
 
     def put(self, rows: TokenRows) -> None:
         """Write documents."""

@@ -143,6 +143,40 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path):
         loader(pf.stream(folder), unknown, fields=plain)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "spans", "words"),
+    [
+        ([1, 2, 3], [(0, 2)], "start, stop, payload"),
+        ([1, 2, 3], [{"start": 0, "end": 2, "payload": b""}], "spans begin|payload is"),
+        ([1, 2, 3], [(0.5, 2, b"")], "whole numbers"),
+        ([1, 2, 3], 7, "start, stop, payload"),
+        ([1, 2, 3], [(0, 4, b"")], "lie in the document"),
+        ([1, 2, 3], [(0, 2, "text")], "is str, not bytes"),
+        ("abc", [], "numbers in a row"),
+        ([[1], [2]], [], "numbers in a row"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    tmp_path: Path, tokens: Any, spans: Any, words: str
+):
+    out = pf.StreamWriter(tmp_path, dtype=[("token", "u2"), ("metadata", "u4")])
+    with pytest.raises(InvalidArgumentError, match=words), out:
+        out.append(tokens, spans=spans)
+
+
+def test_bytes_that_are_no_payload_are_refused(tmp_path: Path):
+    data = pf.stream(write(tmp_path / "a", "numpy", shards=1))
+    with pytest.raises(CorruptFileError, match="no array"):
+        data.payload(b"wrong")
+    with pytest.raises(InvalidArgumentError, match="must be bytes"):
+        data.payload(7)  # type: ignore[arg-type]
+    pytest.importorskip("msgpack", reason="msgpack is not installed")
+    data = pf.stream(write(tmp_path / "b", "msgpack", shards=1))
+    with pytest.raises(CorruptFileError, match="no msgpack"):
+        data.payload(b"\xc1")
+    assert pf.stream(tmp_path / "b" / "0" / "stream.bin")[0] == data[0]
+
+
 def test_shards_of_other_kinds_are_refused(tmp_path: Path):
     write(tmp_path / "a", "bytes", shards=1)
     write(tmp_path / "b", "numpy", shards=1)

@@ -100,3 +100,12 @@ def test_the_verb(source, tmp_path, capsys, to):
     assert f"{len(DOCUMENTS)} documents" in capsys.readouterr().out
     again = pf.parquet(f"{output}-back", column="input_ids")
     assert documents_of(again) == DOCUMENTS
+
+
+def test_a_stream_is_not_written_beside_another(tmp_path):
+    with pf.StreamWriter(tmp_path / "a" / "0", dtype="u2") as out:
+        out.append([1, 2, 3])
+    data = pf.stream(tmp_path / "a")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="has a stream already"):
+        pf.convert(data, tmp_path / "a", to="stream")
+    assert len(pf.stream(tmp_path / "a")) == 1

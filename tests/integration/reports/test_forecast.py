@@ -222,7 +222,7 @@ def test_bytes_of_metadata_are_those_of_the_run(tmp_path, shuffle):
         read.append(loader.stats()["bytes_read"])
     plan = forecast(run("1GiB"))
     extra = sum(each.bytes for each in plan.metadata.values())
-    assert extra == pytest.approx(read[1] - read[0], rel=0.05)
+    assert extra == pytest.approx(read[1] - read[0], rel=0.15)
     assert list(plan.metadata) == ["id", "score"]
     assert forecast(run("1GiB", ("input_ids",))).metadata == {}
     # What several pages of tokens need is read again if it cannot be kept.

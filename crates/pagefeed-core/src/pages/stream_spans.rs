@@ -92,9 +92,8 @@ impl StreamSpans {
         if shards.len() != index.files().len() || sizes.len() != shards.len() {
             return Err(Error::invalid("payloads of each shard of a dataset"));
         }
-        let both = shards.iter().zip(sizes);
-        both.map(|(shard, &size)| shard.check(size))
-            .collect::<Result<()>>()?;
+        let mut both = shards.iter().zip(sizes);
+        both.try_for_each(|(shard, &size)| shard.check(size))?;
         let count: u64 = shards.iter().map(|shard| shard.count).sum();
         let bytes = sizes.iter().sum::<u64>() + SPAN_BYTES * count;
         Ok(Self {

@@ -25,6 +25,7 @@ __all__ = [
     "Records",
     "corrupt",
     "fitting",
+    "given_dtype",
     "in_file",
     "sampled_digest",
     "token_dtype",
@@ -98,6 +99,23 @@ def token_dtype(dtype: np.dtype[np.generic], path: str) -> str:
             path,
         )
     return dtype.name
+
+
+def given_dtype(dtype: npt.DTypeLike | None) -> str | None:
+    """Return the name of a type of tokens that a user gave; None of none.
+
+    Raises:
+        InvalidArgumentError: If tokens do not come in it.
+    """
+    if dtype is None:
+        return None
+    try:
+        return token_dtype(np.dtype(dtype), "dtype")
+    except (TypeError, UnsupportedError) as problem:
+        raise InvalidArgumentError(
+            f"dtype={dtype!r} is no type of tokens: uint16, uint32, int32 or another "
+            "of integers"
+        ) from problem
 
 
 def sampled_digest(storage: Storage, path: str, *more: bytes) -> bytes:

@@ -16,6 +16,7 @@ from pagefeed.dataset.flat.flat_file import (
     FlatFile,
     Records,
     corrupt,
+    given_dtype,
     in_file,
     sampled_digest,
     token_dtype,
@@ -230,6 +231,7 @@ def mds(
     Raises:
         MissingFileError: If there is no index, or a shard of it is gone.
         UnsupportedError: If an index is of another format.
+        InvalidArgumentError: If tokens do not come in ``dtype``.
 
     Example:
         >>> mds("corpus/mds", column="tokens")  # doctest: +SKIP
@@ -240,11 +242,10 @@ def mds(
         for index in storage.list_files(folders, (_INDEX,))
         for shard in _shards(storage, index)
     ]
-    name = None if dtype is None else token_dtype(np.dtype(dtype), "dtype")
     return flat_dataset(
         FlatDataset,
         storage.list_files(files),
-        MdsFormat(check_column(column, "column"), name),
+        MdsFormat(check_column(column, "column"), given_dtype(dtype)),
         column=column,
         cache_dir=cache_dir,
     )

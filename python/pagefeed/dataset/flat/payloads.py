@@ -29,7 +29,7 @@ def serializer(how: object) -> tuple[str, Serialize]:
         return CUSTOM, how
     if how == "msgpack":
         library = require("msgpack", extra="msgpack", purpose="payloads as msgpack")
-        return "msgpack", library.packb
+        return "msgpack", _packing(library.packb)
     if how == "numpy":
         return "numpy", _array_bytes
     if how == "bytes":
@@ -50,8 +50,7 @@ def deserializer(name: str, custom: Deserialize | None) -> Deserialize:
         return custom
     if name == "msgpack":
         library = require("msgpack", extra="msgpack", purpose="payloads as msgpack")
-        unpack: Deserialize = library.unpackb
-        return unpack
+        return _unpacking(library.unpackb, library.exceptions.UnpackException)
     return _array_of if name == "numpy" else bytes
 
 
@@ -62,6 +61,29 @@ def _plain_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
             "serialize='msgpack', 'numpy' or a callable that returns bytes"
         )
     return bytes(payload)
+
+
+def _packing(pack: Serialize) -> Serialize:
+    def packed(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
+        try:
+            return pack(payload)
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise InvalidArgumentError(
+                f"msgpack has no bytes for a payload: {problem}; give StreamWriter a "
+                "callable that returns bytes"
+            ) from problem
+
+    return packed
+
+
+def _unpacking(unpack: Deserialize, failure: type[Exception]) -> Deserialize:
+    def unpacked(data: bytes) -> Any:  # noqa: ANN401 - whatever a user gave
+        try:
+            return unpack(data)
+        except (ValueError, failure) as problem:
+            raise CorruptFileError(f"a payload is no msgpack: {problem!r}") from problem
+
+    return unpacked
 
 
 def _array_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever NumPy takes

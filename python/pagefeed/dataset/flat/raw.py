@@ -15,6 +15,7 @@ from pagefeed.dataset.flat.flat_file import (
     FlatFile,
     Records,
     corrupt,
+    given_dtype,
     in_file,
     sampled_digest,
     token_dtype,
@@ -162,19 +163,10 @@ def tokens(
     Example:
         >>> tokens("corpus/train.bin", dtype="uint16")  # doctest: +SKIP
     """
-    name = None
-    if dtype is not None:
-        try:
-            name = token_dtype(np.dtype(dtype), "dtype")
-        except (TypeError, UnsupportedError) as problem:
-            raise InvalidArgumentError(
-                f"dtype={dtype!r} is no type of tokens: uint16, uint32, int32 or "
-                "another of integers"
-            ) from problem
     return flat_dataset(
         FlatDataset,
         LocalStorage().list_files(paths, _SUFFIXES),
-        RawFormat(name, check_token(eos, "eos")),
+        RawFormat(given_dtype(dtype), check_token(eos, "eos")),
         column=column,
         cache_dir=cache_dir,
     )

@@ -30,7 +30,11 @@ from pagefeed.dataset.flat.stream_header import (
 from pagefeed.dataset.flat.stream_spans import payload_files, span_columns
 from pagefeed.dataset.row_reader import checked_row
 from pagefeed.dataset.token_index import ColumnPages
-from pagefeed.errors import ColumnNotFoundError, UnsupportedError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
@@ -182,6 +186,7 @@ class StreamDataset(FlatDataset):
 
         Raises:
             CorruptFileError: If it is no such payload.
+            InvalidArgumentError: If it is no bytes.
             MissingDependencyError: If payloads are msgpack, which is not installed.
 
         Example:
@@ -189,7 +194,11 @@ class StreamDataset(FlatDataset):
             >>> dataset.payload(spans[0]["payload"])  # doctest: +SKIP
             array([0.25, 0.5])
         """
-        return self._deserialize(data)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidArgumentError(
+                f"data={data!r:.60} must be bytes: the payload of a span"
+            )
+        return self._deserialize(bytes(data))
 
     @lazy
     def _deserialize(self) -> Deserialize:
@@ -278,7 +287,9 @@ def stream(
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
-    headers = LocalStorage().list_files(paths, (HEADER,))
+    found = LocalStorage().list_files(paths, (HEADER,))
+    headers = [path.removesuffix(TOKENS) for path in found]
+    headers = [path if path.endswith(HEADER) else path + HEADER for path in headers]
     first = read_header(LocalStorage(), headers[0])
     known = {field.name: field for field in _fields(first.dtype)}
     chosen = parse_aligned(aligned, [column])

@@ -123,7 +123,7 @@ class StreamWriter(WholeWriter):
         """
         self._check_open()
         records = self._records(np.asarray(tokens), fields)
-        payloads = self._mark(records, list(spans))
+        payloads = self._mark(records, _triples(spans))
         self._files[TOKENS].write(records.tobytes())
         self.num_tokens += len(records)
         self.num_documents += 1
@@ -209,6 +209,11 @@ class StreamWriter(WholeWriter):
             given |= {name: tokens[name] for name in tokens.dtype.names}
         else:
             given[TOKEN] = tokens
+        if np.ndim(given[TOKEN]) != 1:
+            raise InvalidArgumentError(
+                f"tokens are {tokens.dtype} of the shape {tokens.shape}: give those of "
+                "one document, numbers in a row"
+            )
         given.pop(METADATA, None)  # Numbers of payloads are made here.
         if set(given) != {TOKEN, *self._fields}:
             raise InvalidArgumentError(
@@ -240,7 +245,13 @@ class StreamWriter(WholeWriter):
             return []
         spans.sort(key=lambda span: span[:2])
         payloads = [self._bytes_of(payload) for *_, payload in spans]
-        borders = np.array([span[:2] for span in spans], dtype=np.int64).reshape(-1)
+        places = np.array([span[:2] for span in spans]).reshape(-1)
+        if places.dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"spans begin and end at {places.tolist()[:2]}: give whole numbers, in "
+                "tokens of the document"
+            )
+        borders = places.astype(np.int64)
         # Start and end in turn: each behind the one before, or at it.
         lengths = np.diff(borders, prepend=0)
         wrong = np.flatnonzero((lengths < 0) | ((lengths == 0) & _odd(len(lengths))))
@@ -269,6 +280,15 @@ class StreamWriter(WholeWriter):
                 f"serialize returned {type(data).__name__}, it must return bytes"
             )
         return bytes(data)
+
+
+def _triples(spans: Iterable[Span]) -> list[Span]:
+    try:
+        return [(start, stop, payload) for start, stop, payload in spans]
+    except (TypeError, ValueError) as problem:
+        raise InvalidArgumentError(
+            f"spans={spans!r:.80} must be (start, stop, payload) each: {problem}"
+        ) from problem
 
 
 def _odd(count: int) -> npt.NDArray[np.bool_]:

@@ -315,10 +315,8 @@ impl PageSource for WithMetadata {
     }
 
     fn loose_tokens(&self, page: u64) -> Option<u64> {
-        let origins = self.columns.iter().map(|column| &column.origin);
-        let has_pages = origins
-            .into_iter()
-            .any(|origin| matches!(origin, Origin::Pages(_)));
+        let mut origins = self.columns.iter().map(|column| &column.origin);
+        let has_pages = origins.any(|origin| matches!(origin, Origin::Pages(_)));
         (!has_pages).then(|| self.tokens.loose_tokens(page))?
     }
 
