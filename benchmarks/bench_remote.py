@@ -245,13 +245,14 @@ def main() -> None:
 
 def compare(options: argparse.Namespace) -> None:
     """Start the servers, and run each in a process of its own."""
-    from servers.object_store import options_of, s3_server
+    from servers.object_store import note_tags, options_of, s3_server
     from servers.slow_proxy import slow_proxy
 
     root = Path(options.folder) / str(options.megabytes)
     files = root / "bucket" / "tokens"
     if not files.exists():
         write(files, options.megabytes * 1_000_000)
+        note_tags(root)
     options.tokens = json.loads((root / "tokens.json").read_text())
     size = sum(file.stat().st_size for file in files.iterdir())
     print(f"{size / 1e6:.0f} MB, {options.latency * 1e3:.0f} ms, ", end="")

@@ -164,6 +164,29 @@ def test_objects_that_change_are_refused(web):
         path.write_bytes(before)
 
 
+def test_an_object_replaced_in_the_middle_is_refused(web, web_server):
+    path = web.folder / "part-0.parquet"
+    before = path.read_bytes()
+    data = dataset(web)
+    assert len(data) == 600
+    reads = threading.Semaphore(1)
+
+    def replace(handler):
+        is_read = handler.path.endswith(path.name) and "Range" in handler.headers
+        if is_read and not reads.acquire(blocking=False):
+            path.write_bytes(before + b"longer")
+        return False
+
+    web_server.fault = replace
+    try:
+        with pytest.raises(
+            StaleFileError, match=r"part-0.*changed since it was indexed"
+        ):
+            tokens_of(data)
+    finally:
+        path.write_bytes(before)
+
+
 def test_what_does_not_exist(s3, web):
     for url in (f"{s3.base}/none.parquet", f"{web.base}/none.parquet"):
         with pytest.raises(MissingFileError, match=r"none.parquet.*does not exist"):
@@ -200,6 +223,14 @@ def test_arguments_are_checked(s3, web):
         (s3.urls[0], {"deadline": -1}, InvalidArgumentError, "deadline"),
         (s3.urls[0], {"region": None}, InvalidArgumentError, "region"),
         (s3.urls[0], ["region"], InvalidArgumentError, "must be a dict"),
+        (s3.urls[0], {"max_in_flight": 10**9}, InvalidArgumentError, "give fewer"),
+        (s3.urls[0], {"allow_http": "ture"}, InvalidArgumentError, "true or false"),
+        (s3.urls[0], {"storage_cache": 200}, InvalidArgumentError, "holds no page"),
+        (s3.urls[0], {"endpoint_url": "host:9000"}, InvalidArgumentError, "web addr"),
+        (s3.urls[0], {"endpoint_url": ""}, InvalidArgumentError, "web address"),
+        (s3.urls[0], {"endpoint_url": "htp://h"}, InvalidArgumentError, "web address"),
+        ("hf://datasets/a/b", {"hf_endpoint": "hf.co"}, InvalidArgumentError, "web ad"),
+        (f"{web.base}/", None, UnsupportedError, "name the files one by one"),
         ("ftp://host/a.parquet", None, UnsupportedError, "ftp:// is not read"),
         ("s3://", None, InvalidArgumentError, "s3://BUCKET"),
         (str(web.folder), {"region": "x"}, InvalidArgumentError, "paths are local"),

@@ -1,11 +1,13 @@
 """An S3 server behind a line that breaks, and programs that are interrupted."""
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -93,6 +95,25 @@ def test_ctrl_c_ends_what_waits(web, web_server, when):
             process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
+
+
+def test_ctrl_c_ends_a_listing(s3):
+    with slow_proxy(port_of(s3), latency=100) as port:
+        settings = {
+            f"AWS_{name.upper()}": text for name, text in options_of(port).items()
+        }
+        command = [sys.executable, "-c", PROGRAM, f"{s3.base}/", "batch"]
+        with subprocess.Popen(command, env=os.environ | settings) as process:
+            while requests_of(port) == 0:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGINT
+
+
+def requests_of(port):
+    with urlopen(f"http://127.0.0.1:{port}/proxy-counts") as counts:
+        return int(counts.read().split()[0])
 
 
 def test_an_epoch_goes_on_when_a_server_comes_back(s3):

@@ -54,6 +54,13 @@ def test_credentials_are_not_sent_unencrypted_unless_allowed(s3, web):
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["https", "s3", "s3a", "hf"])
+def test_credentials_in_a_url_are_refused_and_not_shown(scheme):
+    with pytest.raises(InvalidArgumentError) as caught:
+        pf.parquet(f"{scheme}://user:hidden@place/a.parquet", column="a")
+    assert "hidden" not in f"{caught.value} {caught.value.file}"
+
+
 @pytest.mark.usefixtures("web")
 def test_another_server_gets_no_authorization(web_server, root):
     class Elsewhere(Handler):

@@ -80,6 +80,29 @@ def test_a_folder_without_room_is_no_error(place, tmp_path, expected):
     assert data.storage.counts()["cache_failures"] > 0
 
 
+FULL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
+import pagefeed as pf
+options = {"storage_cache_dir": sys.argv[1]}
+data = pf.parquet(
+    sys.argv[2:], column="input_ids", storage_options=options, storage_cache="1GB")
+loader = pf.Loader(
+    data, sequences=pf.Windows(32), batch_size=4, epochs=1, rank=0, world_size=1)
+print(sum(1 for _ in loader), loader.stats()["storage/cache_failures"])
+"""
+
+
+def test_a_disk_that_takes_no_more_is_no_error(web, tmp_path):
+    """The system refuses to write beyond so many bytes, as on a disk that is full."""
+    command = [sys.executable, "-c", FULL, str(tmp_path), *web.urls]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    batches, failures = map(int, done.stdout.split())
+    assert batches > 10
+    assert failures > 0
+    assert not [path for path in files_of(tmp_path) if path.suffix == ".draft"]
+
+
 PROGRAM = """
 import sys
 import pagefeed as pf
@@ -139,3 +162,6 @@ def test_arguments_are_checked(web, tmp_path, monkeypatch):
         loader_of(web, tmp_path / "file")
     monkeypatch.setenv("PAGEFEED_CACHE_DIR", str(tmp_path))
     assert pf.parquet(web.urls, column="a", storage_cache=10**6).files
+    monkeypatch.setenv("HOME", str(tmp_path))
+    loader_of(web, "~/of-home")
+    assert (tmp_path / "of-home").is_dir()

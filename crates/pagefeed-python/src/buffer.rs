@@ -12,9 +12,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
+use crate::arrow::table::ArrowTable;
 use crate::error::to_python;
 use crate::run::detached;
-use crate::table::ArrowTable;
 
 /// The memory of one batch, as writable bytes: its tokens, then its other fields.
 /// It goes back to the engine when the last array over it is gone.

@@ -17,13 +17,9 @@ mod index;
 mod metadata;
 mod numbers;
 mod packing;
-#[cfg(feature = "remote")]
-mod remote;
 mod run;
 mod storage;
-mod table;
 mod tokenizer;
-mod values;
 
 use pyo3::prelude::*;
 
@@ -35,6 +31,8 @@ mod _core {
     #[pymodule_export]
     use crate::arrow::ArrowArray;
     #[pymodule_export]
+    use crate::arrow::table::ArrowTable;
+    #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
     use crate::engine::Engine;
@@ -45,15 +43,13 @@ mod _core {
     #[pymodule_export]
     use crate::metadata::{check_metadata, document_table};
     #[pymodule_export]
-    use crate::table::ArrowTable;
-    #[pymodule_export]
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
     #[pymodule_export]
     use crate::packing::pack;
     #[cfg(feature = "remote")]
     #[pymodule_export]
-    use crate::remote::Remote;
+    use crate::storage::remote::Remote;
 
     /// Version of the compiled module.
     #[pyfunction]

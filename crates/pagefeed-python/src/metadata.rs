@@ -18,12 +18,12 @@ use pagefeed_core::pages::row_column::mean_row_bytes;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
+use crate::arrow::table::ArrowTable;
 use crate::columns::Values;
 use crate::engine::elements;
 use crate::error::to_python;
 use crate::run::detached;
 use crate::storage::stopped_by;
-use crate::table::ArrowTable;
 
 /// What is asked for: names of columns, which of these hold spans, and for each dataset
 /// where its columns come from, if it has them.

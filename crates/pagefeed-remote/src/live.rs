@@ -10,21 +10,21 @@ use pagefeed_core::store::Stamp;
 use tokio::sync::Semaphore;
 use twox_hash::XxHash3_64;
 
-use crate::address::{Address, Provider, without_query};
-use crate::bucket::{Bucket, Meta};
 use crate::cache::PageCache;
 use crate::counters::{Counters, Counts, add};
-use crate::failure::Failure;
-use crate::gate::Gate;
-use crate::hub::Hub;
 use crate::options::Options;
+use crate::pace::gate::Gate;
+use crate::pace::retry::until_done;
+use crate::places::address::{Address, Provider, shown};
+use crate::places::bucket::{Bucket, Meta};
+use crate::places::hub::Hub;
+use crate::places::web::Web;
 use crate::remote::Listed;
-use crate::retry::until_done;
 use crate::transport::Transport;
-use crate::web::Web;
+use crate::transport::failure::Failure;
 
 /// Files whose state is asked for at a time.
-const QUESTIONS: usize = 64;
+const QUESTIONS: usize = 128;
 /// What is listed is not asked for again so soon.
 const LISTING_KEPT: Duration = Duration::from_secs(60);
 
@@ -188,7 +188,7 @@ impl Live {
         } else {
             error
         };
-        error.in_file(without_query(url))
+        error.in_file(&shown(url))
     }
 
     pub(crate) fn bucket(&self, provider: Provider, name: &str) -> Result<Arc<Bucket>> {

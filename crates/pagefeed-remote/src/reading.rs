@@ -13,13 +13,13 @@ use pagefeed_core::store::Stamp;
 use tokio::time::sleep;
 use twox_hash::XxHash3_64;
 
-use crate::address::{Address, without_query};
-use crate::bucket::Meta;
 use crate::counters::add;
-use crate::failure::Failure;
 use crate::live::{Live, UnderWay, stamp};
 use crate::pace::may_hedge;
+use crate::places::address::{Address, without_query};
+use crate::places::bucket::Meta;
 use crate::requests::{Requests, joined};
+use crate::transport::failure::Failure;
 
 /// A file, and the state it was indexed in.
 #[derive(Clone, Copy)]

@@ -13,10 +13,10 @@ use pagefeed_core::storage::{FileRanges, Storage};
 use pagefeed_core::store::{FileId, Stamp, Store};
 use tokio::time::sleep;
 
-use crate::address::Address;
 use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};
 use crate::options::Options;
+use crate::places::address::Address;
 use crate::reading::Source;
 use crate::runtime;
 

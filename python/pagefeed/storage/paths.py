@@ -60,8 +60,10 @@ def check_files_given(
     seen: set[str] = set()
     for file in files:
         if file in seen:
+            # What follows may be a signature.
+            shown = file.partition("?")[0] if is_url(file) else file
             raise InvalidArgumentError(
-                f"{file} is given twice: its rows would be delivered twice per epoch"
+                f"{shown} is given twice: its rows would be delivered twice per epoch"
             )
         seen.add(file)
     return files

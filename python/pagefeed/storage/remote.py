@@ -20,6 +20,7 @@ from pagefeed.storage.paths import (
     check_files_given,
     is_hidden,
     nothing_listed,
+    plain_path,
     plain_paths,
 )
 from pagefeed.storage.storage import LocalStorage, Storage
@@ -218,14 +219,15 @@ def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:
     if options:
         raise InvalidArgumentError(
             f"storage_options {', '.join(map(str, options))} are of remote storage, "
-            "and all paths are local"
+            "and all paths are local: a URL is like s3://bucket/folder/"
         )
     return LocalStorage()
 
 
 def _is_one_file(path: str, suffixes: tuple[str, ...]) -> bool:
     """Tell whether a URL names a file by its form: others may be folders."""
-    is_named = path.endswith(suffixes) or path.startswith(("http://", "https://"))
+    is_page = path.startswith(("http://", "https://")) and not path.endswith("/")
+    is_named = path.endswith(suffixes) or is_page
     return is_url(path) and is_named and listed_folder(path) is None
 
 
@@ -241,6 +243,9 @@ def _texts(options: StorageOptions) -> dict[str, str]:
     if "storage_cache" in texts:
         size = parse_bytes(texts["storage_cache"], name="storage_cache")
         texts["storage_cache"] = str(size)
+    if "storage_cache_dir" in texts:
+        folder = plain_path(texts["storage_cache_dir"], "storage_cache_dir")
+        texts["storage_cache_dir"] = folder
     return texts
 
 

@@ -6,11 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 
 use super::chunk::ChunkPages;
-use super::locate::{index_ranges, locate};
-use super::regions::Regions;
+use super::locate::{ChunkReader, Regions, index_ranges, locate, whole};
 use super::table::TableBuilder;
-use super::walk::ChunkReader;
-use super::whole::whole;
 use super::{BuildOptions, Files, Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};

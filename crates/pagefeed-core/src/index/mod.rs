@@ -11,15 +11,11 @@ mod flat;
 mod line;
 mod locate;
 mod lookup;
-mod offset_index;
 mod read;
-mod regions;
 mod runs;
 mod seal;
 mod segment;
 mod table;
-mod walk;
-mod whole;
 
 use std::ops::Range;
 use std::path::Path;

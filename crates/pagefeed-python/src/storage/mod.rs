@@ -1,5 +1,8 @@
 //! Which storage an index reads by.
 
+#[cfg(feature = "remote")]
+pub mod remote;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -15,10 +18,7 @@ use crate::run::{cancellable, detached};
 #[cfg(feature = "remote")]
 pub fn storage_of(handle: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Storage>> {
     match handle {
-        Some(remote) => remote
-            .cast::<crate::remote::Remote>()?
-            .get()
-            .storage(remote.py()),
+        Some(remote) => remote.cast::<remote::Remote>()?.get().storage(remote.py()),
         None => Ok(Arc::new(Store::default())),
     }
 }

@@ -38,13 +38,14 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(Error::invalid(format!(
-                "{url:?} is no URL: {SCHEMES} are read"
+                "{} is no URL: {SCHEMES} are read",
+                shown(url)
             )));
         };
         let object = |provider| {
             let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
             if bucket.is_empty() || bucket.contains('@') {
-                let message = format!("{url:?} should be {scheme}://BUCKET/PATH");
+                let message = format!("{} should be {scheme}://BUCKET/PATH", shown(url));
                 return Err(Error::invalid(message));
             }
             Ok(Self::Object {
@@ -67,9 +68,8 @@ impl Address {
 }
 
 fn web(text: &str) -> Result<Address> {
-    let url = Url::parse(text).map_err(|problem| {
-        Error::invalid(format!("{} is no URL: {problem}", without_query(text)))
-    })?;
+    let url = Url::parse(text)
+        .map_err(|problem| Error::invalid(format!("{} is no URL: {problem}", shown(text))))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Error::invalid(
             "a URL with a user and a password would be shown in errors and states: give \
@@ -82,8 +82,9 @@ fn web(text: &str) -> Result<Address> {
 fn hub(url: &str, rest: &str) -> Result<Address> {
     let wrong = || {
         Error::invalid(format!(
-            "{url:?} should be hf://datasets/OWNER/NAME/PATH, or OWNER/NAME@REVISION for a \
-             branch, tag or commit"
+            "{} should be hf://datasets/OWNER/NAME/PATH, or OWNER/NAME@REVISION for a branch, \
+             tag or commit",
+            shown(url)
         ))
     };
     let rest = rest.strip_prefix("datasets/").ok_or_else(wrong)?;
@@ -112,7 +113,20 @@ pub(crate) fn object_path(key: &str) -> Result<Path> {
         .map_err(|problem| Error::invalid(format!("{key:?} is no name of an object: {problem}")))
 }
 
-/// A URL as it may be shown: signed ones carry their signature in the query.
+/// A URL as it may be shown: without a user, a password, and a signature.
+pub(crate) fn shown(url: &str) -> String {
+    let url = without_query(url);
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_string();
+    };
+    let place = rest.split('/').next().unwrap_or_default();
+    match place.rfind('@') {
+        Some(at) => format!("{scheme}://...{}", &rest[at..]),
+        None => url.to_string(),
+    }
+}
+
+/// What stays of a URL: signed ones carry their signature in the query.
 pub(crate) fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
@@ -172,5 +186,8 @@ mod tests {
         assert!(!error.to_string().contains("secret"));
         let error = Address::parse("https://host:port/a?sig=secret").unwrap_err();
         assert!(!error.to_string().contains("secret"));
+        let error = Address::parse("s3a://id:secret@bucket/a").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert_eq!(shown("https://user:p@host/c@d?e"), "https://...@host/c@d");
     }
 }

@@ -1,5 +1,7 @@
 //! Sending requests: the only place that holds a connection.
 
+pub(crate) mod failure;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! Arrow arrays for any library that knows the C data interface.
 
+pub mod table;
+mod values;
+
 use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -13,7 +16,6 @@ use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 use crate::buffer::Buffer;
 use crate::engine::{parse_fields, token_type};
 use crate::run::detached;
-use crate::values;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
 /// without a copy: `pyarrow.array(x)`, `polars.Series(x)`.

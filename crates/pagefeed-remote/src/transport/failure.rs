@@ -47,6 +47,7 @@ impl Failure {
     pub(crate) fn of_status(status: u16, code: &str, after: Option<Duration>) -> Self {
         let shown = match code {
             "" => status.to_string(),
+            code if code == status.to_string() => code.to_string(),
             code => format!("{status} {code}"),
         };
         match status {

@@ -1,5 +1,7 @@
 //! Settings of a storage: given ones before those of the environment.
 
+mod checks;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +16,9 @@ use pagefeed_core::error::{Error, Result};
 
 use crate::cache::PageCache;
 use crate::counters::Counters;
+use checks::{cache_bytes, flag, in_flight, is_true, seconds};
+
+pub(crate) use checks::check_web_address;
 
 /// Seconds until what cannot be read is given up.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -72,8 +77,11 @@ impl Options {
             match name.as_str() {
                 "deadline" => options.deadline = Some(seconds(&name, &value)?),
                 "timeout" => options.timeout = Some(seconds(&name, &value)?),
-                "storage_cache" => options.cache_bytes = Some(positive(&name, &value)?),
-                "max_in_flight" => options.max_in_flight = Some(positive(&name, &value)?),
+                "storage_cache" => options.cache_bytes = Some(cache_bytes(&value)?),
+                "max_in_flight" => options.max_in_flight = Some(in_flight(&name, &value)?),
+                "allow_http" | "aws_allow_http" => {
+                    options.given.insert(name.clone(), flag(&name, &value)?);
+                }
                 _ => {
                     options.given.insert(name, value);
                 }
@@ -127,7 +135,7 @@ impl Options {
             .get("allow_http")
             .or_else(|| self.given.get("aws_allow_http"));
         let value = given.cloned().or_else(|| variable("AWS_ALLOW_HTTP"));
-        value.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "true" | "1"))
+        value.is_some_and(|value| is_true(&value) == Some(true))
     }
 
     /// `Authorization` for web servers: sent to the server of the URL alone.
@@ -163,6 +171,9 @@ impl Options {
             let key = name.parse::<AmazonS3ConfigKey>();
             builder = builder.with_config(key.map_err(|_| unknown(name, "S3"))?, value);
         }
+        for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
+            check_web_address(key.as_ref(), builder.get_config_value(&key))?;
+        }
         Ok(builder)
     }
 
@@ -185,6 +196,8 @@ impl Options {
             let key = name.parse::<AzureConfigKey>();
             builder = builder.with_config(key.map_err(|_| unknown(name, "Azure"))?, value);
         }
+        let key = AzureConfigKey::Endpoint;
+        check_web_address(key.as_ref(), builder.get_config_value(&key))?;
         Ok(builder)
     }
 
@@ -214,26 +227,6 @@ fn unknown(name: &str, provider: &str) -> Error {
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn seconds(name: &str, value: &str) -> Result<Duration> {
-    let known = value.parse().ok().filter(|seconds| *seconds > 0.0);
-    known
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| {
-            Error::invalid(format!(
-                "storage_options[{name:?}]={value:?} must be seconds, above 0"
-            ))
-        })
-}
-
-fn positive(name: &str, value: &str) -> Result<usize> {
-    let known = value.parse().ok().filter(|number| *number > 0);
-    known.ok_or_else(|| {
-        Error::invalid(format!(
-            "storage_options[{name:?}]={value:?} must be a whole number above 0"
-        ))
-    })
 }
 
 #[cfg(test)]
@@ -268,6 +261,23 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_are_web_addresses() {
+        for wrong in [
+            "",
+            "minio.example",
+            "127.0.0.1:9000",
+            "htp://host",
+            "http://",
+        ] {
+            let given = options(&[("endpoint_url", wrong)]).unwrap();
+            let message = given.amazon().unwrap_err().to_string();
+            assert!(message.contains("must be a web address"), "{message}");
+        }
+        let given = options(&[("endpoint_url", "http://127.0.0.1:9000/")]).unwrap();
+        assert!(given.amazon().is_ok());
+    }
+
+    #[test]
     fn numbers_are_checked() {
         assert_eq!(
             options(&[("deadline", "2.5")]).unwrap().deadline(),
@@ -277,6 +287,9 @@ mod tests {
             ("deadline", "-1"),
             ("timeout", "soon"),
             ("max_in_flight", "0"),
+            ("max_in_flight", "1000000000"),
+            ("storage_cache", "200"),
+            ("allow_http", "ture"),
         ] {
             let message = options(&[(name, value)]).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");

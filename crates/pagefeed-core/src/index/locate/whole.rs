@@ -1,12 +1,12 @@
 //! Column chunks as pages of their own, as far as footers prove what they hold: nothing
 //! but footers is read.
 
-use super::chunk::{ChunkPages, Page};
-use super::locate::dictionary_range;
+use super::dictionary_range;
 use super::offset_index::{LevelHistograms, PageLevels};
-use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY};
 use crate::error::{Error, Kind, Result};
 use crate::footer::Chunk;
+use crate::index::chunk::{ChunkPages, Page};
+use crate::index::table::{HOLDS_NULLS, NEEDS_DICTIONARY};
 use crate::schema::Leaf;
 
 /// The one page that a chunk of `num_rows` rows is.

@@ -1,5 +1,8 @@
 //! How many requests are under way, and when one of them is slow: by what is measured.
 
+pub(crate) mod gate;
+pub(crate) mod retry;
+
 use std::time::Duration;
 
 /// Requests under way at first, if so many are allowed: where these fill the line, more

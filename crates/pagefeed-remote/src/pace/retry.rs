@@ -8,7 +8,7 @@ use pagefeed_core::error::{Error, Kind, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::counters::{Counters, add};
-use crate::failure::Failure;
+use crate::transport::failure::Failure;
 
 /// Pauses grow from the first to the last, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -12,8 +12,8 @@ use pagefeed_core::error::Error;
 use reqwest::{Request, Response};
 use url::Url;
 
-use crate::bucket::Meta;
-use crate::failure::Failure;
+use crate::places::bucket::Meta;
+use crate::transport::failure::Failure;
 use crate::transport::{Transport, observed};
 
 /// Redirects that are followed at most.

@@ -16,11 +16,11 @@ use reqwest::Response;
 use serde_json::Value;
 use url::Url;
 
-use crate::bucket::Meta;
-use crate::failure::Failure;
-use crate::options::Options;
+use crate::options::{Options, check_web_address};
+use crate::places::bucket::Meta;
+use crate::places::web::{read_range, redirect, request, send, text};
 use crate::transport::Transport;
-use crate::web::{read_range, redirect, request, send, text};
+use crate::transport::failure::Failure;
 
 /// Signed URLs hold for an hour or so; those of this age are asked for anew.
 const KEPT: Duration = Duration::from_secs(20 * 60);
@@ -48,6 +48,7 @@ struct Resolved {
 impl Hub {
     pub(crate) fn new(options: &Options, transport: Arc<Transport>) -> Result<Self> {
         let endpoint = options.hub_endpoint();
+        check_web_address("hf_endpoint", Some(endpoint.clone()))?;
         let endpoint = Url::parse(&endpoint)
             .map_err(|problem| Error::invalid(format!("hf_endpoint {endpoint:?}: {problem}")))?;
         let header = |token| {

@@ -1,12 +1,19 @@
 //! From a column chunk to its pages, by the cheapest way that proves their rows and
 //! values.
 
+mod offset_index;
+mod regions;
+mod walk;
+mod whole;
+
 use std::ops::Range;
 
 use super::chunk::{ChunkPages, StoredPage};
-use super::offset_index::{LevelHistograms, PageLevels, PageLocation, parse_offset_index, wrong};
-use super::regions::Regions;
-use super::walk::ChunkReader;
+use offset_index::{LevelHistograms, PageLevels, PageLocation, parse_offset_index, wrong};
+pub use regions::Regions;
+pub use walk::ChunkReader;
+pub use whole::whole;
+
 use crate::error::{Error, Result};
 use crate::footer::Chunk;
 use crate::limits::MAX_COMPRESSED_PAGE_BYTES;

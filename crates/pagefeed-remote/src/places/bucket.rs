@@ -9,9 +9,9 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use pagefeed_core::error::{Error, Result};
 
-use crate::address::{Provider, object_path};
-use crate::failure::Failure;
 use crate::options::Options;
+use crate::places::address::{Provider, object_path};
+use crate::transport::failure::Failure;
 use crate::transport::{Connector, Transport, observed};
 
 /// What a store says of an object.
@@ -56,7 +56,10 @@ impl Bucket {
     ) -> Result<Self> {
         let connector = Connector(Arc::clone(transport));
         let wrong = |error: object_store::Error| {
-            Error::invalid(format!("bucket {name:?} cannot be opened: {error}"))
+            Error::invalid(format!(
+                "bucket {name:?} cannot be opened: {error}; check storage_options and the \
+                 environment variables of the same names"
+            ))
         };
         let store: Arc<dyn ObjectStore> = match provider {
             Provider::Amazon => {

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use parquet::basic::Type;
 
-use super::BuildOptions;
-use super::chunk::{ChunkPages, StoredPage};
 use crate::error::{Error, Result};
 use crate::footer::{self, Chunk};
 use crate::header::{DataV2, PageHeader, PageKind};
+use crate::index::BuildOptions;
+use crate::index::chunk::{ChunkPages, StoredPage};
 use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;

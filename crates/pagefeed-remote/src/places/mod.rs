@@ -1,0 +1,6 @@
+//! The places that files lie in: what a URL means, and how each kind is asked.
+
+pub(crate) mod address;
+pub(crate) mod bucket;
+pub(crate) mod hub;
+pub(crate) mod web;
