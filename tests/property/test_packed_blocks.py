@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.listed import ListedSpans
-from pagefeed.sequences.bundles import bundle_keys
+from pagefeed.sequences.bundles import Bundles, bundle_keys
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
 
 
@@ -122,6 +122,14 @@ def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copie
             found.setdefault(first_row + row, []).append(first_sequence + sequence)
     for row in range(0, len(tokens), 1 + len(tokens) // 20):
         assert sequences.sequences_of_row(row).tolist() == found.get(row, [])
+
+
+def test_no_bundles_are_of_the_types_of_some():
+    spans: Any = PackedSpans([[[100]]], 1)
+    some = pf.Packed(64).bind(spans).bundles(bundle_keys(np.arange(1)))
+    none = Bundles.none()
+    assert [each.dtype for each in none] == [each.dtype for each in some]
+    assert [each.tolist() for each in none] == [[], [], [0], [], [], []]
 
 
 @given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
