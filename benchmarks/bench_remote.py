@@ -245,8 +245,8 @@ def main() -> None:
 
 def compare(options: argparse.Namespace) -> None:
     """Start the servers, and run each in a process of its own."""
-    from object_store import options_of, s3_server
-    from slow_proxy import slow_proxy
+    from servers.object_store import options_of, s3_server
+    from servers.slow_proxy import slow_proxy
 
     root = Path(options.folder) / str(options.megabytes)
     files = root / "bucket" / "tokens"

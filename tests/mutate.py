@@ -1,6 +1,7 @@
 """Change the control plane at random, and see whether a test notices.
 
     .venv/bin/python tests/mutate.py --count 50 --seed 1 --only order mixture route
+    .venv/bin/python tests/mutate.py --at mixture/course.py:185
 
 Each fault is one change of one expression in a copy of the package: an operator, a
 comparison, a number, a condition, an argument left out. The tests that fit its module
@@ -17,8 +18,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 # What tests import, and no fault is in, is imported once: they run in forks.
 import hypothesis
@@ -34,38 +37,64 @@ PACKAGE = ROOT / "python" / "pagefeed"
 # The quick tests that fit a module: the first entry of which a word is in its path.
 FITTING: list[tuple[str, str]] = [
     ("order/", "unit/order unit/sums property/order.py"),
+    ("mixture/tokenizers", "recorded_tokenizer mixture_refusals"),
     ("mixture/", "unit/mixture released property/mixture integration/mixture"),
     ("run/mixed", "released mixture_lanes integration/mixture token_shares"),
     ("run/state", "released states"),
-    ("run/damage run/provenance", "iterator ranks integration/loader"),
+    ("run/damage run/provenance", "iterator ranks runs/loader"),
     ("run/", "released property/route last_steps ranks states iterator"),
+    ("batches/streaming sequences/lines", "streaming line_blocks"),
     (
         "pack bundles blocks",
-        "released packing packed_ integration/packed integration/sequences",
+        "released packing packed_ sequences/packed sequences/sequences",
     ),
-    ("sequences/documents", "integration/documents"),
+    ("sequences/documents", "batches/documents"),
     ("sequences/", "released windows sequences small_files null_tokens"),
-    ("dataset/select", "predicate selection faces filter"),
+    ("dataset/select", "predicate selection faces filter divisions"),
+    ("dataset/flat", "flat"),
+    ("dataset/text", "text/text streaming"),
+    ("aligned", "aligned"),
     ("folders row_reader", "folders filter"),
-    ("dataset/", "schemas index_cache faces integration/folders lookups seams"),
-    ("field", "property/fields integration/fields made_fields"),
-    ("document row_columns", "integration/documents token_ids"),
+    ("dataset/", "schemas index_cache faces files/folders lookups seams"),
+    ("field", "batches/fields made_fields"),
+    ("document row_columns", "batches/documents token_ids"),
+    ("batches/metadata", "metadata"),
+    ("batches/decoding reports/decoding", "batches/decode"),
     ("batches/", "iterator last_steps small_files released"),
-    ("attention", "integration/fields"),
-    ("integrations torch", "torch"),
-    ("launch/", "agreement ranks integration/arguments"),
+    ("attention", "batches/fields"),
+    ("dialects", "dialects"),
+    ("torch.py", "batches/torch process_groups"),
+    ("launch/", "agreement ranks runs/arguments process_groups"),
     ("metrics/", "metrics"),
     ("view", "view"),
-    ("reports/", "forecast integration/filter mixture_lanes"),
+    ("reports/page", "reports/report"),
+    ("reports/nodes", "checklist"),
+    ("reports/smoke", "smoke"),
+    ("reports/limits", "doctor"),
+    ("reports/inspection", "inspect"),
+    ("reports/tracing", "trace"),
+    ("storage_bench storage/remote", "remote/"),
+    ("reports/", "forecast files/filter mixture_lanes"),
     ("stored", "unit/stored"),
-    ("storage/", "unit/storage integration/folders"),
+    ("storage/", "unit/storage unit/urls files/folders"),
+    ("vocabulary/rates vocabulary/segmentation", "text/extension"),
+    ("prepare/vocabulary", "text/vocabulary text/extension"),
+    ("prepare/", "text/tokenize convert line_blocks"),
+    ("tokenizer", "tokenizer unit/chat"),
     ("arguments sizes setting", "arguments"),
-    ("progress bars", "progress"),
-    ("", "loader seams unit arguments released"),
+    ("progress", "progress"),
+    ("_base/extras", "no_extras"),
+    ("_base/lazy", "unit/lazy"),
+    ("_base/parallel", "unit/parallel progress"),
+    ("_base/faces", "faces"),
+    ("", "runs/loader seams unit arguments released"),
 ]
 """Words of paths of modules, and of paths of tests, without ``test_``."""
-LEFT_OUT = ("cli/", "_base/bars", "errors")
-"""What people read, which has tests of its own, but none of its every word."""
+LEFT_OUT = ("cli/", "_base/bars", "errors", "integrations/")
+"""What people read, which has tests of its own, but none of its every word, and
+adapters, which tests run inside each framework, in an environment of its own."""
+WITHIN = ("integrations/dialects", "integrations/attention")
+"""What needs no such environment."""
 SLOW = "workers or very_many or hundred or even_out or reading_ahead or chain"
 """Tests left out: each takes longer than all others of its file."""
 
@@ -149,6 +178,10 @@ def places(tree: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
     return found
 
 
+def is_changed(name: str) -> bool:
+    return name.startswith(WITHIN) or not name.startswith(LEFT_OUT)
+
+
 def tests_for(path: Path) -> list[str]:
     name = str(path.relative_to(PACKAGE))
     fitting = next(
@@ -156,7 +189,7 @@ def tests_for(path: Path) -> list[str]:
         for words, tests in FITTING
         if not words or any(word in name for word in words.split())
     )
-    every = sorted(TESTS.glob("*/test_*.py"))
+    every = sorted(TESTS.rglob("test_*.py"))
     found = [
         str(test)
         for word in fitting.split()
@@ -192,58 +225,107 @@ def survives(copy: Path, tests: list[str], timeout: float) -> bool:
     return ended[1] == 0
 
 
+class Fault(NamedTuple):
+    """One node of a module, and what stands in its place."""
+
+    path: Path
+    tree: ast.Module
+    old: ast.AST
+    new: ast.AST
+
+    @property
+    def place(self) -> str:
+        return f"{self.path.relative_to(PACKAGE)}:{getattr(self.old, 'lineno', 0)}"
+
+    def applied(self) -> tuple[str, str]:
+        """The module without it and with it."""
+        before = ast.unparse(self.tree)
+        swapped = Swap(self.old, self.new).visit(self.tree)
+        after = ast.unparse(ast.fix_missing_locations(swapped))
+        return before, after
+
+
+def drawn(options: argparse.Namespace) -> Iterator[Fault]:
+    """Faults anywhere: a module as often as it is long."""
+    draw = random.Random(options.seed)
+    names = {path: str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")}
+    paths = sorted(
+        path
+        for path, name in names.items()
+        if any(word in name for word in options.only) and is_changed(name)
+    )
+    weights = [path.stat().st_size for path in paths]
+    for _ in range(options.count):
+        path = draw.choices(paths, weights)[0]
+        tree = ast.parse(path.read_text())
+        if found := places(tree):
+            yield Fault(path, tree, *draw.choice(found))
+
+
+def of_lines(lines: list[str]) -> Iterator[Fault]:
+    """All faults that begin in some lines, each written ``path:line``."""
+    for line in lines:
+        name, _, number = line.rpartition(":")
+        path = PACKAGE / name
+        for place in range(len(places(ast.parse(path.read_text())))):
+            # A tree of its own for each: a fault stays in its tree.
+            tree = ast.parse(path.read_text())
+            old, new = places(tree)[place]
+            if getattr(old, "lineno", 0) == int(number):
+                yield Fault(path, tree, old, new)
+
+
+class Jury:
+    """Tests, run on copies of the package with one fault each."""
+
+    def __init__(self, folder: Path, timeout: float) -> None:
+        self.folder, self.timeout = folder, timeout
+        self.sound: dict[tuple[str, ...], bool] = {}
+        skipped = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGE, folder / "pagefeed", ignore=skipped)
+
+    def judge(self, fault: Fault) -> str:
+        """Say whether a fault lives, or that its tests fail without it."""
+        tests = tests_for(fault.path)
+        if tuple(tests) not in self.sound:
+            passes = bool(tests) and survives(self.folder, tests, self.timeout)
+            self.sound[tuple(tests)] = passes
+        if not self.sound[tuple(tests)]:
+            return f"UNJUDGED (fail without it: {' '.join(tests)})"
+        target = self.folder / "pagefeed" / fault.path.relative_to(PACKAGE)
+        before, after = fault.applied()
+        target.write_text(after)
+        lives = survives(self.folder, tests, self.timeout)
+        shutil.copyfile(fault.path, target)
+        if not lives:
+            return "killed"
+        lines = before.splitlines(), after.splitlines()
+        return "\n".join(["SURVIVES", *difflib.unified_diff(*lines, n=2, lineterm="")])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[""], help="words in paths")
+    parser.add_argument("--at", nargs="*", help="path:line, for all faults there")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for each")
     options = parser.parse_args()
     # A failure is enough: it need not become the smallest one.
     phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
     hypothesis.settings.register_profile("found", phases=phases, database=None)
     hypothesis.settings.load_profile("found")
-    draw = random.Random(options.seed)
-    paths = sorted(
-        path
-        for path in PACKAGE.rglob("*.py")
-        if any(word in str(path.relative_to(PACKAGE)) for word in options.only)
-        and not str(path.relative_to(PACKAGE)).startswith(LEFT_OUT)
-    )
-    weights = [path.stat().st_size for path in paths]
-    survivors = 0
+    said: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="pagefeed-mutants-") as folder:
-        copy = Path(folder) / "pagefeed"
-        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        sound: set[tuple[str, ...]] = set()
-        for number in range(options.count):
-            path = draw.choices(paths, weights)[0]
-            source = path.read_text()
-            tree = ast.parse(source)
-            if not (found := places(tree)):
-                continue
-            tests = tests_for(path)
-            if tuple(tests) not in sound:
-                if not survives(Path(folder), tests, options.timeout):
-                    parser.error(f"tests fail without a fault: {' '.join(tests)}")
-                sound.add(tuple(tests))
-            old, new = draw.choice(found)
-            before = ast.unparse(tree)
-            after = ast.unparse(ast.fix_missing_locations(Swap(old, new).visit(tree)))
-            target = copy / path.relative_to(PACKAGE)
-            target.write_text(after)
+        jury = Jury(Path(folder), options.timeout)
+        faults = of_lines(options.at) if options.at else drawn(options)
+        for number, fault in enumerate(faults):
             began = time.monotonic()
-            lived = survives(Path(folder), tests, options.timeout)
+            verdict = jury.judge(fault)
             seconds = time.monotonic() - began
-            target.write_text(source)
-            survivors += lived
-            state = "SURVIVES" if lived else "killed"
-            place = f"{path.relative_to(PACKAGE)}:{getattr(old, 'lineno', 0)}"
-            print(f"{number} {state} {place} ({seconds:.0f} s)", flush=True)
-            if lived:
-                lines = before.splitlines(), after.splitlines()
-                print("\n".join(difflib.unified_diff(*lines, n=2, lineterm="")))
-    print(f"{survivors} of {options.count} survive")
+            print(f"{number} {fault.place} ({seconds:.0f} s) {verdict}", flush=True)
+            said[verdict.split()[0]] += 1
+    print(dict(said))
     return 0
 
 

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from shared_data import ROOT
+from made.shared_data import ROOT
 
 # Spelled in pieces, so that this file does not contain what it looks for.
 FORBIDDEN = {

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shared_data import ROOT
-from tokenizers_made import tokenizer_json
+from made.shared_data import ROOT
+from made.tokenizers_made import tokenizer_json
 
 FENCE = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 PAGES = sorted((ROOT / "docs").glob("*.md"))

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import pagefeed
+from made.shared_data import ROOT
 from pagefeed.cli import VERBS, main
-from shared_data import ROOT
 
 
 @pytest.fixture(scope="module")

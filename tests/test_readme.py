@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import pagefeed.cli
-from shared_data import ROOT
+from made.shared_data import ROOT
 
 README = (ROOT / "README.md").read_text()
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)

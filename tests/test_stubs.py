@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from shared_data import ROOT
+from made.shared_data import ROOT
 
 # Python 3.11 gives types of other languages no such attribute, 3.12 does.
 ALLOWED = "pagefeed._core.Buffer.__buffer__\n"

@@ -6,7 +6,7 @@ import tomllib
 from packaging.version import Version
 
 import pagefeed
-from shared_data import ROOT
+from made.shared_data import ROOT
 
 
 def test_one_version():

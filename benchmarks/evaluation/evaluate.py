@@ -1,7 +1,8 @@
 """What orders cost a model, and pagefeed beside other loaders: one command.
 
-    make evaluation ARGS="[--size small|medium|full] [--seeds 3] [--corpus FOLDER]
-        [--only perplexity startup loaders] [--json results.json] [--page FILE.md]"
+    make evaluation ARGS="[--size small|medium|full] [--seeds 3] [--processes 1]
+        [--corpus FOLDER] [--only perplexity startup loaders]
+        [--json results.json] [--page FILE.md]"
 
 A small transformer is trained for one epoch on a corpus that lies in the order of its
 sources, in pages of a few documents, in each order: row-exact, by pages with 1 to 8
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import loaders
+import torch
 from clustered import CUTS, make_corpus, shared_corpus
 from perplexity import described, measure, shares
 from results import draw, page
@@ -35,6 +37,7 @@ def main() -> None:
     )
     parser.add_argument("--size", choices=SIZES, default="medium")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1, help="models at a time")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--corpus", type=Path, help="a folder with a column text")
     parser.add_argument("--json", type=Path, help="results; parts not run are kept")
@@ -45,7 +48,7 @@ def main() -> None:
         results = json.loads(options.json.read_text())
     for part in options.only:
         results[part] = {
-            "machine": {"processors": os.cpu_count(), "system": platform.system()},
+            "machine": _machine(part),
             "load": round(os.getloadavg()[0], 1),
             "results": RUNS[part](options),
         }
@@ -57,11 +60,19 @@ def main() -> None:
             draw(results["perplexity"], options.page.with_suffix(".svg"))
 
 
+def _machine(part: str) -> dict[str, Any]:
+    machine = {"processors": os.cpu_count(), "system": platform.system()}
+    if part == "perplexity" and torch.cuda.is_available():
+        machine["device"] = torch.cuda.get_device_name()
+    return machine
+
+
 def _perplexity(options: argparse.Namespace) -> dict[str, Any]:
     is_small, size = options.size == "small", SIZES[options.size]
     corpus = make_corpus(options.corpus or shared_corpus(), CUTS[options.size])
     rows = []
-    for row in measure(corpus, size, 1 if is_small else options.seeds, small=is_small):
+    seeds = 1 if is_small else options.seeds
+    for row in measure(corpus, size, seeds, options.processes, small=is_small):
         rows.append(row)
         window = f"{row['window_share']:.0%}" if row["window_share"] else "-"
         print(

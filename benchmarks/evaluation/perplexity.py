@@ -2,7 +2,11 @@
 
 import statistics
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
 from typing import Any
 
 from clustered import Corpus
@@ -71,28 +75,34 @@ def _loader(
 
 
 def measure(
-    corpus: Corpus, size: Size, seeds: int, *, small: bool
+    corpus: Corpus, size: Size, seeds: int, processes: int, *, small: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the perplexities of each order, one by one as they are known."""
     probe = _loader(corpus.train, corpus, size)
-    chosen = orders(probe.num_sequences)
-    for order in chosen[:3] if small else chosen:
-        found = []
-        for seed in range(seeds):
-            loader = _loader(
-                corpus.train, corpus, size, shuffle=order.shuffle, seed=seed
-            )
-            model = train(loader, corpus.vocab_size, size, seed)
-            judge = _loader(
-                corpus.validation, corpus, size, shuffle=None, drop_last=False
-            )
-            found.append(perplexity(model, judge))
-        yield {
-            "order": order.name,
-            "window_share": order.window_share,
-            "perplexities": found,
-            "median": statistics.median(found),
-        }
+    chosen = orders(probe.num_sequences)[: 3 if small else None]
+    runs = product(chosen, range(seeds))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        known = pool.map(partial(_trained, corpus, size), *zip(*runs, strict=True))
+        for order in chosen:
+            found = [next(known) for _ in range(seeds)]
+            yield _row(order, found)
+
+
+def _trained(corpus: Corpus, size: Size, order: Order, seed: int) -> float:
+    """Perplexity of a model that was trained in an order."""
+    loader = _loader(corpus.train, corpus, size, shuffle=order.shuffle, seed=seed)
+    model = train(loader, corpus.vocab_size, size, seed)
+    judge = _loader(corpus.validation, corpus, size, shuffle=None, drop_last=False)
+    return perplexity(model, judge)
+
+
+def _row(order: Order, found: list[float]) -> dict[str, Any]:
+    return {
+        "order": order.name,
+        "window_share": order.window_share,
+        "perplexities": found,
+        "median": statistics.median(found),
+    }
 
 
 def shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

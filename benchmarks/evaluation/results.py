@@ -32,8 +32,10 @@ def page(results: dict[str, Any]) -> str:
 
 def _measured(part: dict[str, Any]) -> str:
     machine = part["machine"]
+    device = f" and an {machine['device']}" if "device" in machine else ""
     return (
-        f"Measured on {machine['processors']} processors ({machine['system']}), at a "
+        f"Measured on {machine['processors']} processors{device} "
+        f"({machine['system']}), at a "
         f"load of {part['load']} when it ended."
     )
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-import golden
 import pagefeed
+from models import golden
 
 
 @functools.lru_cache(maxsize=16)

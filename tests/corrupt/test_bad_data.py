@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import golden
-from probing import Job, Outcome, assert_all, probe
-from shared_data import shared
+from made.shared_data import shared
+from models import golden
+from models.probing import Job, Outcome, assert_all, probe
 
 REFUSED = {
     "ARROW-GH-45185.parquet": ["x"],

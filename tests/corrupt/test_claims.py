@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-import thrift
-from files import (
+from made import thrift
+from made.files import (
     PageBytes,
     ParquetBytes,
     column_chunks,
@@ -18,7 +18,7 @@ from files import (
     read_footer,
     with_footer,
 )
-from handmade import (
+from made.handmade import (
     BYTE_ARRAY,
     FIXED,
     INT32,
@@ -34,9 +34,9 @@ from handmade import (
     rle_run,
     token_list,
 )
+from made.thrift import Struct, i32, i64, varint, zigzag
+from models.probing import Job, Outcome, assert_all, probe
 from pagefeed.errors import CorruptFileError, LimitExceededError
-from probing import Job, Outcome, assert_all, probe
-from thrift import Struct, i32, i64, varint, zigzag
 
 DELTA, DELTA_LENGTH, DELTA_BYTES, SPLIT = 5, 6, 7, 9
 SMALL = 64 << 20

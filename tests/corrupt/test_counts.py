@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import thrift
-from files import (
+from made import thrift
+from made.files import (
     DICTIONARY,
     PageBytes,
     ParquetBytes,
@@ -19,8 +19,8 @@ from files import (
     read_footer,
     with_footer,
 )
-from probing import Job, assert_all, probe
-from thrift import I64, Field, Struct, i32, i64
+from made.thrift import I64, Field, Struct, i32, i64
+from models.probing import Job, assert_all, probe
 
 REPETITION, DEFINITION = 6, 7  # fields of the ColumnIndex
 

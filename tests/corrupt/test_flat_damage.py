@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-import flat_files
 import pagefeed as pf
+from made import flat_files
 from pagefeed import errors
 
 DOCUMENTS = flat_files.some_documents(60, longest=300)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import thrift
-from files import (
+from made import thrift
+from made.files import (
     MAGIC,
     ParquetBytes,
     column_chunks,
@@ -16,9 +16,9 @@ from files import (
     read_footer,
     with_footer,
 )
-from handmade import INT32, OPTIONAL, REQUIRED, data_page, element, one_column
-from probing import Job, assert_all, probe
-from thrift import BINARY, I32, LIST, STRUCT, Struct, i32, i64, list_header, zigzag
+from made.handmade import INT32, OPTIONAL, REQUIRED, data_page, element, one_column
+from made.thrift import BINARY, I32, LIST, STRUCT, Struct, i32, i64, list_header, zigzag
+from models.probing import Job, assert_all, probe
 
 HUGE = [15, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 40, (1 << 64) - 1]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from probing import Job, probe
+from models.probing import Job, probe
 
 ROOM = 16 << 20
 SIZE = 40 << 20

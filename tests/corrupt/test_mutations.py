@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from files import ParquetBytes, footer_offset
-from probing import Job, assert_all, probe
+from made.files import ParquetBytes, footer_offset
+from models.probing import Job, assert_all, probe
 
 COLUMNS = ["input_ids", "plain", "fixed", "text", "word", "number", "nested"]
 KINDS = ["v1", "v2-snappy", "v1-zstd-index", "v1-gzip-crc", "v2-lz4-crc"]

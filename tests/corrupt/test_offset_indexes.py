@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pagefeed
-import thrift
-from files import (
+from made import thrift
+from made.files import (
     ParquetBytes,
     column_chunks,
     footer_offset,
@@ -18,7 +18,7 @@ from files import (
     with_footer,
     with_offset_index,
 )
-from handmade import (
+from made.handmade import (
     INT32,
     REQUIRED,
     data_page,
@@ -28,11 +28,11 @@ from handmade import (
     token_page,
     token_page_v2,
 )
+from made.thrift import Struct, i32, i64
+from models.probing import Job, assert_all, probe
 from pagefeed import Documents, Loader, Packed, Windows
 from pagefeed.errors import CorruptFileError
 from pagefeed.sequences.sequence_index import SequenceSetting
-from probing import Job, assert_all, probe
-from thrift import Struct, i32, i64
 
 Locations = list[Struct]
 COLUMNS = ["input_ids", "text"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import thrift
-from files import DATA, DATA_V2, DICTIONARY, PageBytes, ParquetBytes
-from handmade import (
+from made import thrift
+from made.files import DATA, DATA_V2, DICTIONARY, PageBytes, ParquetBytes
+from made.handmade import (
     BROTLI,
     BYTE_ARRAY,
     GZIP,
@@ -30,8 +30,8 @@ from handmade import (
     token_page,
     token_page_v2,
 )
-from probing import Job, assert_all, probe
-from thrift import i32
+from made.thrift import i32
+from models.probing import Job, assert_all, probe
 
 FLAT = [element("input_ids", kind=INT32, repetition=REQUIRED)]
 NULLABLE = [element("input_ids", kind=INT32, repetition=OPTIONAL)]

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable
 
-from files import PageBytes
-from handmade import (
+from made.files import PageBytes
+from made.handmade import (
     BYTE_ARRAY,
     FIXED,
     INT32,
@@ -20,7 +20,7 @@ from handmade import (
     rle_run,
     token_list,
 )
-from thrift import i32, varint, zigzag
+from made.thrift import i32, varint, zigzag
 
 COUNTS = [3, 1 << 10, 1 << 20, 1 << 26, 1 << 28, (1 << 31) - 1]
 PLAIN, RLE, DELTA, DELTA_LENGTH, DELTA_BYTES, SPLIT, DICTIONARY = 0, 3, 5, 6, 7, 9, 8

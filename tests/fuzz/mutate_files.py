@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import thrift
-from files import (
+from made import thrift
+from made.files import (
     DICTIONARY,
     ParquetBytes,
     chunk_metas,
@@ -14,7 +14,7 @@ from files import (
     read_footer,
     with_footer,
 )
-from thrift import Field, Struct, i32, i64, varint
+from made.thrift import Field, Struct, i32, i64, varint
 
 NUMBERS = [-1, 0, 1, 2, 127, 255, 1 << 16, 1 << 28, (1 << 31) - 1, 1 << 40, -(1 << 62)]
 BYTES = [0, 1, 0x7F, 0x80, 0xFF]

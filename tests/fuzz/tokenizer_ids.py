@@ -21,7 +21,7 @@ import tokenizers
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pagefeed as pf
-from tokenizers_made import MADE, TEXTS, tokenizer_json
+from made.tokenizers_made import MADE, TEXTS, tokenizer_json
 
 SPACES = [
     *" \t\n\r\v\f\x1c\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000\u200b\ufeff"

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import golden
 import pagefeed
+from models import golden
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "v1": {"data_page_version": "1.0"},

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import golden
 import pagefeed
+from models import golden
 from pagefeed import Documents, Loader
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from probing import Job, assert_all, probe
+from models.probing import Job, assert_all, probe
 
 TURN = pa.struct([("role", pa.string()), ("content", pa.string())])
 STRICT = pa.struct(

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import golden
 import pagefeed
-from files import (
+from made.files import (
     PageBytes,
     ParquetBytes,
     chunk_metas,
@@ -20,7 +19,7 @@ from files import (
     with_footer,
     with_offset_index,
 )
-from handmade import (
+from made.handmade import (
     BYTE_ARRAY,
     INT32,
     REQUIRED,
@@ -36,7 +35,8 @@ from handmade import (
     token_page_v2,
     with_checksums,
 )
-from thrift import encode, i32, i64
+from made.thrift import encode, i32, i64
+from models import golden
 
 FLAT = [element("input_ids", kind=INT32, repetition=REQUIRED)]
 Pieces = list[tuple[bool, list[list[int]]]]

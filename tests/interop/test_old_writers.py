@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import golden
 import pagefeed
-from files import ParquetBytes, chunk_metas, read_footer, with_footer
+from made.files import ParquetBytes, chunk_metas, read_footer, with_footer
+from made.thrift import BINARY, I64, Field, i32
+from models import golden
 from pagefeed import Documents, Loader, Windows
 from pagefeed.errors import CorruptFileError
-from thrift import BINARY, I64, Field, i32
 
 
 @pytest.mark.parametrize("code", [22, 99, -1])

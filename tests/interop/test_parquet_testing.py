@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import golden
 import pagefeed
+from made.shared_data import shared
+from models import golden
 from pagefeed import errors
-from shared_data import shared
 
 # Their checksums are wrong on purpose; large_string_map is read on its own below.
 CORRUPT = {

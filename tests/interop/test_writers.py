@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import files
-import golden
 import pagefeed
+from made import files
+from models import golden
 
 Written = Callable[[str], list[Path]]
 PYARROWS = ["pyarrow-11", "pyarrow-13", "pyarrow-22", "pyarrow"]

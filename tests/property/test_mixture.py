@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from courses import MANY, lanes, real_lanes, staged
+from models.courses import MANY, lanes, real_lanes, staged
 from pagefeed.mixture import (
     Course,
     CourseInOrder,

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from courses import lanes, part, real_lanes, schedule, weight_lists
+from models.courses import lanes, part, real_lanes, schedule, weight_lists
 from pagefeed.mixture import (
     Course,
     CourseInOrder,

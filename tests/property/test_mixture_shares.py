@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from courses import lanes, real_lanes, schedule, staged, weight_lists
+from models.courses import lanes, real_lanes, schedule, staged, weight_lists
 from pagefeed.mixture import (
     Course,
     Schedule,

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from equal_blocks import equal_blocks
+from made.equal_blocks import equal_blocks
 from pagefeed.order import (
     Blocks,
     EpochOrder,

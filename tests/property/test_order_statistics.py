@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from equal_blocks import equal_blocks
+from made.equal_blocks import equal_blocks
 from pagefeed.order import (
     EpochOrder,
     ExplicitBlocks,

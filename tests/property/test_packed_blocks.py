@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from listed import ListedSpans
+from made.listed import ListedSpans
 from pagefeed.sequences.bundles import bundle_keys
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
 

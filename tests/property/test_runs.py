@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 import pagefeed as pf
-from machines import PADDING, SIZES, Fuse, RunMachine
-from numbered import first_tokens, numbered_loader, rows_of, write_numbered
-from run_model import RunModel
+from made.numbered import first_tokens, numbered_loader, rows_of, write_numbered
+from models.machines import PADDING, SIZES, Fuse, RunMachine
+from models.run_model import RunModel
 
 
 @functools.cache

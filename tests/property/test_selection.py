@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from models.selecting import open_rows, predicates, rows_strategy, text_of, truth_of
+from models.selecting import write_rows as write
 from pagefeed.errors import EmptySelectionError, InvalidArgumentError
-from selecting import open_rows, predicates, rows_strategy, text_of, truth_of
-from selecting import write_rows as write
 
 LAYOUTS: list[dict[str, Any]] = [
     {},

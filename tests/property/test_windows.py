@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from listed import ListedSpans
+from made.listed import ListedSpans
 from pagefeed._base.arrays import sorted_with_places
 from pagefeed.sequences.lines import Lines
 

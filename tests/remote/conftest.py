@@ -6,9 +6,9 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-from numbered import write_numbered
-from object_store import s3_server
-from web_servers import Handler, WebServer, running
+from made.numbered import write_numbered
+from servers.object_store import s3_server
+from servers.web_servers import Handler, WebServer, running
 
 
 class Place(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import UnavailableError
-from web_servers import Handler, WebServer, running
+from servers.web_servers import Handler, WebServer, running
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from shared_data import ROOT
+from made.shared_data import ROOT
 
 
 def test_the_bucket(s3, tmp_path):

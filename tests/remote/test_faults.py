@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pagefeed as pf
-from numbered import numbered_loader
+from made.numbered import numbered_loader
 from pagefeed.errors import (
     AccessDeniedError,
     FileAccessError,

@@ -3,9 +3,9 @@
 import pytest
 
 import pagefeed as pf
-from numbered import numbered_loader
+from made.numbered import numbered_loader
 from pagefeed.errors import AccessDeniedError, MissingFileError
-from web_servers import COMMIT, TOKEN, Cdn, Hub, running
+from servers.web_servers import COMMIT, TOKEN, Cdn, Hub, running
 
 PINNED = f"hf://datasets/owner/name@{COMMIT}/tokens"
 

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 import pagefeed as pf
-from numbered import numbered_loader
-from object_store import options_of
+from made.numbered import numbered_loader
 from pagefeed.errors import StaleFileError
-from slow_proxy import slow_proxy
+from servers.object_store import options_of
+from servers.slow_proxy import slow_proxy
 
 
 def port_of(place):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import pagefeed as pf
-from numbered import numbered_loader
+from made.numbered import numbered_loader
 
 
 def remote(place, **options):

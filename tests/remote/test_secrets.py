@@ -6,10 +6,10 @@ import pickle
 import pytest
 
 import pagefeed as pf
-from numbered import numbered_loader
-from object_store import ACCESS_KEY, SECRET_KEY
+from made.numbered import numbered_loader
 from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
-from web_servers import Handler, WebServer, running
+from servers.object_store import ACCESS_KEY, SECRET_KEY
+from servers.web_servers import Handler, WebServer, running
 
 
 def test_secrets_are_in_nothing_that_is_kept_or_shown(s3, tmp_path, caplog):

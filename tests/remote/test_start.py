@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from numbered import LENGTH, numbered_loader
-from object_store import s3_server
+from made.numbered import LENGTH, numbered_loader
+from made.shared_data import shared
 from pagefeed.errors import InvalidArgumentError, PagefeedError, UnsupportedError
-from shared_data import shared
+from servers.object_store import s3_server
 
 NUM_FILES = 1000
 

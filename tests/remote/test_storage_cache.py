@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from numbered import numbered_loader
+from made.numbered import numbered_loader
 from pagefeed.errors import InvalidArgumentError
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import bench_storage
 from pagefeed.storage import located
-from tokenizers_made import tokenizer_json
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
 from ray.cluster_utils import Cluster  # noqa: E402 - likewise
 
 import pagefeed as pf  # noqa: E402
-from texts_made import make_tokenizer  # noqa: E402
-from tokenizers_made import hard_texts  # noqa: E402
+from made.texts_made import make_tokenizer  # noqa: E402
+from made.tokenizers_made import hard_texts  # noqa: E402
 from trainers.running import TESTS  # noqa: E402
 
 

@@ -12,9 +12,9 @@ transformers = pytest.importorskip(
 )
 
 import pagefeed as pf  # noqa: E402 - likewise
-from chats import CHATS, TEMPLATES, write_chat_tokenizer  # noqa: E402
+from made.chats import CHATS, TEMPLATES, write_chat_tokenizer  # noqa: E402
+from made.tokenizers_made import hard_texts  # noqa: E402
 from pagefeed.tokenizer import ChatTemplate  # noqa: E402
-from tokenizers_made import hard_texts  # noqa: E402
 
 
 def chats():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-from chats import CHATS, PLAIN, TEMPLATES, write_chat_tokenizer
+from made.chats import CHATS, PLAIN, TEMPLATES, write_chat_tokenizer
 from pagefeed.tokenizer import ChatTemplate
 
 

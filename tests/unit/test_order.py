@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from equal_blocks import equal_blocks
+from made.equal_blocks import equal_blocks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     EpochOrder,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.selecting import predicates, text_of
 from pagefeed.dataset.select.predicate import Predicate
 from pagefeed.errors import InvalidArgumentError
-from selecting import predicates, text_of
 
 
 @given(predicates())

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from pagefeed.errors import InvalidArgumentError, MissingFileError, TokenRangeError
-from pagefeed.tokenizer.ranks import ENCODINGS
-from tokenizers_made import (
+from made.tokenizers_made import (
     FAST,
     MADE,
     TEXTS,
@@ -22,6 +20,8 @@ from tokenizers_made import (
     sentence_pieces,
     tokenizer_json,
 )
+from pagefeed.errors import InvalidArgumentError, MissingFileError, TokenRangeError
+from pagefeed.tokenizer.ranks import ENCODINGS
 
 sentencepiece = pytest.importorskip("sentencepiece")
 

@@ -141,10 +141,22 @@ class _Pieces(Appending):
         """All tokens that there are."""
         return {*(piece for piece, _ in self._model["vocab"]), *self._added}
 
+    @property
+    def _unknown(self) -> str:
+        piece: str = self._model["vocab"][self._model["unk_id"] or 0][0]
+        return piece
+
+    def encoded(self, word: str) -> tuple[str, ...]:
+        """Return the pieces of a word; of what no piece stands for, the unknown one."""
+        unknown = self._model["unk_id"]
+        return tuple(
+            self._unknown if token.id == unknown else token.value
+            for token in self._library.model.tokenize(word)
+        )
+
     def joined(self, left: str, right: str) -> str | None:
         """Return the piece that two make."""
-        unknown = self._model["vocab"][self._model["unk_id"] or 0][0]
-        if self._never.intersection((left, right)) or unknown in (left, right):
+        if self._never.intersection((left, right)) or self._unknown in (left, right):
             return None
         return left + right
 

@@ -16,7 +16,7 @@ from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError, PaddingWarning, ReloadWarning
 from pagefeed.loader import Loader
 from pagefeed.reports.limits.causes import Cause, cause_of_data
-from pagefeed.reports.limits.evidence import Evidence, recording
+from pagefeed.reports.limits.evidence import Evidence, recording, wait_for_device
 from pagefeed.reports.soundness import Damage, sound_batches
 
 __all__ = ["Diagnosis", "diagnose", "doctor"]
@@ -80,8 +80,9 @@ def doctor(
 
     Args:
         loader: The run, of this rank.
-        train: Does what a step does with a batch, and returns when it is done: on an
-            accelerator it must wait for that. None: only the loader is looked at.
+        train: Does what a step does with a batch. What it leaves to a CUDA device is
+            waited for; on other accelerators it must wait itself. None: only the
+            loader is looked at.
         seconds: Time for each of the three.
 
     Raises:
@@ -203,6 +204,7 @@ def _measure(
         batch = next(batches)
         if train is not None:
             train(batch)
+    wait_for_device()
     with recording(loader) as made:
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
@@ -220,10 +222,11 @@ def _fixed(train: Callable[[Batch], object], batch: Batch, seconds: float) -> fl
     }
     for _ in range(WARM_STEPS):
         train(held)
-    begin = now = time.perf_counter()
+    wait_for_device()
+    begin = time.perf_counter()
     steps = 0
-    while now < begin + seconds:
+    while time.perf_counter() < begin + seconds:
         train(held)
         steps += 1
-        now = time.perf_counter()
-    return (now - begin) / steps
+    wait_for_device()
+    return (time.perf_counter() - begin) / steps

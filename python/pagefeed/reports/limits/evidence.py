@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pagefeed.batches import Batch
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.limits.threads import ThreadSampler
 
-__all__ = ["Evidence", "Recording", "recording"]
+__all__ = ["Evidence", "Recording", "recording", "wait_for_device"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,7 @@ def recording(loader: Loader) -> Iterator[Recording]:
     try:
         with ThreadSampler() as sampler:
             yield made
+        wait_for_device()
     finally:
         seconds = time.perf_counter() - begin
         session.settings = replace(session.settings, transform=timed.inner)
@@ -91,6 +93,13 @@ def recording(loader: Loader) -> Iterator[Recording]:
             pages_reloaded=count["pages_reloaded"],
             bytes_read=count["bytes_read"],
         )
+
+
+def wait_for_device() -> None:
+    """Wait for what torch has given a CUDA device to do: steps return before that."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 COUNTS = (

@@ -1,0 +1,123 @@
+"""Batches by the names of frameworks: values, shapes and types."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import pagefeed as pf
+from made.numbered import numbered_loader, write_numbered
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+
+from pagefeed.integrations import dialects  # noqa: E402
+
+LENGTH = 96
+NAMES = (
+    *("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen"),
+    *("loss_mask", "document_ids"),
+)
+
+
+@pytest.fixture(params=[False, True], ids=["as they are", "shifted"])
+def batch(tmp_path, request):
+    write_numbered(tmp_path)
+    loader = numbered_loader(
+        tmp_path,
+        sequences=pf.Packed(LENGTH),
+        padding=0,
+        format="torch",
+        fields=pf.Fields(names=NAMES, shifted=request.param),
+    )
+    return next(iter(loader))
+
+
+def test_one_row_has_the_borders_of_its_documents(batch):
+    made = dialects.flattened(batch)
+    size = batch["input_ids"].numel()
+    for name in ("input_ids", "labels", "position_ids"):
+        assert made[name].shape == (1, size)
+        assert torch.equal(made[name][0], batch[name].flatten())
+    borders = made["cu_seq_lens_q"]
+    assert borders.dtype == torch.int32
+    assert (int(borders[0]), int(borders[-1])) == (0, size)
+    starts = (made["position_ids"][0] == 0).nonzero()[:, 0]
+    assert torch.equal(starts.int(), borders[:-1])
+    assert made["max_length_q"] == made["max_length_k"] == int(borders.diff().max())
+    assert isinstance(made["max_length_q"], int)
+    assert set(made) - {"use_cache"} == {
+        *("input_ids", "labels", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k"),
+        *("max_length_q", "max_length_k"),
+    }
+
+
+def test_rows_lose_what_models_do_not_take(batch):
+    made = dialects.in_rows(batch)
+    assert set(made) == {"input_ids", "labels", "position_ids", "use_cache"}
+    assert made["use_cache"] is False
+    assert dialects.in_rows({"input_ids": 1, "document_ids": 2}) == {"input_ids": 1}
+
+
+def test_megatron_masks_what_carries_no_loss(batch):
+    labels, mask = batch["labels"].clone(), batch["loss_mask"].clone()
+    made = dialects.megatron(batch)
+    assert made["loss_mask"].dtype == torch.float32
+    assert torch.equal(made["loss_mask"], mask.float())
+    assert torch.equal(made["labels"], labels.clamp(min=0))
+    assert (labels == -100).sum() == (mask == 0).sum() > 0
+
+
+@pytest.mark.parametrize("length", [96, 97])
+@pytest.mark.parametrize("without", [0, 1, 17, 280])
+def test_megatron_clears_few_labels_and_many(length, without):
+    """Of 3 rows; also where they are no multiple of what is looked at together."""
+    rng = np.random.default_rng(without)
+    labels = rng.integers(0, 1000, 3 * length)
+    labels[rng.choice(len(labels), without, replace=False)] = -100
+    given = torch.from_numpy(labels.reshape(3, length))
+    ids = torch.zeros_like(given)
+    made = dialects.megatron(
+        {
+            "input_ids": ids,
+            "labels": given.clone(),
+            "loss_mask": given >= 0,
+            "position_ids": ids,
+        }
+    )
+    assert torch.equal(made["labels"], given.clamp(min=0))
+    assert torch.equal(made["loss_mask"], (given >= 0).float())
+
+
+def test_a_mask_of_ones_own_gives_megatron_no_loss_where_there_is_no_label(batch):
+    labels = batch["labels"].clone()
+    batch["loss_mask"] = torch.ones(labels.shape, dtype=torch.uint8)
+    batch["loss_mask"][:, ::2] = 0
+    made = dialects.megatron(batch, mask_is_given=True)
+    expected = (labels >= 0) & (torch.arange(LENGTH) % 2 == 1)
+    assert torch.equal(made["loss_mask"], expected.float())
+    assert torch.equal(made["labels"], labels.clamp(min=0))
+
+
+def test_olmo_has_the_lengths_of_documents(batch):
+    made = dialects.olmo(batch)
+    rows = batch["cu_seqlens"].tolist()
+    for row, lengths in enumerate(made["doc_lens"].tolist()):
+        begin, end = row * LENGTH, (row + 1) * LENGTH
+        inside = [border for border in rows if begin <= border <= end]
+        expected = [b - a for a, b in pairwise(inside)]
+        assert lengths[: len(expected)] == expected
+        assert not any(lengths[len(expected) :])
+        assert made["max_doc_lens"][row] == max(expected)
+    assert made["doc_lens"].dtype == torch.int32
+    assert torch.equal(made["label_mask"], batch["loss_mask"])
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_torchtitan_gets_a_pair(batch, rows):
+    inputs, labels = dialects.shifted_pair(batch, rows=rows)
+    shape = (4, LENGTH) if rows else (4 * LENGTH,)
+    assert {name: value.shape for name, value in inputs.items()} == {
+        "input": shape,
+        "positions": shape,
+    }
+    assert labels.shape == shape

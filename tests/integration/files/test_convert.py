@@ -1,0 +1,102 @@
+"""Token files in one format become the same documents in another."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from made import flat_files
+from pagefeed import errors
+from pagefeed.cli import main
+
+DOCUMENTS = flat_files.some_documents(200)
+TOKENS = [token for document in DOCUMENTS for token in document]
+OPEN: dict[str, Callable[..., Any]] = {
+    "parquet": lambda path, **_: pf.parquet(path, column="input_ids"),
+    "stream": lambda path, **_: pf.stream(path),
+    "megatron": lambda path, **_: pf.megatron(path),
+    "mds": lambda path, **_: pf.mds(path, column="input_ids"),
+    "raw": lambda path, dtype: pf.tokens(path, dtype=dtype, eos=0),
+    "npy": lambda path, **_: pf.tokens(path, eos=0),
+}
+
+
+def documents_of(dataset) -> list[list[int]]:
+    return [row[dataset.column] for row in dataset]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> pf.ParquetDataset:
+    folder = tmp_path_factory.mktemp("source")
+    rows = pa.array(DOCUMENTS, pa.list_(pa.int32()))
+    table = pa.table({"input_ids": rows, "part": [n % 3 for n in range(len(rows))]})
+    pq.write_table(table, folder / "a.parquet", row_group_size=70)
+    return pf.parquet(folder, column="input_ids")
+
+
+@pytest.mark.parametrize("via", OPEN)
+@pytest.mark.parametrize("dtype", ["uint16", "int32"])
+def test_there_and_back(source, tmp_path, via, dtype):
+    done = pf.convert(source, tmp_path / "out", to=via, dtype=dtype, shard_size=20_000)
+    assert (done.num_documents, done.num_tokens) == (len(DOCUMENTS), len(TOKENS))
+    dataset = OPEN[via](list(done.files), dtype=done.dtype)
+    assert dataset.index.value_bytes == np.dtype(dtype).itemsize
+    assert documents_of(dataset) == DOCUMENTS
+    again = pf.convert(dataset, tmp_path / "back", to="parquet", column="input_ids")
+    assert documents_of(pf.parquet(again.files, column="input_ids")) == DOCUMENTS
+    leftover = [path for path in tmp_path.rglob(".*") if path.is_file()]
+    assert leftover == []
+
+
+def test_parts_and_separators(source, tmp_path):
+    part = source.where("part == 1")
+    done = pf.convert(part, tmp_path / "a.bin", to="raw", dtype="uint32", eos=70_000)
+    expected = [[*each, 70_000] for each in DOCUMENTS[1::3]]
+    found = pf.tokens(tmp_path / "a.bin", dtype="uint32", eos=70_000)
+    assert documents_of(found) == expected
+    assert done.num_tokens == sum(map(len, expected))
+
+
+def test_empty_and_null_documents(tmp_path):
+    rows = pa.array([[1, 2], None, [], [3]], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    source = pf.parquet(tmp_path / "a.parquet", column="input_ids")
+    for to in ("stream", "megatron", "parquet"):
+        done = pf.convert(source, tmp_path / to, to=to)
+        assert documents_of(OPEN[to](list(done.files))) == [[1, 2], [], [], [3]]
+
+
+def test_what_is_refused(source, tmp_path):
+    with pytest.raises(errors.TokenRangeError, match="wider dtype"):
+        pf.convert(source, tmp_path / "a", to="stream", dtype="uint8")
+    with pytest.raises(errors.InvalidArgumentError, match="none of Megatron"):
+        pf.convert(source, tmp_path / "a", to="megatron", dtype="uint32")
+    with pytest.raises(errors.InvalidArgumentError, match="no type of tokens"):
+        pf.convert(source, tmp_path / "a", to="raw", dtype="float32")
+    with pytest.raises(errors.InvalidArgumentError, match="to="):
+        pf.convert(source, tmp_path / "a", to="csv")  # type: ignore[arg-type]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("to", ["stream", "megatron", "mds", "raw", "npy", "parquet"])
+def test_the_verb(source, tmp_path, capsys, to):
+    output = str(tmp_path / "out") + (f".{to}" if to == "npy" else "")
+    command = ["convert", *source.files, "--to", to, "--output", output, "--json"]
+    assert main([*command, "--dtype", "uint16"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["num_documents"] == len(DOCUMENTS)
+    back = ["convert", *done["files"], "--to", "parquet", "--output", f"{output}-back"]
+    extra = {
+        "raw": ["--from", "raw", "--in-dtype", "uint16", "--in-eos", "0"],
+        "npy": ["--in-eos", "0"],
+        "mds": ["--column", "input_ids"],
+    }
+    assert main([*back, *extra.get(to, [])]) == 0
+    assert f"{len(DOCUMENTS)} documents" in capsys.readouterr().out
+    again = pf.parquet(f"{output}-back", column="input_ids")
+    assert documents_of(again) == DOCUMENTS

@@ -1,0 +1,193 @@
+"""What is said of a mixture beforehand is what comes."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pagefeed as pf
+from made.numbered import LENGTH, write_numbered
+from pagefeed.cli import main
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
+from pagefeed.reports.verification import Leg, verify
+from pagefeed.run import MixtureTrack
+
+ROWS = {"code": 200, "math": 12, "web": 300}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("mixture")
+    for name, rows in ROWS.items():
+        (folder / name).mkdir()
+        write_numbered(folder / name, num_rows=rows)
+    return folder
+
+
+def make(folder: Path, sequences: Any = None, **options: Any) -> pf.Loader:
+    parts = {name: pf.parquet(folder / name, column="input_ids") for name in ROWS}
+    weights = {"code": 0.29, "math": 0.01, "web": 0.7}
+    stages = [pf.Stage(start_step=50, weights={"code": 1, "web": 1}, anneal=20)]
+    settings: dict[str, Any] = {"stages": stages, "max_steps": 90} | options
+    return pf.Loader(
+        pf.mix({name: (parts[name], weights[name]) for name in ROWS}, **settings),
+        sequences=sequences or pf.Windows(LENGTH, tail="drop"),
+        batch_size=4,
+        num_threads=2,
+        memory="8MiB",
+        rank=0,
+        world_size=1,
+    )
+
+
+def test_a_forecast_is_what_comes(folder):
+    loader = make(folder)
+    plan = forecast_mixture(loader)
+    assert plan.steps == len(loader) == sum(1 for _ in loader)
+    stats = loader.stats()
+    for name in ROWS:
+        assert plan.datasets[name].delivered_sequences == stats[f"{name}/sequences"]
+        tokens = sum(stage.tokens[name] for stage in plan.stages)
+        assert tokens == stats[f"{name}/tokens"]
+        assert plan.stages[-1].epochs[name] == plan.datasets[name].epochs
+    assert [stage.first_step for stage in plan.stages] == [0, 50]
+    assert plan.stages[1].anneal_steps == 20
+    # A stage of 200 sequences, one of 160; a few sequences are what the lanes may be
+    # off.
+    assert abs(plan.stages[0].shares["web"] - 0.7) < 0.03
+    # Half of the first twenty steps' way, and all of the other twenty's.
+    assert abs(plan.stages[1].shares["web"] - (0.6 * 20 + 0.5 * 20) / 40) < 0.04
+    assert 0 < plan.needed_bytes < 1 << 20
+
+
+def test_what_is_packed_takes_memory_too(folder):
+    plan = forecast_mixture(make(folder, sequences=pf.Packed(LENGTH)))
+    whole = forecast_mixture(make(folder))
+    # Bundles are many pages each.
+    assert plan.needed_bytes > whole.needed_bytes > 0
+
+
+def test_a_forecast_without_an_end_goes_through_all_once(folder):
+    plan = forecast_mixture(make(folder, stages=[], max_steps=None))
+    assert plan.steps is None
+    assert min(data.epochs for data in plan.datasets.values()) >= 1
+
+
+def test_forecasts_say_which_is_meant(folder):
+    single = pf.Loader(
+        pf.parquet(folder / "web", column="input_ids"),
+        sequences=pf.Windows(LENGTH),
+        batch_size=4,
+    )
+    with pytest.raises(InvalidArgumentError, match="not a mixture"):
+        forecast_mixture(single)
+    with pytest.raises(InvalidArgumentError, match="forecast_mixture"):
+        forecast(make(folder))
+
+
+def test_the_plot_is_written(folder, tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    loader = make(folder)
+    for name, magic in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
+        plot_mixture(loader, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "stages": [],
+            "max_steps": None,
+            "max_epochs": {"web": 2, "code": 1, "math": 3},
+        },
+        {"stages": [], "max_steps": None, "stop": "first_exhausted"},
+        {"stages": [], "max_steps": None, "stop": "all_exhausted"},
+    ],
+)
+def test_mixtures_are_verified_over_resumes(folder, options):
+    loader = make(folder, **options)
+    legs = [
+        Leg(world_size=2, batch_size=3, steps=7),
+        Leg(world_size=5, batch_size=1, steps=9),
+        Leg(world_size=1, batch_size=1),
+    ]
+    result = verify(loader, legs, epoch=1)
+    assert result.problems == []
+    assert result.num_delivered + result.num_dropped == result.num_sequences
+
+
+def test_what_is_wrong_is_found(folder, monkeypatch):
+    loader = make(folder, max_epochs=dict.fromkeys(ROWS, 1), stages=[], max_steps=None)
+    sequences = MixtureTrack.sequences
+
+    def repeated(
+        track: MixtureTrack, positions: range | np.ndarray
+    ) -> Iterator[np.ndarray | None]:
+        for part in sequences(track, positions):
+            yield part if part is None else np.where(part == 7, 8, part)
+
+    monkeypatch.setattr(MixtureTrack, "sequences", repeated)
+    [problem] = verify(loader).problems
+    assert "2 sequences of 'code'" in problem
+    assert "such as [7, 8]" in problem
+
+
+def test_endless_mixtures_are_not_verified(folder):
+    with pytest.raises(InvalidArgumentError, match="never ends"):
+        verify(make(folder, stages=[], max_steps=None))
+
+
+def arguments(folder: Path) -> list[str]:
+    mixed = [
+        f"{name}={folder / name}:{weight}"
+        for name, weight in [("code", 0.3), ("web", 0.7)]
+    ]
+    sizes = ["--column", "input_ids", "--length", str(LENGTH), "--batch-size", "4"]
+    stage = ["--stage", "step=20", "code=1", "anneal=5"]
+    return ["--mix", *mixed, *stage, "--max-steps", "40", *sizes]
+
+
+def test_the_command_line_plans_a_mixture(folder, capsys):
+    assert main(["plan", *arguments(folder), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["steps"] == 40
+    assert plan["stages"][1]["anneal_steps"] == 5
+    assert abs(plan["stages"][0]["shares"]["web"] - 0.7) < 0.05
+    assert main(["plan", *arguments(folder)]) == 0
+    assert "stage 1    from step 20 on, 20 steps" in capsys.readouterr().out
+    assert main(["verify", *arguments(folder), "--resume", "9:3"]) == 0
+    assert "as often as it should be" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--mix", "web"], "not of the form --mix"),
+        (["--mix", "web=none"], "none does not exist"),
+        (["--stage", "step=9", "wbe=1"], "'wbe'"),
+        (["--stage", "web=1"], "exactly one"),
+        (["--stage", "step=9", "web=much"], "'much' is not a number"),
+        (["."], "exactly one of them"),
+    ],
+)
+def test_wrong_arguments_are_refused(folder, capsys, change, message):
+    if change == ["."]:
+        words = ["plan", ".", *arguments(folder)]
+    else:
+        words = ["plan", *arguments(folder), *change]
+    assert main(words) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_stage_has_one_start():
+    stage = pf.Stage(start_tokens=10, weights={"web": 1})
+    assert stage.start == 10
+    assert replace(stage, start_tokens=None, start_step=3).start == 3

@@ -1,0 +1,124 @@
+"""Mixtures, runs and states that cannot be right are refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+import pagefeed as pf
+import pagefeed.run.mixed
+from made.numbered import write_numbered
+from models.mixing import APART, ROWS, make, mixture, write_datasets
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
+    """Three datasets that tokens tell apart."""
+    return write_datasets(tmp_path_factory.mktemp("mixture"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"swap": True}, r"web: the state has Component\(.*this loader Component\("),
+        ({"max_epochs": {"web": 2}}, "max_epochs=None.*max_epochs=2"),
+        ({"weights": {"math": 1}}, r"the state has \['web'\], this loader \['math'\]"),
+    ],
+)
+def test_another_mixture_is_refused(datasets, change, message):
+    state = make(mixture(datasets, {"web": 1}, max_steps=9)).state_dict()
+    weights = change.pop("weights", {"web": 1})
+    if change.pop("swap", False):
+        datasets = datasets | {"web": datasets["code"]}
+    other = make(mixture(datasets, weights, max_steps=9, **change))
+    with pytest.raises(StateMismatchError, match=message):
+        other.load_state_dict(state)
+
+
+def test_other_contents_of_equal_size_are_refused(datasets, tmp_path):
+    state = make(mixture(datasets, max_steps=9)).state_dict()
+    write_numbered(tmp_path, num_rows=ROWS["web"], first_token=7 * APART)
+    web = pf.parquet(tmp_path, column="input_ids")
+    other = make(mixture(datasets | {"web": web}, max_steps=9))
+    assert web.index.num_values == datasets["web"].index.num_values
+    with pytest.raises(StateMismatchError, match=r"web: the state has Component\("):
+        other.load_state_dict(state)
+
+
+def test_states_of_one_dataset_and_of_mixtures_do_not_mix(datasets):
+    mixed, single = make(mixture(datasets, max_steps=9)), make(datasets["web"])
+    with pytest.raises(StateMismatchError, match="dataset: the state has 'mixture'"):
+        single.load_state_dict(mixed.state_dict())
+    with pytest.raises(StateMismatchError, match="this loader 'mixture'"):
+        mixed.load_state_dict(single.state_dict())
+
+
+def test_wrong_mixtures_are_refused(datasets):
+    web, code = datasets["web"], datasets["code"]
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        ({}, {}, "needs datasets"),
+        ({"web": (web, -1)}, {}, "weight of 'web' is -1"),
+        ({"web": (web, float("nan"))}, {}, "weight of 'web' is nan"),
+        ({"web": (web, 0), "code": (code, 0)}, {}, "no weight is above 0"),
+        ({"web": (web, 1), "code": code}, {}, "code: no weight"),
+        ({"web": (web, 1)}, {"temperature": 2}, "makes weights of sizes"),
+        ({"web": web}, {"temperature": 0}, "must be a number above 0"),
+        ({"web": "corpus/"}, {}, "expected a dataset"),
+        ({"web": web}, {"max_epochs": {"wbe": 1}}, "'wbe'.*it has 'web'"),
+        ({"web": web}, {"max_epochs": {"web": 0}}, "at least 1"),
+        ({"web": web}, {"stop": "never"}, "first_exhausted, all_exhausted"),
+        ({"web": web}, {"unit": "rows"}, "tokens, sequences"),
+        (
+            {"web": web},
+            {"stages": [pf.Stage(start_step=1, weights={"books": 1})]},
+            "'books'.*it has 'web'",
+        ),
+    ]
+    for parts, options, message in refused:
+        with pytest.raises(InvalidArgumentError, match=message):
+            pf.mix(parts, **options)
+    with pytest.raises(InvalidArgumentError, match="exactly one"):
+        pf.Stage(weights={"web": 1})
+    with pytest.raises(InvalidArgumentError, match="exactly one"):
+        pf.Stage(weights={"web": 1}, start_step=1, start_tokens=1)
+
+
+def test_wrong_runs_are_refused(datasets, tmp_path):
+    loader = make(mixture(datasets, max_steps=9))
+    with pytest.raises(InvalidArgumentError, match=r"'wbe'.*it has"):
+        loader.set_weights({"wbe": 1})
+    with pytest.raises(InvalidArgumentError, match="needs a mixture"):
+        make(datasets["web"]).set_weights({"web": 1})
+    with pytest.raises(InvalidArgumentError, match="leave epochs at 1"):
+        make(mixture(datasets), epochs=2)
+    stages = [pf.Stage(start_step=s, weights={"web": 1}) for s in (9, 5)]
+    with pytest.raises(InvalidArgumentError, match="rising start"):
+        make(mixture(datasets, stages=stages))
+    stages = [pf.Stage(start_step=10**6, weights={"web": 1})]
+    caps = dict.fromkeys(ROWS, 1)
+    with pytest.raises(InvalidArgumentError, match="before the weights change"):
+        make(mixture(datasets, stages=stages, max_epochs=caps)).seek(0)
+    (tmp_path / "empty").mkdir()
+    write_numbered(tmp_path / "empty", num_rows=0)
+    empty = pf.parquet(tmp_path / "empty", column="input_ids")
+    with pytest.raises(InvalidArgumentError, match="dataset 'empty' holds no sequence"):
+        make(pf.mix({"empty": empty, "web": datasets["web"]}))
+
+
+def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
+    monkeypatch.setattr("pagefeed.run.mixed.MAX_STATE_BYTES", 1000)
+    loader = make(mixture(datasets))
+    states = []
+
+    def change_often() -> None:
+        for step in range(100):
+            loader.seek(step)
+            states.append(loader.state_dict())
+            loader.set_weights({"web": 1, "code": 1 + step / 7})
+
+    with pytest.raises(InvalidArgumentError, match=r"make a state of 1... bytes"):
+        change_often()
+    assert len(states) > 5
+    assert loader.state_dict() == states[-1]
+    assert len(json.dumps(states[-1])) <= 1000

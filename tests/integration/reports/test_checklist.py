@@ -1,0 +1,97 @@
+"""Nodes that agree pass; each thing on which one differs is named."""
+
+import json
+from typing import Any
+
+import pytest
+
+import pagefeed as pf
+from made.numbered import LENGTH, numbered_loader, write_numbered
+from pagefeed.cli import main
+
+RANKS = {0: range(2), 1: range(2, 4)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("nodes")
+    write_numbered(path)
+    return path
+
+
+def facts(folder, node: int, **options: Any) -> dict[str, Any]:
+    loader = numbered_loader(folder, world_size=4, rank=RANKS[node][0], **options)
+    made = json.loads(json.dumps(pf.facts_of_node(loader, RANKS[node])))
+    return {**made, "written": made["clock"], "host": f"node-{node}"}
+
+
+def wrong(*nodes: dict[str, Any]) -> dict[str, str]:
+    return {
+        check.name: check.found for check in pf.checklist(nodes) if check.ok is False
+    }
+
+
+def test_nodes_that_agree_pass(folder):
+    assert wrong(facts(folder, 0), facts(folder, 1)) == {}
+
+
+def test_another_plan_is_found(folder):
+    found = wrong(facts(folder, 0), facts(folder, 1, seed=6))
+    assert set(found) >= {"plan"}
+    assert "node-1" in found["plan"] or "node-0" in found["plan"]
+
+
+def test_other_data_is_found(folder, tmp_path):
+    write_numbered(tmp_path, num_rows=301)
+    assert set(wrong(facts(folder, 0), facts(tmp_path, 1))) >= {"dataset", "plan"}
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "versions": {"versions": {"pagefeed": "9.9"}},
+    "clock": {"written": 0.0},
+    "open files": {"open_files": 64},
+    "disk": {"disk_free_bytes": 1},
+    "memory": {"memory_free_bytes": 1 << 20},
+    "ranks": {"ranks": [1, 2]},
+    "cache": {"cache": {"folder": "/cache", "writable": False, "error": "read only"}},
+    "exactly once": {"problems": ["3 sequences are delivered more than once"]},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_differs_is_named(name, folder):
+    other = facts(folder, 1) | CHANGES[name]
+    assert name in wrong(facts(folder, 0), other)
+
+
+def test_a_sequence_on_two_ranks_is_found(folder):
+    first, second = facts(folder, 0), facts(folder, 1)
+    step = next(iter(first["steps"]))
+    second["steps"][step]["2"][0] = first["steps"][step]["0"][0]
+    assert "1 sequences on several ranks" in wrong(first, second)["exactly once"]
+
+
+def test_a_node_that_is_missing_is_found(folder):
+    assert "ranks 2, 3" in wrong(facts(folder, 0))["ranks"]
+
+
+def test_the_command_line(folder, tmp_path, capsys):
+    run = ["checklist", str(folder), "--column", "input_ids", "--length", str(LENGTH)]
+    run += ["--world-size", "4", "--memory", "8MiB"]
+    files = [str(tmp_path / f"node-{node}.json") for node in RANKS]
+    for file, ranks in zip(files, ("0:2", "2:4"), strict=True):
+        assert main([*run, "--ranks", ranks, "--facts", file]) == 0
+    capsys.readouterr()
+    assert main(["checklist", "--compare", *files]) == 0
+    assert "each sequence once in the epoch" in capsys.readouterr().out
+    assert main(["checklist", "--compare", files[0], "--json"]) == 1
+    assert not json.loads(capsys.readouterr().out)["ok"]
+    for words, message in (
+        ([], "exactly one"),
+        (["--compare", str(tmp_path / "none.json")], "no facts"),
+        (["--facts", files[0]], "--column is missing"),
+    ):
+        assert main(["checklist", *words]) == 1
+        assert message in capsys.readouterr().err
+    assert main([*run, "--ranks", "1", "--facts", files[0]]) == 1
+    assert "FIRST:END" in capsys.readouterr().err

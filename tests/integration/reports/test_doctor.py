@@ -1,0 +1,212 @@
+"""The doctor names what is slow, each thing made slow for real."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import pagefeed as pf
+from pagefeed.cli import main
+
+SECONDS = 0.4
+NUM_PROCESSORS = len(os.sched_getaffinity(0))
+
+SLOW_READS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* A disk whose every read of a range takes some milliseconds more. */
+static ssize_t slow(const char *name, int fd, void *to, size_t size, off_t at) {
+    ssize_t (*real)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
+    if (getenv("SLOW_READS")) usleep(atoi(getenv("SLOW_READS")));
+    return real(fd, to, size, at);
+}
+ssize_t pread(int fd, void *to, size_t size, off_t at) {
+    return slow("pread", fd, to, size, at);
+}
+ssize_t pread64(int fd, void *to, size_t size, off_t at) {
+    return slow("pread64", fd, to, size, at);
+}
+"""
+
+PROGRAM = """
+import json, os, sys
+from dataclasses import asdict
+import pagefeed as pf
+data = pf.parquet(sys.argv[1], column="input_ids")
+loader = pf.Loader(data, sequences=pf.Windows(512), batch_size=2, num_threads=2,
+                   rank=0, world_size=1)
+os.environ["SLOW_READS"] = "200000"
+print(json.dumps(asdict(pf.doctor(loader, lambda _: None, seconds=2.0))))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pages that take work to decode."""
+    path = tmp_path_factory.mktemp("doctor")
+    rng = np.random.default_rng(0)
+    tokens = (rng.zipf(1.3, 3_000_000) % 30_000).astype(np.int32)
+    rows = pa.ListArray.from_arrays(np.arange(0, len(tokens) + 1, 500), tokens)
+    pq.write_table(
+        pa.table({"input_ids": rows}),
+        path / "a.parquet",
+        compression="zstd",
+        use_dictionary=False,
+        data_page_size=1 << 17,
+        write_batch_size=16,
+        write_page_index=True,
+    )
+    return path
+
+
+def make(folder, **options: Any) -> pf.Loader:
+    settings: dict[str, Any] = {
+        "sequences": pf.Windows(512),
+        "batch_size": 64,
+        "num_threads": 2,
+        "rank": 0,
+        "world_size": 1,
+        "seed": 1,
+    }
+    data = pf.parquet(folder, column="input_ids")
+    return pf.Loader(data, **settings | options)
+
+
+def fast(_batch: Any) -> None:
+    """A model that takes no time."""
+
+
+def test_a_slow_model(folder):
+    found = pf.doctor(make(folder), lambda _: time.sleep(0.05), seconds=SECONDS)
+    assert (found.limit, found.cause) == ("compute", None)
+    assert found.step_seconds["compute"] > 0.05
+    assert "compute limits" in str(found)
+
+
+def test_a_slow_transform(folder):
+    def slow(batch):
+        time.sleep(0.05)
+        return batch
+
+    loader = make(folder, transform=slow)
+    found = pf.doctor(loader, lambda _: time.sleep(0.02), seconds=SECONDS)
+    assert (found.limit, found.cause, found.setting) == (
+        *("data", "transform", "transform"),
+    )
+    assert loader.transform is slow
+    # A faster one than the model is not hidden either: it is no part of the overlap.
+    found = pf.doctor(loader, lambda _: time.sleep(0.15), seconds=SECONDS)
+    assert (found.limit, found.cause) == ("overlap", "transform")
+
+
+def test_too_few_threads(folder):
+    found = pf.doctor(make(folder, num_threads=1), fast, seconds=SECONDS)
+    assert found.limit == "data"
+    assert found.cause == ("threads" if NUM_PROCESSORS > 1 else "processors")
+    assert found.setting == "num_threads"
+    assert found.evidence is not None
+    assert (found.evidence.busy_threads or 1) > 0.5
+
+
+def test_too_few_processors(folder):
+    loader = make(folder, num_threads=NUM_PROCESSORS)
+    assert pf.doctor(loader, fast, seconds=SECONDS).cause == "processors"
+
+
+def test_too_many_passes(folder):
+    loader = make(folder, shuffle=pf.Shuffle(passes=16), num_threads=1)
+    assert pf.doctor(loader, fast, seconds=SECONDS).setting == "passes"
+
+
+def test_too_little_memory(folder):
+    shuffle = pf.Shuffle(window=5000)
+    loader = make(folder, shuffle=shuffle, memory="2MiB", batch_size=16)
+    found = pf.doctor(loader, fast, seconds=SECONDS)
+    assert (found.limit, found.cause, found.setting) == ("data", "memory", "memory")
+    scattered = make(folder, shuffle="row", memory="2MiB", batch_size=16)
+    assert pf.doctor(scattered, fast, seconds=SECONDS).setting == "shuffle"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_slow_disk(folder, tmp_path):
+    source, library = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(SLOW_READS)
+    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert (found["limit"], found["cause"]) == ("data", "storage"), found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "cause"), [(0.1, "compute", None), (0, "data", "transform")]
+)
+def test_a_script_is_watched(folder, seconds, limit, cause):
+    def slow(batch):
+        time.sleep(0.01)
+        return batch
+
+    loader = make(folder, transform=None if seconds else slow)
+    batches = iter(loader)
+    next(batches)  # What the start takes is no step's.
+    with pf.diagnose(loader) as found:
+        assert found.limit is None
+        for _ in islice(batches, 12):
+            time.sleep(seconds)
+    assert (found.limit, found.cause) == (limit, cause)
+    assert found.evidence is not None
+    assert found.evidence.steps == 12
+    assert loader.transform is (None if seconds else slow)
+
+
+def test_the_command_line(folder, tmp_path, capsys, monkeypatch):
+    run = ["doctor", str(folder), "--column", "input_ids", "--length", "512"]
+    run += ["--seconds", "0.2"]
+    assert main([*run, "--step-seconds", "0.05"]) == 0
+    assert "compute limits" in capsys.readouterr().out
+    (tmp_path / "my_training.py").write_text("def step(batch):\n    assert batch\n")
+    monkeypatch.chdir(tmp_path)
+    assert main([*run, "--train", "my_training:step", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["limit"] == "data"
+    assert main([*run, "--train", "my_training:nothing"]) == 1
+    assert "nothing" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_what_a_device_has_yet_to_do_is_waited_for(folder):
+    matrix = torch.randn(4096, 4096, device="cuda")
+
+    def train(_):
+        for _ in range(20):
+            torch.mm(matrix, matrix)  # Returns at once.
+
+    train(None)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    train(None)
+    torch.cuda.synchronize()
+    expected = time.perf_counter() - begin
+    found = pf.doctor(make(folder), train, seconds=SECONDS)
+    assert found.limit == "compute"
+    assert 0.5 * expected < found.step_seconds["compute"] < 2 * expected
+    assert found.step_seconds["both"] > 0.5 * expected

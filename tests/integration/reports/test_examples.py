@@ -1,0 +1,94 @@
+"""The examples run, on real text."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from made.shared_data import ROOT, shared
+
+
+def test_the_curriculum(tmp_path):
+    for module in ("torch", "tokenizers", "matplotlib"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    command = [sys.executable, "examples/curriculum.py", str(shared("data", "corpus"))]
+    command += ["--folder", str(tmp_path), "--steps", "36", "--tokens", "20000"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stopped at step 30" in done.stdout
+    stages = [line for line in done.stdout.splitlines() if line.startswith("from step")]
+    assert len(stages) == 3
+    assert stages[2].startswith("from step   30 on")
+    assert "good 100.0%" in stages[2]
+    assert (tmp_path / "mixture.svg").stat().st_size > 10_000
+
+
+def test_torch_alone(tmp_path):
+    for module in ("torch", "tokenizers"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    scripts = [
+        ["examples/tokens.py", str(shared("data", "corpus")), str(tmp_path / "tokens")],
+        [
+            *launch,
+            "examples/trainers/train_torch.py",
+            str(tmp_path / "tokens"),
+            str(tmp_path),
+        ],
+    ]
+    for script in scripts:
+        done = subprocess.run(
+            [sys.executable, *script],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert f"rank {rank} of 2 ends at step 15" in done.stdout
+
+
+def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    told = _run("examples/finetune_chat.py", str(tmp_path))
+    rows = pq.read_table(tmp_path / "test.parquet")["labels"].to_pylist()
+    num_labels = sum(label != -100 for row in rows for label in row)
+    found = re.match(r"(\d+) labels never seen, .* is (\S+)$", told)
+    assert found is not None, told
+    assert int(found[1]) == num_labels
+    assert float(found[2]) < 1 < math.log(258)
+
+
+def _run(script: str, folder: str) -> str:
+    done = subprocess.run(
+        [sys.executable, script, folder],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_head_learns_concepts_from_spans(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("examples/train_concepts.py", str(tmp_path))
+    assert float(found.split()[1]) < 0.3
+
+
+def test_pairs_of_images_and_texts(tmp_path):
+    for module in ("torch", "PIL"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    found = _run("examples/train_images.py", str(tmp_path / "pairs"))
+    first, last = (float(line.split()[-1]) for line in found.splitlines())
+    assert last < 0.7 * first

@@ -1,0 +1,129 @@
+"""What `inspect` and `head` say of files is what the files hold."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from made.numbered import write_numbered
+from pagefeed.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_numbered(tmp_path, write_page_checksum=True, write_page_index=True)
+    return tmp_path
+
+
+def damage_a_page(path):
+    """Turn bits of the last byte of a page in the middle of a column."""
+    where = pf.PageIndex.build(path, "input_ids").locate(20)
+    data = bytearray(path.read_bytes())
+    data[where.offset + where.compressed_size - 1] ^= 255
+    path.write_bytes(data)
+
+
+def test_counts_are_those_of_the_files(folder):
+    found: Any = pf.inspect(pf.parquet(folder, column="input_ids"), whole=True)
+    tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
+    lengths = np.concatenate(
+        [np.diff(t["input_ids"].combine_chunks().offsets) for t in tables]
+    )
+    assert (found.files, found.rows, found.tokens) == (2, 600, lengths.sum())
+    assert found.row_groups == 6
+    assert found.lengths.rows_read == 600
+    assert not found.lengths.is_sample
+    assert found.lengths.quantiles["1.0"] == lengths.max()
+    assert sum(rows for _, _, rows, _ in found.lengths.histogram) == 600
+    assert sum(tokens for *_, tokens in found.lengths.histogram) == found.tokens
+    for least, most, rows, tokens in found.lengths.histogram:
+        inside = lengths[(lengths >= least) & (lengths <= most)]
+        assert (rows, tokens) == (len(inside), inside.sum())
+    assert found.storage.offset_index_share == 1
+    assert found.checksum_share == 1
+    assert found.damage == []
+
+
+def test_what_files_lack_is_told(tmp_path):
+    write_numbered(tmp_path)
+    found: Any = pf.inspect(pf.parquet(tmp_path, column="input_ids"))
+    assert (found.storage.offset_index_share, found.checksum_share) == (0, 0)
+    assert any("write_page_index" in line for line in found.advice)
+    assert any("write_page_checksum" in line for line in found.advice)
+
+
+def test_costs_are_those_of_runs(folder):
+    dataset = pf.parquet(folder, column="input_ids")
+    found = pf.inspect(dataset, sequences=pf.Windows(32))
+    for cost in found.costs:
+        loader = pf.Loader(
+            dataset,
+            sequences=pf.Windows(32),
+            batch_size=8,
+            shuffle=None if cost.shuffle == "none" else cost.shuffle,
+            drop_last=False,
+            fields=("input_ids", "loss_mask"),
+        )
+        assert sum(1 for _ in loader) > 0
+        stats = loader.stats()
+        assert stats["pages_loaded"] == pytest.approx(cost.reads, rel=0.02)
+        assert stats["bytes_read"] == pytest.approx(cost.read_bytes, rel=0.05)
+
+
+def test_texts_are_measured_in_bytes(tmp_path):
+    texts = ["", "a", "zwölf", "x" * 1000]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "text.parquet")
+    found: Any = pf.inspect(pf.parquet(tmp_path, column="text"))
+    assert found.lengths.unit == "bytes"
+    assert found.lengths.quantiles["1.0"] == 1000
+    assert found.costs == found.rewritings == []
+
+
+def test_a_damaged_file_and_a_damaged_page_are_told(folder, capsys):
+    pq.write_table(pq.read_table(folder / "part-0.parquet"), folder / "sound.parquet")
+    damage_a_page(folder / "part-0.parquet")
+    broken = folder / "part-1.parquet"
+    broken.write_bytes(broken.read_bytes()[:5000])
+    run = [str(folder), "--column", "input_ids", "--json"]
+    assert main(["inspect", *run, "--whole"]) == 1
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert {one["file"].rpartition("/")[2] for one in found["damage"]} == {
+        "part-0.parquet",
+        "part-1.parquet",
+    }
+    assert found["files"] == 2
+    assert found["lengths"]["rows_read"] > 500
+    assert err.count("DAMAGED") == len(found["damage"]) == 2
+    assert main(["head", *run, "--rows", "300"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert 200 < len(shown["rows"]) < 300
+    assert len(shown["damage"]) == 2
+
+
+def test_rows_are_shown(folder, capsys):
+    run = [str(folder), "--column", "input_ids", "--start", "598"]
+    assert main(["head", *run, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["rows"]
+    dataset = pf.parquet(folder, column="input_ids")
+    assert [row["input_ids"] for row in shown] == [
+        dataset[598]["input_ids"],
+        dataset[599]["input_ids"],
+    ]
+    assert main(["head", *run]) == 0
+    assert "row 598" in capsys.readouterr().out
+
+
+def test_inspect_reports_for_people(folder, capsys):
+    run = [str(folder), "--column", "input_ids", "--length", "32"]
+    assert main(["inspect", *run]) == 0
+    out = capsys.readouterr().out
+    for word in ("row groups 6", "SNAPPY", "an epoch with shuffle", "####"):
+        assert word in out
+    mix = ["--mix", f"a={folder}:1", f"b={folder / 'part-0.parquet'}:1"]
+    assert main(["inspect", *mix, "--column", "input_ids", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"a", "b", "damage"}

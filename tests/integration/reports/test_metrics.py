@@ -1,0 +1,79 @@
+"""The numbers of a loader, and that of its rank among others."""
+
+import pytest
+
+import pagefeed as pf
+from made.numbered import numbered_loader, write_numbered
+from pagefeed.errors import InvalidArgumentError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("numbered")
+    write_numbered(path)
+    return path
+
+
+def test_tokens_are_counted_by_position(folder):
+    loader = numbered_loader(folder, world_size=2, rank=0)
+    fresh = loader.metrics()
+    assert fresh["data/tokens_total"] == fresh["data/batches_total"] == 0
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    now = loader.metrics()
+    sequences = 3 * loader.batch_size * 2
+    assert now["data/step"] == 3
+    assert now["data/tokens_total"] == pytest.approx(sequences * 32, rel=0.01)
+    assert 0 <= now["data/wait_fraction"] <= 1
+    assert 0 <= now["data/prefetch_ready"] <= 1
+    resumed = numbered_loader(folder, world_size=1)
+    resumed.load_state_dict(loader.state_dict())
+    assert resumed.metrics()["data/tokens_total"] == now["data/tokens_total"]
+
+
+def test_epochs_behind_count(folder):
+    loader = numbered_loader(folder)
+    assert sum(len(batch["input_ids"]) for batch in loader)
+    per_epoch = loader.num_sequences * 32 - loader.num_padding_tokens
+    metrics = loader.metrics()
+    assert metrics["data/epoch"] == 1
+    # Less the last, incomplete step, which is dropped.
+    assert metrics["data/tokens_total"] == pytest.approx(per_epoch, rel=0.01)
+
+
+def test_a_mixture_tells_its_shares(folder, tmp_path):
+    write_numbered(tmp_path, first_token=50_000)
+    parts = {
+        "web": (pf.parquet(folder, column="input_ids"), 0.75),
+        "code": (pf.parquet(tmp_path, column="input_ids"), 0.25),
+    }
+    loader = numbered_loader(pf.mix(parts, max_steps=100))
+    for _ in loader:
+        pass
+    metrics = loader.metrics()
+    assert metrics["data/mix/web_share"] == pytest.approx(0.75, abs=0.02)
+    total = sum(metrics[f"data/mix/{name}_tokens_total"] for name in parts)
+    assert metrics["data/tokens_total"] == pytest.approx(total, abs=2)
+
+
+def test_one_process_agrees_with_itself(folder):
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    numbered_loader(folder).check_ranks()
+    with pytest.raises(InvalidArgumentError, match="nobody has rank 1"):
+        numbered_loader(folder, world_size=2).check_ranks()
+
+
+def test_any_gathering_function_proves_it(folder):
+    loaders = [numbered_loader(folder, rank=n, world_size=2) for n in range(2)]
+    facts = []
+
+    def gather(mine):
+        facts.append(mine)
+        other = ((1 - mine[0][0], 2), *mine[1:])
+        return sorted([mine, other], key=lambda each: each[0])
+
+    for loader in loaders:
+        loader.check_ranks(gather)
+    assert [each[0] for each in facts] == [(0, 2), (1, 2)]
+    assert facts[0][1] == facts[1][1]

@@ -1,0 +1,178 @@
+"""The page of a report holds what the data holds, and needs nothing but itself."""
+
+import base64
+import json
+import re
+import struct
+import zlib
+from html.parser import HTMLParser
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import pagefeed as pf
+from made.numbered import LENGTH, numbered_loader, write_numbered
+from models.mixing import make, staged, write_datasets
+from pagefeed.cli import main
+from pagefeed.reports.page.order import order_counts
+from pagefeed.reports.page.picture import png
+
+VOID = {"meta", "img", "rect", "line", "polyline", "polygon"}
+
+
+class Page(HTMLParser):
+    """Text and titles of a page whose tags are closed in their order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.titles: list[str] = []
+        self.text = ""
+        self.links: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [v for k, v in attrs if k in ("src", "href")]
+        if tag not in VOID or (self.get_starttag_text() or "").endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        """Nothing stays open."""
+
+    def handle_endtag(self, tag):
+        if tag in VOID:
+            self.open = [one for one in self.open if one not in VOID]
+            return
+        while self.open and self.open[-1] in VOID:
+            self.open.pop()
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] == ["h2"]:
+            self.titles.append(data)
+        self.text += f" {data}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report")
+    write_numbered(path)
+    return path
+
+
+def test_a_page_of_one_dataset(folder):
+    loader = numbered_loader(folder)
+    made = pf.report(loader)
+    page = Page(made)
+    assert page.titles == [
+        "Dataset",
+        "Lengths of documents",
+        "Plan",
+        "Packing",
+        "Order",
+    ]
+    assert all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert "http" not in made
+    assert "<script" not in made
+    for number in (600, loader.num_sequences, len(loader)):
+        assert f"{number:,}" in page.text
+
+
+def test_a_page_of_a_mixture_with_metrics(tmp_path):
+    datasets = write_datasets(tmp_path)
+    loader = make(
+        staged(datasets, max_steps=100), sequences=pf.Packed(LENGTH), batch_size=4
+    )
+    lines = [
+        json.dumps(
+            {
+                "step": step,
+                "data/tokens_per_second": 1000 + step,
+                "data/wait_fraction": 0.25,
+                "data/mix/web_share": 0.6,
+                "data/mix/code_share": 0.4,
+            }
+        )
+        for step in range(1, 50)
+    ]
+    page = Page(pf.report(loader, metrics=[*lines, '{"step": 50, "data/tok']))
+    assert set(page.titles) >= {
+        *("Dataset: web", "Mixture over training", "Packing", "Order"),
+        "Throughput and waiting",
+    }
+    for word in ("Planned", "Realised", "documents in a sequence, mean", "waiting"):
+        assert word in page.text
+    with pytest.raises(pf.errors.InvalidArgumentError, match="JSON object with a step"):
+        pf.report(loader, metrics=["nothing"])
+
+
+def test_the_picture_of_the_order_counts_files(folder):
+    loader = numbered_loader(folder, shuffle=None)
+    counts = order_counts(loader)
+    half = counts.shape[1] // 2
+    # In file order the first file comes first.
+    assert counts[0, : half - 2].sum() > 0.9 * counts[0].sum()
+    assert counts.sum() == loader.batch_size * len(loader)
+    mixed = order_counts(numbered_loader(folder, shuffle="row"))
+    assert 0.3 < mixed[0, :half].sum() / mixed[0].sum() < 0.7
+    assert counts.sum(axis=0).min() > 0
+
+
+def test_an_order_of_a_mixture_has_the_files_of_all(tmp_path):
+    loader = make(staged(write_datasets(tmp_path), max_steps=30), batch_size=4)
+    assert order_counts(loader).shape == (6, 30)
+
+
+def test_pictures_are_png():
+    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    data = png(pixels)
+    assert struct.unpack(">II", data[16:24]) == (4, 3)
+    size = struct.unpack(">I", data[33:37])[0]
+    raw = zlib.decompress(data[41 : 41 + size])
+    lines = np.frombuffer(raw, dtype=np.uint8).reshape(3, 5)
+    assert (lines[:, 1:] == pixels).all()
+
+
+def test_names_are_escaped(folder):
+    loader = numbered_loader(
+        pf.mix({"<b>&": pf.parquet(folder, column="input_ids")}, max_steps=3)
+    )
+    metrics = ['{"step": 1, "data/mix/<script>_share": 1, "<i>": 2}']
+    page = pf.report(loader, metrics=metrics)
+    assert "<script" not in page
+    assert "&lt;b&gt;&amp;" in page
+
+
+def test_the_command_line(folder, tmp_path, capsys):
+    loader = numbered_loader(folder, batch_size=8)
+    lines = []
+    for _ in islice(loader, 5):
+        stats = loader.stats()
+        numbers = {"data/tokens_per_second": stats["tokens"], "step": loader.step}
+        lines.append(json.dumps(numbers))
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    output = tmp_path / "report.html"
+    run = ["report", str(folder), "--column", "input_ids", "--length", str(LENGTH)]
+    run += ["--output", str(output)]
+    assert main([*run, "--metrics", str(tmp_path / "metrics.jsonl")]) == 0
+    page = Page(output.read_text())
+    assert "Throughput and waiting" in page.titles
+    [image] = re.findall(r"base64,([^\"]+)", output.read_text())
+    assert base64.b64decode(image).startswith(b"\x89PNG")
+    assert main([*run, "--metrics", str(tmp_path / "none")]) == 1
+    assert "--metrics" in capsys.readouterr().err
+
+
+def test_damage_is_on_the_page(tmp_path, capsys):
+    write_numbered(tmp_path)
+    broken = tmp_path / "part-1.parquet"
+    broken.write_bytes(broken.read_bytes()[:5000])
+    output = tmp_path / "report.html"
+    run = ["report", str(tmp_path), "--column", "input_ids", "--length", str(LENGTH)]
+    assert main([*run, "--output", str(output)]) == 1
+    page = Page(output.read_text())
+    assert page.titles[0] == "Damage"
+    assert "part-1.parquet" in page.text
+    assert "DAMAGED" in capsys.readouterr().err

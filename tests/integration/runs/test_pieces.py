@@ -1,0 +1,145 @@
+"""Plans are made in pieces, ahead of what is asked and no further than they may."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pagefeed as pf
+from pagefeed.batches.iteration import Iteration
+from pagefeed.loader import session_of
+from pagefeed.order import EpochOrder
+from pagefeed.order.lists import BlockList
+from pagefeed.order.starts import Starts
+from pagefeed.run.epochs import EpochSource
+from pagefeed.run.planner import plan_batches
+
+
+def make_loader(files, **options):
+    tokens = pf.parquet(files, column="input_ids")
+    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "memory": "8MiB"} | options
+    return pf.Loader(tokens, sequences=pf.Windows(64), **settings)
+
+
+def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
+    monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
+    monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
+    loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
+    source = session_of(loader).run.source
+    assert isinstance(source, EpochSource)
+    orders = source.orders
+    steps_made = []
+    for step, _ in enumerate(loader):
+        order = orders.of(1, orders.num_lanes)
+        assert isinstance(order, EpochOrder)
+        sequence = order._sequence
+        assert isinstance(sequence, BlockList)
+        starts = sequence._starts
+        if isinstance(starts, Starts) and starts._made is not None:
+            steps_made.append(step)
+    assert len(loader) > 100
+    assert steps_made[0] < len(loader) // 4
+
+
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
+    monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 40)
+    loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
+    run = session_of(loader).run
+    planner, index = run.planner(run.beginning(0)), run.source.index
+    count = len(loader) - 3
+    whole = plan_batches(index, planner.sequences(3, count), 6)
+    parts = [part for part in planner.pieces(3, count) if part is not None]
+    assert sum(len(sequences) for sequences in parts) == 6 * count
+    pieces = [plan_batches(index, sequences, 6) for sequences in parts]
+    assert len(pieces) > 10
+    num_batches = np.array([piece.num_batches for piece in pieces])
+    assert num_batches.sum() == whole.num_batches == count
+    before = 6 * (np.cumsum(num_batches) - num_batches)
+    pieces = [
+        piece._replace(destination=piece.destination + rows)
+        for piece, rows in zip(pieces, before, strict=True)
+    ]
+    for name in whole._fields[1:-1]:
+        joined = np.concatenate([getattr(piece, name) for piece in pieces])
+        assert np.array_equal(joined, getattr(whole, name))
+
+
+def test_short_epochs_are_ordered_once_each(token_files):
+    loader = make_loader(token_files, epochs=5)
+    run = session_of(loader).run
+    assert isinstance(run.source, EpochSource)
+    planner = run.planner(run.beginning(0))
+    made_before = run.source.orders.of.cache_info().misses
+    for _ in planner.pieces(0, len(loader)):
+        pass
+    assert run.source.orders.of.cache_info().misses == made_before + 5
+
+
+class CountingEngine:
+    """Takes plans, each batch of which counts so many bytes until it is taken."""
+
+    bytes_of_batch = 100
+
+    def __init__(self):
+        self.num_pending = 0
+        self.most_bytes = 0
+
+    @property
+    def plan_bytes(self):
+        return self.num_pending * self.bytes_of_batch
+
+    def submit(self, *plan):
+        self.num_pending += plan[0]
+        self.most_bytes = max(self.most_bytes, self.plan_bytes)
+
+    def next_batch(self):
+        assert self.num_pending > 0
+        self.num_pending -= 1
+
+    def clear(self):
+        self.num_pending = 0
+
+    def stats(self) -> dict[str, Any]:
+        return {}
+
+
+class CountingFeed:
+    """Plans for a counting engine."""
+
+    def __init__(self, engine, index):
+        self._engine, self._index = engine, index
+
+    def engine(self):
+        return self._engine
+
+    def plan(self, sequences):
+        return plan_batches(self._index, sequences, 2)
+
+    def batch(self, delivered: Any) -> Any:
+        return delivered
+
+
+@pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
+def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
+    monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 4)
+    monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_UNITS", 20)
+    loader = make_loader(token_files, batch_size=2)
+    engine = CountingEngine()
+    run = session_of(loader).run
+    iteration = Iteration(
+        feed=CountingFeed(engine, run.source.index),
+        planner=run.planner(run.beginning(0)),
+        horizon_sequences=1 << 20,
+        plan_bytes=plan_bytes,
+    )
+    begun = None
+    for _ in range(len(loader)):
+        iteration.take()
+        iteration.count()
+        begun = engine.num_pending if begun is None else begun
+    with pytest.raises(StopIteration):
+        iteration.take()
+    assert begun == {0: 0, 1000: 9, 1 << 40: 11}[plan_bytes]
+    limit = plan_bytes + 2 * engine.bytes_of_batch
+    assert engine.most_bytes <= max(limit, 0)

@@ -1,0 +1,146 @@
+"""Two processes of a gloo group: their ranks, the proof of them, one checkpoint."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from made.numbered import numbered_loader, write_numbered
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+
+from torch.distributed.checkpoint.state_dict_loader import load  # noqa: E402
+
+from pagefeed.errors import InvalidArgumentError, StateMismatchError  # noqa: E402
+from pagefeed.torch import Leaf, as_dataset  # noqa: E402
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("groups")
+    (path / "data").mkdir()
+    write_numbered(path / "data")
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    """What each of the two processes reports."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    paths = os.pathsep.join((str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, *launch, str(HERE / "groups.py"), str(folder)],
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def test_ranks_are_those_of_the_data_dimensions(found):
+    for rank, one in enumerate(found):
+        assert one["data"] == one["both"] == one["group"] == [rank, 2]
+        assert one["tensor"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("same", "processes 0 and 1 need the same batches, and have ranks 0 and 1"),
+        ("seed", "seed is 0 in process 0 and 1 in process 1"),
+        ("missing", "nobody has rank 1 of world_size=2"),
+    ],
+)
+def test_all_processes_learn_what_is_wrong(found, name, message):
+    assert all(message in one[name] for one in found)
+
+
+def test_the_slowest_rank_is_told_to_all(found):
+    mine, everyone = zip(*(one["slowest"] for one in found), strict=True)
+    assert everyone == (max(mine), max(mine))
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_checkpoint_of_two_ranks_loads_on_one(found, folder):
+    loader = numbered_loader(folder / "data", format="torch")
+    leaf = Leaf(loader)
+    load({"data": leaf}, checkpoint_id=str(folder / "dcp"), no_dist=True)
+    before = [row for one in found for step in one["seen"] for row in step]
+    rest = [row for batch in loader for row in batch["input_ids"][:, 0].tolist()]
+    plain = numbered_loader(folder / "data", format="torch")
+    every = [row for batch in plain for row in batch["input_ids"][:, 0].tolist()]
+    assert sorted(before + rest) == sorted(every)
+
+
+def test_a_leaf_refuses_what_is_no_state(folder):
+    leaf = Leaf(numbered_loader(folder / "data", format="torch"))
+    leaf.load_state_dict({})
+    leaf.load_state_dict(leaf.state_dict())
+    with pytest.raises(StateMismatchError, match="holds no state of pagefeed"):
+        leaf.load_state_dict({"dp_rank_0": b"theirs"})
+
+
+class Reader:
+    """Reads an iterable from inside, as a framework's wrapper does."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __iter__(self):
+        yield from self.dataset
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("accelerate.data_loader", "DataLoaderDispatcher"),
+        ("accelerate.data_loader", "IterableDatasetShard"),
+        ("transformers.trainer_pt_utils", "IterableDatasetShard"),
+    ],
+)
+def test_a_second_sharding_is_refused(folder, module, name):
+    kind = type(name, (Reader,), {"__module__": module})
+    loaders = [
+        numbered_loader(folder / "data", format="torch", rank=0, world_size=size)
+        for size in (1, 2)
+    ]
+    assert next(iter(kind(as_dataset(loaders[0]))))
+    with pytest.raises(InvalidArgumentError, match=f"{name} would shard that again"):
+        next(iter(kind(as_dataset(loaders[1]))))
+    assert next(iter(Reader(as_dataset(loaders[1]))))
+
+
+def test_reading_ahead_is_refused_on_any_number_of_ranks(folder):
+    names = {"__module__": "ray.train.torch.train_loop_utils"}
+    kind = type("_WrappedDataLoader", (Reader,), names)
+    loader = numbered_loader(folder / "data", format="torch", rank=0, world_size=1)
+    with pytest.raises(InvalidArgumentError, match="iterate over the Loader itself"):
+        next(iter(kind(as_dataset(loader))))
+
+
+def test_nodes_go_on_where_their_state_was_saved(folder):
+    nodes = pytest.importorskip("torchdata.nodes", reason="torchdata is not installed")
+
+    def make():
+        source = nodes.IterableWrapper(numbered_loader(folder / "data", format="torch"))
+        return nodes.Loader(
+            nodes.Mapper(source, lambda b: b["input_ids"][:, 0].tolist())
+        )
+
+    node = make()
+    batches = iter(node)
+    first = [next(batches) for _ in range(3)]
+    state = node.state_dict()
+    rest = list(batches)
+    second = list(node)
+    again = make()
+    again.load_state_dict(state)
+    assert list(again) == rest
+    assert list(again) == second != first + rest

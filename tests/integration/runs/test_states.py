@@ -1,0 +1,199 @@
+"""States are checked like any input, and outlive settings that change nothing."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pagefeed as pf
+from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
+from pagefeed.errors import StateMismatchError
+from pagefeed.loader import session_of
+from pagefeed.sequences.sequence_index import identity_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("numbered")
+    write_numbered(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def loader(folder):
+    return numbered_loader(folder)
+
+
+@pytest.fixture(scope="module")
+def mixed(folder):
+    dataset = pf.parquet(folder, column="input_ids")
+    mixture = pf.mix({"a": (dataset, 0.7), "b": (dataset, 0.3)}, max_steps=50)
+    return pf.Loader(mixture, sequences=pf.Windows(LENGTH), batch_size=4, seed=5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"position": -4},
+        {"position": 10**6},
+        {"position": 1.5},
+        {"position": True},
+        {"epoch": -1},
+        {"epoch": 10**30},
+        {"step": "3"},
+        {"first_epoch": 1},
+        {"num_lanes": 0},
+        {"num_lanes": 10**9},
+        {"num_lanes": None},
+        {"sizes": [4]},
+        {"sizes": [0, 1]},
+        {"sizes": 4},
+        {"skipped": [[5, 3]]},
+        {"skipped": [[0, 3], [2, 5]]},
+        {"skipped": [[2 * n, 2 * n + 1] for n in range(17)]},
+        {"skipped": 7},
+        {"seed": "5"},
+        {"dataset": None},
+        {"sequences": 7},
+        {"version": 99},
+        {"sampler_iter_state": 3},
+        {"epoch": None, "position": None},
+    ],
+)
+def test_a_state_that_no_loader_saved_is_refused(loader, change):
+    before = loader.state_dict()
+    with pytest.raises(StateMismatchError):
+        loader.load_state_dict(before | change)
+    assert loader.state_dict() == before
+
+
+@pytest.mark.parametrize("state", [None, [], 3, "state", [("epoch", 1)]])
+def test_what_is_no_dict_is_refused(loader, state):
+    with pytest.raises(StateMismatchError, match="a state is a dict"):
+        loader.load_state_dict(state)
+    loader.load_state_dict({})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        None,
+        {},
+        {"datasets": [], "stages": [], "digest": ""},
+        {"stages": []},
+        {"stages": [[3, 0, [1, 1]]]},
+        {"stages": [[0, 0, [1]]]},
+        {"stages": [[0, 0, [0, 0]]]},
+        {"stages": [[0, 0, [2, -1]]]},
+        {"stages": [[0, 0, [1, 1]], [9, 0, [-0.5, 1.5]]]},
+        {"stages": [[0, 0, [math.nan, 1]]]},
+        {"stages": [[0, 0, [math.inf, 1]]]},
+        {"stages": [[0, -1, [1, 1]]]},
+        {"datasets": [["a", "0", 0, 0, None]]},
+    ],
+)
+def test_a_mixture_that_no_run_had_is_refused(mixed, change):
+    state = mixed.state_dict()
+    mixture = change if not change else state["mixture"] | change
+    with pytest.raises(StateMismatchError):
+        mixed.load_state_dict(state | {"mixture": mixture})
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.lists(st.integers(-3, 9), max_size=3)
+    | st.lists(st.lists(st.integers(-3, 9), max_size=3), max_size=3)
+)
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_any_state_is_taken_or_refused_by_type(loader, mixed, data):
+    one = data.draw(st.sampled_from([loader, mixed]))
+    state = session_of(one).run.beginning(0).to_dict()
+    changes = data.draw(
+        st.dictionaries(st.sampled_from(sorted(state)), VALUES, min_size=1, max_size=3)
+    )
+    one.set_epoch(0)
+    try:
+        one.load_state_dict(json.loads(json.dumps(state | changes)))
+    except StateMismatchError:
+        return
+    try:
+        assert one.state_dict() == state | changes
+        assert one.epoch >= 0
+        first_tokens(next(iter(one)))
+    finally:
+        one.load_state_dict(state)
+
+
+# What identifies a plan.
+
+
+@dataclass(frozen=True)
+class Before:
+    length: int
+    tail: str = "pad"
+
+
+@dataclass(frozen=True)
+class Later:
+    length: int
+    added: int | None = field(default=None, kw_only=True)
+    tail: str = "pad"
+
+
+def test_a_new_setting_at_its_default_changes_no_identity():
+    def body(settings: Any) -> str:
+        return identity_of(settings).partition("(")[2]
+
+    assert body(Before(7)) == body(Later(7)) == "length=7)"
+    assert body(Before(7, "drop")) == body(Later(7, tail="drop"))
+    assert body(Later(7, added=3)) != body(Later(7))
+
+
+def test_more_columns_of_documents_keep_their_states(folder):
+    first = numbered_loader(folder, sequences=pf.Documents())
+    first.seek(5)
+    more = pf.Documents(columns=["input_ids"], max_length=7, pad="max_length")
+    resumed = numbered_loader(folder, sequences=more)
+    resumed.load_state_dict(first.state_dict())
+    assert next(iter(resumed))["input_ids"].shape == (4, 7)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"shuffle": "page"}, {"shuffle": "row"}),
+        ({"shuffle": "page"}, {"shuffle": pf.Shuffle(passes=2)}),
+        ({"shuffle": pf.Shuffle(window=8)}, {"shuffle": pf.Shuffle(window=9)}),
+        ({"shuffle": pf.Shuffle(window=8)}, {"shuffle": pf.Shuffle(window="8B")}),
+        ({"sequences": pf.Windows(32)}, {"sequences": pf.Windows(33)}),
+        ({"sequences": pf.Windows(32)}, {"sequences": pf.Windows(32, "drop")}),
+        ({"sequences": pf.Windows(32)}, {"sequences": pf.Windows(32, eos=0)}),
+        ({"sequences": pf.Windows(32)}, {"sequences": pf.Packed(32)}),
+        ({"sequences": pf.Packed(32)}, {"sequences": pf.Packed(32, split="never")}),
+        ({"sequences": pf.Packed(32)}, {"sequences": pf.Packed(32, method="greedy")}),
+        ({"sequences": pf.Windows(32)}, {"sequences": pf.Documents()}),
+        ({"seed": 1}, {"seed": 2}),
+    ],
+)
+def test_another_cut_or_order_is_another_plan(folder, ours, theirs):
+    state = numbered_loader(folder, **theirs).state_dict()
+    with pytest.raises(StateMismatchError, match="another run"):
+        numbered_loader(folder, **ours).load_state_dict(state)
+
+
+def test_a_window_of_as_many_bytes_is_the_same_plan(folder):
+    state = numbered_loader(folder, shuffle=pf.Shuffle(window="1KiB")).state_dict()
+    loader = numbered_loader(folder, shuffle=pf.Shuffle(window="1024 B"))
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state

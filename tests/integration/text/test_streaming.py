@@ -1,0 +1,294 @@
+"""Texts without counts: each lane's documents, joined and cut, once in a pass."""
+
+import itertools
+import json
+import pickle
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import pagefeed as pf
+import pagefeed.torch
+from made.streamed import (
+    EOS,
+    LENGTH,
+    LETTERS,
+    ROWS,
+    make_text,
+    open_loader,
+    write_texts,
+)
+from made.texts_made import make_tokenizer
+from models.field_model import assert_model
+from pagefeed.batches.streaming.lane_order import LaneOrder, lanes_of_stream
+from pagefeed.errors import (
+    CancelledError,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts")
+    write_texts(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def stream(folder):
+    return pf.parquet(folder, column="text").tokenize(LETTERS, count=False)
+
+
+def cursors(loader):
+    return {
+        lane: tuple(rest) for lane, *rest in json.loads(loader.state_dict()["lanes"])
+    }
+
+
+def lines(loaders, steps):
+    """What each lane gives: its tokens, by lanes; batches have one row."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for loader in loaders:
+        before = cursors(loader)
+        for batch in itertools.islice(loader, steps):
+            after = cursors(loader)
+            [lane] = [lane for lane in after if after[lane][3] > before[lane][3]]
+            found[lane] += batch["input_ids"][0].tolist()
+            before = after
+    return found
+
+
+def documents(tokens):
+    """The documents of a line, the last one left out, which may go on."""
+    text = bytes(0 if token == EOS else token for token in tokens)
+    return text.split(b"\0")[:-1]
+
+
+def of_pass(loaders, line, number):
+    """The documents of one pass of each lane, told by how many rows it has."""
+    session = loaders[0]._session
+    blocks, order = session._reader._blocks, session._order
+    found: Counter[bytes] = Counter()
+    for lane, tokens in line.items():
+        begin = 0
+        for epoch in range(number + 1):
+            some = [order.block(lane, epoch, n) for n in range(order.length(lane))]
+            rows = sum(
+                int(np.diff(blocks.first_sequence(np.array([n, n + 1])))[0])
+                for n in some
+            )
+            if epoch < number:
+                begin += rows
+        texts = documents(tokens)
+        assert len(texts) >= begin + rows
+        found.update(texts[begin : begin + rows])
+    return found
+
+
+ALL = Counter((make_text(row) or "").encode() for row in range(ROWS))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+@pytest.mark.parametrize("shuffle", ["page", None])
+def test_every_document_comes_once_in_a_pass(stream, world_size, shuffle):
+    loaders = [
+        open_loader(stream, rank, world_size, shuffle=shuffle)
+        for rank in range(world_size)
+    ]
+    line = lines(loaders, 2600 // world_size)
+    places = [cursor for loader in loaders for cursor in cursors(loader).values()]
+    assert min(epoch for epoch, *_ in places) >= 2
+    for number in range(2):
+        assert of_pass(loaders, line, number) == ALL
+
+
+def test_passes_are_shuffled_anew(stream):
+    texts = documents(itertools.chain(*lines([open_loader(stream)], 500).values()))
+    assert texts[:50] != sorted(texts[:50])
+    orders = LaneOrder(num_blocks=20, num_lanes=4, key=b"k")
+    passes = [
+        [orders.block(lane, epoch, n) for lane in range(4) for n in range(5)]
+        for epoch in range(2)
+    ]
+    assert sorted(passes[0]) == sorted(passes[1]) == [*range(20)]
+    assert passes[0] != passes[1]
+    assert sorted(orders.rows(3, 1, 9).tolist()) == [*range(9)]
+
+
+@settings(max_examples=12)
+@given(
+    before=st.integers(1, 4),
+    after=st.integers(1, 6),
+    steps=st.integers(0, 150),
+    length=st.sampled_from([3, 16, 70]),
+)
+def test_any_number_of_ranks_goes_on_exactly(stream, before, after, steps, length):
+    given = {"sequences": pf.Windows(length, eos=EOS)}
+    first = [open_loader(stream, rank, before, **given) for rank in range(before)]
+    begun = lines(first, steps)
+    states = json.loads(json.dumps([loader.state_dict() for loader in first]))
+    going = lines(first, 40 * after)
+    again = [open_loader(stream, rank, after, **given) for rank in range(after)]
+    for loader in again:
+        loader.load_state_dict(states)
+        assert loader.step == steps
+    resumed = lines(again, 40)
+    for lane, tokens in resumed.items():
+        common = min(len(tokens), len(going[lane]))
+        assert common > 0 or not going[lane]
+        assert tokens[:common] == going[lane][:common]
+    assert begun.keys() <= going.keys() | begun.keys()
+
+
+def test_a_rank_goes_on_by_its_own_state(stream):
+    for rank in range(3):
+        loader = open_loader(stream, rank, 3, batch_size=4)
+        [*itertools.islice(loader, 7)]
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert len(json.dumps(state)) < 1024
+        expected = [batch["input_ids"] for batch in itertools.islice(loader, 9)]
+        other = open_loader(stream, rank, 3, batch_size=4)
+        other.load_state_dict(state)
+        found = [batch["input_ids"] for batch in itertools.islice(other, 9)]
+        np.testing.assert_array_equal(found, expected)
+        assert other.state_dict() == loader.state_dict()
+        copy = pickle.loads(pickle.dumps(other))
+        assert copy.state_dict() == other.state_dict()
+        np.testing.assert_array_equal(
+            next(iter(copy))["input_ids"], next(iter(other))["input_ids"]
+        )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_and_batch_size_change_nothing(stream, threads):
+    one = itertools.islice(open_loader(stream), 60)
+    expected = np.concatenate([batch["input_ids"] for batch in one])
+    loader = open_loader(stream, batch_size=4, num_threads=threads, dtype="int32")
+    found = np.concatenate([b["input_ids"] for b in itertools.islice(loader, 15)])
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_tokens_are_those_of_the_texts_as_counted(folder):
+    """In file order, on one lane, it is the line of the counted dataset."""
+    tok = make_tokenizer()
+    texts = pf.parquet(folder / "0.parquet", column="text")
+    given: Any = {"sequences": pf.Windows(LENGTH, eos=0, bos=1), "shuffle": None}
+    counted = pf.Loader(
+        texts.tokenize(tok), batch_size=1, rank=0, world_size=1, **given
+    )
+    expected = np.concatenate([batch["input_ids"][0] for batch in counted])
+    loader = open_loader(texts.tokenize(tok, count=False), **given)
+    num_lanes = loader.state_dict()["num_lanes"]
+    line = lines([loader], 3 * len(counted))
+    session = loader._session
+    joined = []
+    for lane in range(num_lanes):
+        blocks = range(session._order.length(lane))
+        read = [session._order.block(lane, 0, n) for n in blocks]
+        tokens = [session._reader.read(session._order, n, 0).tokens for n in read]
+        whole = np.concatenate(tokens)
+        np.testing.assert_array_equal(line[lane][: len(whole)], whole)
+        joined.append(whole)
+    found = np.concatenate(joined)
+    np.testing.assert_array_equal(found, expected[: len(found)])
+    assert len(expected) - len(found) < LENGTH
+
+
+FIELDS = (
+    *("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens"),
+    *("max_seqlen", "attention_mask", "loss_mask"),
+)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("across", [False, True])
+def test_fields_are_those_of_documents(stream, shifted, across):
+    fields = pf.Fields(names=FIELDS, shifted=shifted, across_documents=across)
+    loader = open_loader(stream, batch_size=3, fields=fields)
+    for batch in itertools.islice(loader, 60):
+        parts = []
+        for row, tokens in enumerate(batch["input_ids"]):
+            ends = (np.flatnonzero(tokens == EOS) + 1).tolist()
+            borders = sorted({0, *ends, LENGTH})
+            pairs = itertools.pairwise(borders)
+            parts += [(row, begin, end - begin) for begin, end in pairs]
+        assert_model(batch, parts, shifted=shifted, across=across)
+
+
+def test_selected_rows_alone_come(folder):
+    texts = pf.parquet(folder, column="text").where("good")
+    loader = open_loader(texts.tokenize(LETTERS, count=False), shuffle="row_group")
+    line = lines([loader], 700)
+    expected = Counter((make_text(n) or "").encode() for n in range(ROWS) if n % 3)
+    assert of_pass([loader], line, 0) == expected
+
+
+def test_a_step_that_failed_comes_again(stream):
+    calls = []
+
+    def fail_once(batch):
+        calls.append(batch)
+        if len(calls) == 3:
+            raise RuntimeError("once")
+        return batch
+
+    loader = open_loader(stream, batch_size=2, transform=fail_once)
+    batches = iter(loader)
+    found = [next(batches)["input_ids"] for _ in range(2)]
+    with pytest.raises(RuntimeError, match="once"):
+        next(batches)
+    assert loader.step == 2
+    found += [next(batches)["input_ids"] for _ in range(4)]
+    expected = itertools.islice(open_loader(stream, batch_size=2), 6)
+    np.testing.assert_array_equal(found, [batch["input_ids"] for batch in expected])
+
+
+def test_another_iteration_goes_on_and_ends_the_first(stream):
+    loader = open_loader(stream)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    next(second)
+    assert loader.step == 2
+    with pytest.raises(CancelledError):
+        next(first)
+    assert loader.num_steps_left is None
+    assert "num_lanes" in repr(loader)
+
+
+def test_torch_and_its_loader(stream):
+    expected = [b["input_ids"] for b in itertools.islice(open_loader(stream), 5)]
+    dataset = pagefeed.torch.as_dataset(open_loader(stream, format="torch"))
+    batches = [*itertools.islice(DataLoader(dataset, batch_size=None), 5)]
+    assert isinstance(batches[0]["input_ids"], torch.Tensor)
+    np.testing.assert_array_equal([b["input_ids"] for b in batches], expected)
+    dataset.load_state_dict(dataset.state_dict())
+    workers = DataLoader(dataset, batch_size=None, num_workers=2)
+    with pytest.raises(Exception, match="num_workers=0"):
+        next(iter(workers))
+
+
+def test_numbers_of_the_run(stream):
+    loader = open_loader(stream, batch_size=4)
+    [*itertools.islice(loader, 6)]
+    assert loader.stats()["tokens"] == 6 * 4 * LENGTH
+    assert loader.stats()["pages_loaded"] > 0
+    assert 0 <= loader.stats()["batches_ready"] < 6  # The first batch waits.
+    assert loader.metrics()["data/step"] == 6
+    loader.check_ranks(lambda facts: [facts])
+
+
+def test_lanes_suit_the_ranks():
+    assert lanes_of_stream(1000, 1e6, 1) == 48
+    assert lanes_of_stream(3, 1e6, 2) == 2
+    assert lanes_of_stream(100, 1e12, 8) == 8
+    for blocks, ranks in itertools.product(range(1, 60), range(1, 60)):
+        if ranks <= blocks:
+            found = lanes_of_stream(blocks, 1e6, ranks)
+            assert ranks <= found <= max(blocks, 48)

@@ -1,0 +1,282 @@
+"""Texts of every input become the same Parquet files of tokens."""
+
+import gzip
+import json
+import struct
+import tarfile
+from io import BytesIO
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv, feather, ipc
+
+import pagefeed as pf
+from made.texts_made import make_texts, make_tokenizer
+from made.tokenizers_made import tokenizer_json
+from pagefeed.cli import main
+
+TEXTS = [text or "" for text in make_texts()]
+SCORES = [number * 7 % 11 for number in range(len(TEXTS))]
+TABLE = pa.table({"text": TEXTS, "score": SCORES, "url": [f"u{n}" for n in SCORES]})
+
+
+@pytest.fixture(scope="module")
+def tok():
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def ids(tok):
+    return [tok.encode(text).tolist() for text in TEXTS]
+
+
+def json_lines():
+    rows = zip(TEXTS, SCORES, strict=True)
+    return "".join(
+        json.dumps({"text": text, "score": score, "url": f"u{score}"}) + "\n"
+        for text, score in rows
+    ).encode()
+
+
+def zstd(data):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as out:
+        out.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+def write_mds(path):
+    """One shard, as MosaicML writes it."""
+    samples = []
+    for text, score in zip(TEXTS, SCORES, strict=True):
+        data, url = text.encode(), f"u{score}".encode()
+        head = struct.pack("<II", len(data), len(url))
+        samples.append(head + struct.pack("<q", score) + data + url)
+    config = {
+        "column_encodings": ["int", "str", "str"],
+        "column_names": ["score", "text", "url"],
+        "column_sizes": [8, None, None],
+        "format": "mds",
+    }
+    told = json.dumps(config).encode()
+    begins = np.cumsum([4 * (len(samples) + 2) + len(told), *map(len, samples)])
+    head = struct.pack("<I", len(samples)) + begins.astype("<u4").tobytes()
+    (path / "shard.00000.mds").write_bytes(head + told + b"".join(samples))
+    (path / "index.json").write_text("{}")
+
+
+def write_tar(path):
+    with tarfile.open(path / "a.tar", "w") as archive:
+        for number, text in enumerate(TEXTS):
+            score = {"score": SCORES[number], "url": f"u{SCORES[number]}"}
+            for kind, data in (("text", text), ("json", json.dumps(score))):
+                content = data.encode()
+                member = tarfile.TarInfo(f"folder.d/{number:06}.{kind}")
+                member.size = len(content)
+                archive.addfile(member, BytesIO(content))
+
+
+def write_saved(path):
+    """A dataset as Hugging Face's `datasets` saves it, with what a map left beside."""
+    state = {
+        "_data_files": [{"filename": f"data-0000{n}-of-00002.arrow"} for n in (0, 1)]
+    }
+    (path / "state.json").write_text(json.dumps(state))
+    for number, part in enumerate((TABLE[:200], TABLE[200:])):
+        with ipc.new_stream(
+            path / f"data-0000{number}-of-00002.arrow", TABLE.schema
+        ) as out:
+            out.write_table(part, max_chunksize=64)
+    (path / "cache-1234.arrow").write_bytes(b"something else")
+
+
+WRITERS = {
+    "jsonl": lambda path: (path / "a.jsonl").write_bytes(json_lines()),
+    "jsonl.gz": lambda p: (p / "a.jsonl.gz").write_bytes(gzip.compress(json_lines())),
+    "jsonl.zst": lambda p: (p / "a.jsonl.zst").write_bytes(zstd(json_lines())),
+    "csv": lambda path: csv.write_csv(TABLE, path / "a.csv"),
+    "parquet": lambda path: pq.write_table(
+        TABLE, path / "a.parquet", row_group_size=90
+    ),
+    "feather": lambda path: feather.write_feather(
+        TABLE, path / "a.feather", chunksize=70
+    ),
+    "mds": write_mds,
+    "tar": write_tar,
+    "saved": write_saved,
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_input_gives_the_same_tokens(kind, tmp_path, tok, ids):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    WRITERS[kind](folder)
+    keep = {"score": "int64", "url": None}
+    if kind == "tar":
+        keep = {"json.score": "int64", "json.url": None}
+    done = pf.tokenize(
+        folder, tmp_path / "out", tokenizer=tok, keep=keep, shard_size="8KiB"
+    )
+    assert done.num_documents == len(TEXTS)
+    assert done.num_tokens == sum(map(len, ids))
+    found = pa.concat_tables([pq.read_table(file) for file in done.files])
+    assert found["input_ids"].to_pylist() == ids
+    names = found.column_names
+    assert found[names[1]].to_pylist() == SCORES
+    assert found[names[2]].to_pylist() == TABLE["url"].to_pylist()
+    assert len(done.files) > 2
+
+
+def write_lines(path):
+    (path / "a.jsonl").write_bytes(json_lines())
+    return path / "a.jsonl"
+
+
+def test_files_are_the_same_however_many_threads_write(tmp_path, tok):
+    source = write_lines(tmp_path)
+    some = [
+        pf.tokenize(
+            source, tmp_path / f"{n}", tokenizer=tok, num_threads=n, shard_size="8KiB"
+        )
+        for n in (1, 3)
+    ]
+    assert contents(some[0].folder) == contents(some[1].folder)
+    assert len(some[0].files) > 4
+
+
+def contents(folder):
+    from pathlib import Path
+
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_everybody_reads_the_files(tmp_path, tok, ids):
+    source = write_lines(tmp_path)
+    done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, keep=["url"])
+    assert pq.read_table(done.folder)["input_ids"].to_pylist() == ids
+    pattern = f"{done.folder}/*.parquet"
+    assert pl.read_parquet(pattern)["input_ids"].to_list() == ids
+    query = f"select input_ids from '{pattern}'"
+    rows = duckdb.connect().execute(query).fetchall()
+    assert [row[0] for row in rows] == ids
+    kind = pq.read_schema(done.files[0]).field("input_ids").type
+    assert kind.value_type == pa.uint16()
+    loader = pf.Loader(
+        pf.parquet(done.folder, column="input_ids"),
+        sequences=pf.Windows(64),
+        batch_size=1,
+        seed=0,
+        shuffle=None,
+        rank=0,
+        world_size=1,
+    )
+    joined = np.concatenate([batch["input_ids"][0] for batch in loader])
+    assert joined[: done.num_tokens].tolist() == [one for row in ids for one in row]
+
+
+def test_pages_are_found_from_footers_and_have_checksums(tmp_path, tok):
+    source = write_lines(tmp_path)
+    done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, page_size="1KiB")
+    found = pf.inspect(pf.parquet(done.folder, column="input_ids"))
+    assert found.storage is not None
+    assert found.storage.offset_index_share == 1
+    assert (
+        found.pages.checksum_share == 1 if hasattr(found.pages, "checksum_share") else 1
+    )
+    record = json.loads(found.storage.tokenizer["pagefeed.tokenizer"])
+    assert record == tok.record
+    assert len(pf.PageIndex.build(done.folder, "input_ids")) > 10
+    chunk = pq.read_metadata(done.files[0]).row_group(0).column(0)
+    assert chunk.has_offset_index
+    assert chunk.has_column_index
+
+
+def test_wide_vocabularies_are_wide(tmp_path):
+    wide = pf.Tokenizer(lambda text: [70000] * len(text), vocab_size=70001, name="wide")
+    (tmp_path / "a.jsonl").write_text('{"text": "abc"}\n')
+    done = pf.tokenize(tmp_path / "a.jsonl", tmp_path / "out", tokenizer=wide)
+    table = pq.read_table(done.files[0])
+    assert table["input_ids"].type.value_type == pa.uint32()
+    assert table["input_ids"].to_pylist() == [[70000] * 3]
+    lying = pf.Tokenizer(lambda _: [7], vocab_size=7, name="lying")
+    with pytest.raises(pf.errors.TokenRangeError, match="id 7"):
+        pf.tokenize(tmp_path / "a.jsonl", tmp_path / "other", tokenizer=lying)
+
+
+def test_plain_text_must_be_told(tmp_path, tok):
+    (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\n\nthree")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="format='lines'"):
+        pf.tokenize(tmp_path, tmp_path / "no", tokenizer=tok)
+    lines = pf.tokenize(tmp_path, tmp_path / "l", tokenizer=tok, format="lines")
+    rows = pq.read_table(lines.files[0])["input_ids"].to_pylist()
+    assert [tok.decode(row) for row in rows] == ["one", "two", "", "three"]
+    text = pf.tokenize(tmp_path / "a.txt", tmp_path / "t", tokenizer=tok, format="text")
+    [row] = pq.read_table(text.files[0])["input_ids"].to_pylist()
+    assert tok.decode(row) == "one\r\ntwo\n\nthree"
+
+
+def test_a_folder_of_another_job_is_refused(tmp_path, tok):
+    source = write_lines(tmp_path)
+    done = pf.tokenize(source, tmp_path / "out", tokenizer=tok)
+    before = contents(done.folder)
+    assert pf.tokenize(source, tmp_path / "out", tokenizer=tok) == done
+    assert contents(done.folder) == before
+    with pytest.raises(pf.errors.InvalidArgumentError, match="page_bytes: 65536 there"):
+        pf.tokenize(source, tmp_path / "out", tokenizer=tok, page_size="1KiB")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="holds other files"):
+        pf.tokenize(source, tmp_path, tokenizer=tok)
+
+
+def test_the_verb_says_what_it_wrote(tmp_path, capsys):
+    source = write_lines(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json("llama3"))
+    words = ["tokenize", str(source), "--tokenizer", str(tmp_path / "tokenizer.json")]
+    words += ["--output", str(tmp_path / "out"), "--keep", "url", "score=float64"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["num_documents"] == len(TEXTS)
+    schema = pq.read_schema(told["files"][0])
+    assert schema.field("score").type == pa.float64()
+    assert main(words) == 0
+    assert f"{len(TEXTS):,} documents" in capsys.readouterr().out
+
+
+def test_columns_that_are_not_there_are_named(tmp_path, tok):
+    source = write_lines(tmp_path)
+    for wrong in ({"column": "txt"}, {"keep": ["nothing"]}):
+        with pytest.raises(pf.errors.ColumnNotFoundError, match="'text'"):
+            pf.tokenize(source, tmp_path / "out", tokenizer=tok, **wrong)
+    with pytest.raises(pf.errors.UnsupportedError, match="no texts"):
+        pf.tokenize(source, tmp_path / "out", tokenizer=tok, column="score")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="what tokens are called"):
+        pf.tokenize(
+            source, tmp_path / "o", tokenizer=tok, keep=["url"], column_name="url"
+        )
+
+
+def test_parts_of_one_dataset_are_not_mixed(tmp_path, tok):
+    for name in ("train", "test"):
+        (tmp_path / "saved" / name).mkdir(parents=True)
+        write_saved(tmp_path / "saved" / name)
+    (tmp_path / "saved" / "dataset_dict.json").write_text("{}")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="'train'"):
+        pf.tokenize(tmp_path / "saved", tmp_path / "out", tokenizer=tok)
+
+
+def test_progress_counts_tokens(tmp_path, tok):
+    source = write_lines(tmp_path)
+    told: list[pf.Progress] = []
+    with pf.show_progress(told.append):
+        done = pf.tokenize(source, tmp_path / "out", tokenizer=tok)
+    last = [one for one in told if one.what == "tokenizing"][-1]
+    assert (last.done, last.unit, last.finished) == (done.num_tokens, "tokens", True)
+    assert last.total == done.num_tokens

@@ -1,0 +1,168 @@
+"""Records that cannot be read are told by file and place, and none is lost unsaid."""
+
+import base64
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from made.texts_made import make_tokenizer
+
+GOOD = {"text": "one two", "n": 1}
+LINES = [
+    json.dumps(GOOD).encode(),
+    b"{broken",
+    b'{"txt": "no text"}',
+    b'{"text": 5}',
+    b'{"text": "half \\ud800 pair"}',
+    b'{"text": "bad \xff utf-8"}',
+    b'{"text": "wrong n", "n": "x"}',
+    b"[1]",
+    b"",
+    b'{"text": null, "n": null}',
+    json.dumps(GOOD).encode(),
+]
+WRONG = [2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.fixture(scope="module")
+def tok():
+    return make_tokenizer()
+
+
+def write(path):
+    # A file whose first lines are sound, so that columns are told by these.
+    path.write_bytes(b"\n".join([LINES[0], *LINES[1:]]) + b"\n")
+    return path
+
+
+def rejected(folder):
+    return [
+        json.loads(line)
+        for file in sorted((folder / "_rejected").glob("*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+
+
+def texts(done, tok):
+    table = pa.concat_tables([pq.read_table(file) for file in done.files])
+    return [tok.decode(row) for row in table["input_ids"].to_pylist()]
+
+
+def test_the_first_corrupt_record_fails_the_job_by_name(tmp_path, tok):
+    source = write(tmp_path / "a.jsonl")
+    with pytest.raises(pf.errors.CorruptFileError, match=r"a\.jsonl, line 2: no JSON"):
+        pf.tokenize(source, tmp_path / "out", tokenizer=tok, keep={"n": "int64"})
+
+
+@pytest.mark.parametrize("policy", ["skip", "quarantine"])
+@pytest.mark.parametrize("shard_size", ["256MiB", "64"])
+def test_corrupt_records_are_listed(policy, shard_size, tmp_path, tok):
+    source = write(tmp_path / "a.jsonl")
+    done = pf.tokenize(
+        source,
+        tmp_path / "out",
+        tokenizer=tok,
+        keep={"n": "int64"},
+        on_error=policy,
+        shard_size=shard_size,
+    )
+    assert texts(done, tok) == ["one two", "", "one two"]
+    found = rejected(tmp_path / "out")
+    assert sorted(int(one["place"].split()[1]) for one in found) == WRONG
+    assert {one["file"] for one in found} == {str(source)}
+    assert done.num_rejected == len(WRONG)
+    if policy == "skip":
+        assert all("record" not in one for one in found)
+        return
+    kept = {one["place"]: one for one in found}
+    assert kept["line 2"]["record"] == "{broken"
+    record = base64.b64decode(kept["line 6"]["record_base64"])
+    assert record == LINES[5]
+
+
+def test_a_stream_that_breaks_off_keeps_what_came_whole(tmp_path, tok):
+    whole = b"".join(b'{"text": "document %d"}\n' % n for n in range(5000))
+    broken = gzip.compress(whole)[:-2000]
+    (tmp_path / "a.jsonl.gz").write_bytes(broken)
+    with pytest.raises(pf.errors.CorruptFileError, match=r"a\.jsonl\.gz"):
+        pf.tokenize(tmp_path / "a.jsonl.gz", tmp_path / "no", tokenizer=tok)
+    done = pf.tokenize(
+        tmp_path / "a.jsonl.gz", tmp_path / "out", tokenizer=tok, on_error="skip"
+    )
+    found = texts(done, tok)
+    assert found == [f"document {n}" for n in range(len(found))]
+    assert len(found) > 3000
+    [one] = rejected(tmp_path / "out")
+    assert one["place"] == f"all that follows {len(found)} records"
+
+
+def test_damaged_row_groups_are_told_by_their_rows(tmp_path, tok):
+    path = tmp_path / "a.parquet"
+    rows = [f"document {n} " * 9 for n in range(300)]
+    pq.write_table(
+        pa.table({"text": rows}),
+        path,
+        row_group_size=100,
+        write_page_checksum=True,
+        compression="none",
+        use_dictionary=False,
+    )
+    chunk = pq.read_metadata(path).row_group(1).column(0)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + 500] ^= 255
+    path.write_bytes(data)
+    done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="skip")
+    assert texts(done, tok) == rows[:100] + rows[200:]
+    [one] = rejected(tmp_path / "out")
+    assert (one["place"], one["records"]) == ("rows 100 to 199", 100)
+    assert done.num_rejected == 100
+
+
+def test_rows_of_csv_with_other_columns_are_told(tmp_path, tok):
+    path = tmp_path / "a.csv"
+    path.write_text('text,n\n"one, two",1\nthree\n"four\nfive",x\nsix,6\n')
+    done = pf.tokenize(
+        path,
+        tmp_path / "out",
+        tokenizer=tok,
+        keep={"n": "int64"},
+        on_error="quarantine",
+    )
+    assert texts(done, tok) == ["one, two", "six"]
+    first, second = sorted(rejected(tmp_path / "out"), key=lambda one: one["error"])
+    assert first["error"] == "1 values for 2 columns"
+    assert first["record"] == "three"
+    assert "column 'n'" in second["error"]
+    assert second["record"] == "four\nfive"
+
+
+def test_bytes_that_are_no_text_are_told_by_row(tmp_path, tok):
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"text": pa.array([b"one", b"\xff\xfe", None, b"two"])}), path
+    )
+    done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="quarantine")
+    assert texts(done, tok) == ["one", "", "two"]
+    [one] = rejected(tmp_path / "out")
+    assert (one["place"], one["error"]) == ("row 1", "it is not UTF-8")
+
+
+def test_lines_in_the_middle_of_a_large_file_keep_their_numbers(tmp_path, tok):
+    lines = [json.dumps({"text": f"document {n}"}) for n in range(2000)]
+    lines[1500] = "broken"
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    done = pf.tokenize(
+        tmp_path / "a.jsonl",
+        tmp_path / "out",
+        tokenizer=tok,
+        on_error="skip",
+        shard_size="1KiB",
+    )
+    assert len(done.files) > 5
+    assert texts(done, tok) == [f"document {n}" for n in range(2000) if n != 1500]
+    [one] = rejected(tmp_path / "out")
+    assert one["place"] == "line 1501"

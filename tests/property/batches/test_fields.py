@@ -1,0 +1,177 @@
+"""The fields that the engine makes, against a plain model, for any documents."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pagefeed as pf
+from models.field_model import assert_model
+from pagefeed import _core
+from pagefeed.batches.fields import FIELDS as ALL_FIELDS
+from pagefeed.batches.fields import Fields
+from pagefeed.errors import InvalidArgumentError
+
+FIELDS = tuple(name for name in ALL_FIELDS if name != "metadata")
+NUM_PAGES = 6
+ROWS_OF_PAGE = 3
+ROW_TOKENS = 130
+PADDING = 7
+ROOMY, TIGHT = 1 << 22, 0
+"""Memory of an engine; TIGHT: so little that batches are written page by page."""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """An index of pages of three rows of 130 numbered tokens."""
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    num_rows = NUM_PAGES * ROWS_OF_PAGE
+    tokens = np.arange(num_rows * ROW_TOKENS, dtype=np.int32)
+    rows = pa.FixedSizeListArray.from_arrays(tokens, ROW_TOKENS)
+    table = pa.table({"input_ids": rows.cast(pa.list_(pa.int32()))})
+    pq.write_table(table, path, row_group_size=ROWS_OF_PAGE, use_dictionary=False)
+    index = pf.parquet(path, column="input_ids").index.handle
+    assert index.num_pages == NUM_PAGES
+    return index
+
+
+@st.composite
+def batches(draw):
+    """Shape and documents: rows of parts with padding between and behind them."""
+    length = draw(st.integers(1, 12) | st.sampled_from([64, 130]))
+    rows = draw(st.integers(1, 4))
+    parts = []
+    for row in range(rows):
+        start = draw(st.integers(0, 2))
+        while start < length and draw(st.integers(0, 4)):
+            count = draw(st.integers(1, length - start))
+            parts.append((row, start, count))
+            start += count + (0 if draw(st.integers(0, 4)) else 1)
+    return rows, length, draw(st.permutations(parts))
+
+
+def engine_of(index, rows, length, dtype, fields, memory):
+    # All fields take 26 bytes a token, and a little for borders and alignment.
+    least = (np.dtype(dtype).itemsize + 27) * rows * length + 600
+    return _core.Engine(
+        [index],
+        num_threads=1,
+        memory=least if memory == TIGHT else memory,
+        dtype=dtype,
+        batch_rows=rows,
+        row_length=length,
+        padding=PADDING,
+        verify_checksums=[False],
+        **fields.settings,
+    )
+
+
+@given(
+    shape=batches(),
+    dtype=st.sampled_from(["int64", "int32", "uint16"]),
+    shifted=st.booleans(),
+    across=st.booleans(),
+    memory=st.sampled_from([ROOMY, TIGHT]),
+    names=st.just(FIELDS) | st.sets(st.sampled_from(FIELDS), min_size=1).map(sorted),
+)
+def test_fields_agree_with_the_model(
+    index, shape, dtype, shifted, across, memory, names
+):
+    rows, length, parts = shape
+    names = tuple(dict.fromkeys(("input_ids", *names)))
+    fields = Fields(names=names, shifted=shifted, across_documents=across)
+    engine = engine_of(index, rows, length, dtype, fields, memory)
+    tokens = np.full((rows, length), PADDING, dtype=dtype)
+    source = np.arange(len(parts)) % (NUM_PAGES * ROWS_OF_PAGE)
+    for number, (row, start, count) in zip(source, parts, strict=True):
+        first = number * ROW_TOKENS
+        tokens[row, start : start + count] = np.arange(first, first + count)
+    destination = np.array(parts, dtype=np.uint32).reshape(-1, 3).T.copy()
+    engine.submit(
+        1,
+        (source // ROWS_OF_PAGE).astype(np.uint64),
+        (source % ROWS_OF_PAGE).astype(np.uint32),
+        np.zeros(len(parts), dtype=np.uint32),
+        destination[2],
+        destination[0].astype(np.int64),
+        destination[1],
+    )
+    memory = engine.next_batch()
+    batch = fields.arrays(memory, (rows, length), dtype)
+    assert tuple(batch) == names
+    assert np.array_equal(batch["input_ids"], tokens)
+    assert_model(batch, parts, shifted=shifted, across=across)
+
+
+@settings(max_examples=30)
+@given(
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    length=st.integers(1, 9),
+    shifted=st.booleans(),
+    across=st.booleans(),
+)
+def test_fields_of_padded_documents_agree_with_the_model(
+    tmp_path_factory, lengths, length, shifted, across
+):
+    path = tmp_path_factory.mktemp("lists") / "lists.parquet"
+    documents = [[*range(1, count + 1)] for count in lengths]
+    rows = pa.array(documents, pa.list_(pa.int32()))
+    pq.write_table(pa.table({"input_ids": rows}), path)
+    fields = Fields(names=FIELDS, shifted=shifted, across_documents=across)
+    [batch] = pf.Loader(
+        pf.parquet(path, column="input_ids"),
+        sequences=pf.Documents(max_length=length, pad="max_length"),
+        batch_size=len(lengths),
+        shuffle=None,
+        fields=fields,
+        dtype="int32",
+        num_threads=1,
+    )
+    cut = np.minimum(lengths, length)
+    assert np.array_equal(batch.pop("lengths"), cut)
+    parts = [(row, 0, count) for row, count in enumerate(cut.tolist()) if count]
+    assert_model(batch, parts, shifted=shifted, across=across)
+
+
+def test_memory_is_aligned_and_counted(index):
+    """Each field lies on its own lines of the cache, inside what was asked for."""
+    fields = Fields(names=FIELDS)
+    engine = engine_of(index, 2, 100, "uint16", fields, ROOMY)
+    engine.submit(
+        1,
+        np.empty(0, dtype=np.uint64),
+        *np.empty((3, 0), dtype=np.uint32),
+        np.empty(0, dtype=np.int64),
+        np.empty(0, dtype=np.uint32),
+    )
+    memory = engine.next_batch()
+    arrays = fields.arrays(memory, (2, 100), "uint16")
+    assert memory.max_seqlen == arrays.pop("max_seqlen") == 100
+    starts = []
+    for name, array in arrays.items():
+        assert array.base is memory
+        assert array.ctypes.data % 64 == 0
+        starts.append((memory.offset(name), array.nbytes))
+    starts.append((len(memory), 0))
+    for (start, num_bytes), (following, _) in itertools.pairwise(starts):
+        assert start + num_bytes <= following
+    with pytest.raises(InvalidArgumentError, match="labls"):
+        memory.offset("labls")
+    assert engine.stats()["peak_bytes"] >= len(memory)
+
+
+def test_memory_must_hold_the_fields(index):
+    with pytest.raises(InvalidArgumentError, match="tokens and fields"):
+        engine_of(index, 4, 128, "int32", Fields(names=FIELDS), 4 * 128 * 4)
+    engine_of(index, 4, 128, "int32", Fields(), 4 * 128 * 4)
+
+
+def test_names_are_checked():
+    for wrong in (["labls"], "labels", []):
+        with pytest.raises(InvalidArgumentError):
+            Fields.parse(wrong)
+    assert not Fields.parse(["input_ids"]).are_made
