@@ -1,6 +1,6 @@
 """Throughput of flat token files, beside a gather by hand and a DataLoader by samples.
 
-    python benchmarks/bench_streams.py [--tokens 100000000] [--rounds 5]
+    python benchmarks/bench_streams.py [--tokens 100000000] [--rounds 5] [--threads 2]
 
 All ways feed shuffled int64 batches of 64 windows of 2048 tokens from the same tokens
 (uint16, in the page cache), one epoch each, and take turns in one process. ``memmap``
@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def by_sample(path: Path, num_workers: int) -> Iterable[torch.Tensor]:
     )
 
 
-def fed(dataset: pf.FlatDataset, shuffle: str) -> Iterable[Any]:
+def fed(dataset: pf.FlatDataset, shuffle: str, num_threads: int) -> Iterable[Any]:
     """Yield the batches of a loader."""
     loader = pf.Loader(
         dataset,
@@ -112,14 +113,14 @@ def fed(dataset: pf.FlatDataset, shuffle: str) -> Iterable[Any]:
         shuffle=shuffle,
         seed=2,
         memory="512MiB",
-        num_threads=2,
+        num_threads=num_threads,
         rank=0,
         world_size=1,
     )
     return (batch["input_ids"] for batch in loader)
 
 
-def ways(folder: Path) -> dict[str, Callable[[], Iterable[Any]]]:
+def ways(folder: Path, num_threads: int) -> dict[str, Callable[[], Iterable[Any]]]:
     """Return what is compared; the indexes are built before."""
     stream = pf.stream(folder / "stream")
     megatron = pf.megatron(folder / "megatron")
@@ -127,16 +128,20 @@ def ways(folder: Path) -> dict[str, Callable[[], Iterable[Any]]]:
     for dataset in (stream, megatron, raw):
         len(dataset)
     path = folder / TOKENS
+    by_loader: dict[str, Callable[[], Iterable[Any]]] = {
+        name + suffix: partial(fed, dataset, shuffle, num_threads)
+        for name, dataset in {
+            "stream": stream,
+            "megatron": megatron,
+            "raw": raw,
+        }.items()
+        for suffix, shuffle in {"": "page", ", row": "row"}.items()
+    }
     return {
         "memmap": lambda: by_hand(path),
         "by sample, 0": lambda: by_sample(path, 0),
         "by sample, 2": lambda: by_sample(path, 2),
-        "stream": lambda: fed(stream, "page"),
-        "stream, row": lambda: fed(stream, "row"),
-        "megatron": lambda: fed(megatron, "page"),
-        "megatron, row": lambda: fed(megatron, "row"),
-        "raw": lambda: fed(raw, "page"),
-        "raw, row": lambda: fed(raw, "row"),
+        **by_loader,
     }
 
 
@@ -164,10 +169,11 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, default=100_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2, help="those of the loader")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write_all(Path(folder), options.tokens)
-        compared = ways(Path(folder))
+        compared = ways(Path(folder), options.threads)
         results: dict[str, list[dict[str, float]]] = {way: [] for way in compared}
         for _ in range(options.rounds):
             for way, batches in compared.items():

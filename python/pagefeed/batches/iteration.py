@@ -163,11 +163,11 @@ class Iteration(Generic[Out]):
 
     def count(self) -> None:
         """Count the batch that was taken last: its consumer has it."""
-        num_taken, last = self._place.num_taken, self._num_steps
+        (planner, num_taken), last = self._place, self._num_steps
         if last is not None and last - num_taken <= STEPS_WITH_PADDING:
             positions = self.route.positions(num_taken, 1)
             self.num_padding_rows += int((positions == NO_POSITION).sum())
-        self._place = self._place._replace(num_taken=num_taken + 1)
+        self._place = _Place(planner, num_taken + 1)
         self.is_new = False
         self._is_whole = True
 

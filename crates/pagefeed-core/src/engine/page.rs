@@ -76,6 +76,23 @@ pub(super) struct Scratch {
     pub loose: LooseParts,
 }
 
+impl Scratch {
+    /// Memory that loads leave behind.
+    pub fn load_bytes(&self) -> usize {
+        self.page.num_bytes() + self.opener.kept_bytes()
+    }
+
+    /// Gives up what is beyond a worker's share of the budget; returns the bytes of a page.
+    pub fn release_beyond(&mut self, share: usize) -> usize {
+        let mut freed = 0;
+        if self.page.num_bytes() > share {
+            freed = std::mem::take(&mut self.page).num_bytes();
+        }
+        self.opener.keep_at_most(share - self.page.num_bytes());
+        freed
+    }
+}
+
 /// What a plan names: a page, or several that are loaded as one.
 pub(super) struct Named<'a> {
     /// Its number, or the key of the bundle.

@@ -11,7 +11,6 @@ use super::job::{BatchMemory, GatherJob, Job, LoadJob};
 use super::page::{Named, Scratch};
 use super::schedule::State;
 use super::{EngineConfig, Page, PageSource};
-use crate::decode::TokenPage;
 use crate::decode::limit_pages;
 use crate::error::{Error, Kind, Result, catch_panic};
 use crate::page::PageOpener;
@@ -166,9 +165,10 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
             Job::Load(mut job) => {
-                job.scratch_before = scratch.page.num_bytes();
+                job.scratch_before = scratch.load_bytes();
                 let result = load(shared, &mut scratch, &mut job);
-                release_large(shared, &mut scratch.page, &mut job);
+                job.scratch_freed = scratch.release_beyond(Budget::scratch_share(&shared.config));
+                job.scratch_after = scratch.load_bytes();
                 let mut state = shared.lock();
                 state.end_load(&job, result);
                 state
@@ -229,17 +229,6 @@ fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Pag
         scratch.opener = PageOpener::default();
     }
     result.map_err(|error| source.locate(error, job.page))
-}
-
-/// Gives the scratch up if its worker would keep more than its share of the budget.
-fn release_large(shared: &Shared, scratch: &mut TokenPage, job: &mut LoadJob) {
-    let bytes = scratch.num_bytes();
-    if bytes > Budget::scratch_share(&shared.config) {
-        *scratch = TokenPage::default();
-        job.scratch_freed = bytes;
-    } else {
-        job.scratch_after = bytes;
-    }
 }
 
 fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Result<()> {

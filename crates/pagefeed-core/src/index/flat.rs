@@ -202,13 +202,19 @@ impl Flat {
         Err(Error::corrupt("rows of flat pages do not fit the pages"))
     }
 
-    /// The rows with these numbers, which are those of one page.
-    pub fn rows(&self, rows: Range<u64>) -> FlatRows<'_> {
+    /// The rows of a page of `index`, which is made of this.
+    pub fn rows(&self, index: &Index, page: u64) -> Result<FlatRows<'_>> {
+        let is_one = self.row_value.is_empty() && self.row_byte.is_empty();
+        let rows = if is_one {
+            0..0
+        } else {
+            index.rows_of_page(page)?
+        };
         let range = rows.start as usize..rows.end as usize;
-        FlatRows {
+        Ok(FlatRows {
             values: self.row_value.get(range.clone()).unwrap_or_default(),
             bytes: self.row_byte.get(range).unwrap_or_default(),
-        }
+        })
     }
 }
 

@@ -38,7 +38,6 @@ impl KeptPages {
     }
 
     /// Bytes of all of them.
-    #[cfg(test)]
     pub fn num_bytes(&self) -> usize {
         self.0.iter().map(KeptPage::num_bytes).sum()
     }
@@ -49,14 +48,7 @@ impl KeptPages {
         if size > MAX_KEPT_BYTES {
             return;
         }
-        let mut left = MAX_KEPT_BYTES - size;
-        let fitting = self.0.iter().rev().take_while(|page| {
-            let fits = page.num_bytes() <= left;
-            left -= page.num_bytes().min(left);
-            fits
-        });
-        let num_dropped = self.0.len() - fitting.count();
-        let spare = self.0.drain(..num_dropped).next_back();
+        let spare = self.shrink(MAX_KEPT_BYTES - size);
         let mut spare = spare.map(|page| page.scratch).unwrap_or_default();
         spare.forget();
         self.0.push(KeptPage {
@@ -64,5 +56,23 @@ impl KeptPages {
             stored: stored.to_vec(),
             scratch: std::mem::replace(scratch, spare),
         });
+    }
+
+    /// Drops the pages used longest ago until the others have at most so many bytes; returns
+    /// one of them.
+    fn shrink(&mut self, most: usize) -> Option<KeptPage> {
+        let mut left = most;
+        let fitting = self.0.iter().rev().take_while(|page| {
+            let fits = page.num_bytes() <= left;
+            left -= page.num_bytes().min(left);
+            fits
+        });
+        let num_dropped = self.0.len() - fitting.count();
+        self.0.drain(..num_dropped).next_back()
+    }
+
+    /// Drops pages until the others have at most so many bytes.
+    pub fn keep_at_most(&mut self, bytes: usize) {
+        self.shrink(bytes);
     }
 }

@@ -153,6 +153,16 @@ impl PageOpener {
         self.dictionary.release_large();
     }
 
+    /// Bytes of pages that are kept for the next time they are opened.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.num_bytes()
+    }
+
+    /// Gives those up that were used longest ago, until the others have at most `bytes`.
+    pub fn keep_at_most(&mut self, bytes: usize) {
+        self.kept.keep_at_most(bytes);
+    }
+
     pub(crate) fn keep_dictionary(&mut self, dictionary: Dictionary) {
         self.dictionary = dictionary.into_scratch();
     }

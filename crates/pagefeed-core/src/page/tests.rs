@@ -216,6 +216,12 @@ fn a_page_that_is_kept_is_decompressed_once() {
     assert!(open(2, true));
     assert!(!open(0, false) && !open(2, false));
     assert!(open(1, false));
+    // Those used last stay where there is less room.
+    assert!(opener.kept_bytes() > 2 << 20);
+    opener.keep_at_most(3 << 19);
+    assert!((1 << 20..3 << 19).contains(&opener.kept_bytes()));
+    opener.keep_at_most(0);
+    assert_eq!(opener.kept_bytes(), 0);
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::decode::{Bits, NumberType, Numbers, TokenPage, Tokens, with_values};
 use crate::error::{Error, Kind, Result};
 use crate::index::{Flat, FlatRows, Index, Number, PageRecord, Records};
 use crate::storage::Storage;
-use crate::store::FileId;
 
 /// A number of a record that comes with its token.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,7 @@ pub fn load(
     page: &mut TokenPage,
 ) -> Result<()> {
     let file = &index.files()[record.file as usize];
-    let rows = flat.rows(index.rows_of_page(number)?);
+    let rows = flat.rows(index, number)?;
     let count = usize::try_from(record.num_values)
         .ok()
         .filter(|count| u32::try_from(*count).is_ok())
@@ -56,10 +55,10 @@ pub fn load(
             record.num_values, record.compressed_size
         )));
     }
-    if rows.bytes.is_empty()
-        && flat.records.size == flat.records.number.num_bytes()
-        && read_directly(flat.records.number, storage, file, record, &mut page.tokens)?
-    {
+    if rows.bytes.is_empty() && are_as_held(flat.records) {
+        let into = room(flat.records, count, &mut page.tokens)?;
+        storage.read_into(file, record.offset, into)?;
+        to_native(&mut page.tokens);
         page.aligned.clear();
         return Ok(());
     }
@@ -87,37 +86,32 @@ pub fn to_array(page: TokenPage) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(item, offsets, values, None)?))
 }
 
-/// Reads tokens of a type in which they are held; whether they are of one.
-fn read_directly(
-    number: Number,
-    storage: &dyn Storage,
-    file: &FileId,
-    record: &PageRecord,
-    tokens: &mut Tokens,
-) -> Result<bool> {
-    let count = record.num_values as usize;
-    macro_rules! read {
-        ($kind:ident) => {{
-            if !matches!(tokens, Tokens::$kind(_)) {
-                *tokens = Tokens::$kind(Vec::new());
-            }
-            if let Tokens::$kind(values) = tokens {
-                // What is there is written over: no need to clear it before.
-                reserve(values, count.saturating_sub(values.len()))?;
-                values.resize(count, 0);
-                storage.read_into(file, record.offset, as_bytes(values))?;
-                values.iter_mut().for_each(|value| *value = value.to_le());
-            }
-            true
-        }};
-    }
-    Ok(match number {
-        Number::U16 => read!(U16),
-        Number::I32 => read!(I32),
-        Number::U32 => read!(U32),
-        Number::I64 => read!(I64),
+/// Whether records are tokens and nothing else, in a type in which they are held: their
+/// bytes can be read into the memory of a page.
+pub(super) fn are_as_held(records: Records) -> bool {
+    let is_held = match records.number {
+        Number::U16 | Number::I32 | Number::U32 | Number::I64 => true,
         Number::U8 | Number::I8 | Number::I16 | Number::U64 => false,
+    };
+    is_held && records.size == records.number.num_bytes()
+}
+
+/// Memory of `count` such tokens, to be read into. What is there is written over: it is not
+/// cleared before.
+pub(super) fn room(records: Records, count: usize, tokens: &mut Tokens) -> Result<&mut [u8]> {
+    make_of(records.number, tokens);
+    with_values!(tokens, values => {
+        reserve(values, count.saturating_sub(values.len()))?;
+        values.resize(count, 0);
+        Ok(as_bytes(values))
     })
+}
+
+/// Makes tokens of what was read, little-endian, into their memory.
+pub(super) fn to_native(tokens: &mut Tokens) {
+    with_values!(tokens, values => {
+        values.iter_mut().for_each(|value| *value = value.to_le());
+    });
 }
 
 /// Numbers that are any bytes.
@@ -176,8 +170,14 @@ pub(super) fn begin(
     for (field, numbers) in fields.iter().zip(&mut page.aligned) {
         *numbers = Numbers::new(field.number.num_bytes(), std::mem::take(numbers));
     }
-    let tokens = &mut page.tokens;
-    let empty = match records.number {
+    make_of(records.number, &mut page.tokens);
+    page.tokens.clear();
+    with_values!(&mut page.tokens, values => reserve(values, count))
+}
+
+/// Gives tokens the type that holds those of a file; of another they become none.
+fn make_of(number: Number, tokens: &mut Tokens) {
+    let empty = match number {
         Number::U8 | Number::U16 => Tokens::U16(Vec::new()),
         Number::I8 | Number::I16 | Number::I32 => Tokens::I32(Vec::new()),
         Number::U32 => Tokens::U32(Vec::new()),
@@ -186,8 +186,6 @@ pub(super) fn begin(
     if std::mem::discriminant(tokens) != std::mem::discriminant(&empty) {
         *tokens = empty;
     }
-    tokens.clear();
-    with_values!(tokens, values => reserve(values, count))
 }
 
 /// Appends the numbers of records that lie close together.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::decode::Joins;
+use crate::decode::{Joins, TokenPage, Tokens};
 use crate::engine::{PagePart, PartReads};
 use crate::error::{Error, Result};
 use crate::index::{Flat, FlatRows, Index, PageRecord};
@@ -18,6 +18,7 @@ const GAP: u64 = 4096;
 struct Place<'a> {
     /// Number of the part.
     number: usize,
+    page: u64,
     record: PageRecord,
     rows: FlatRows<'a>,
     /// Rows of the page that the part touches.
@@ -26,14 +27,22 @@ struct Place<'a> {
     tokens: Range<u32>,
     /// Where they lie in their file.
     bytes: Range<u64>,
-    /// Where they lie in what was read.
-    at: usize,
+    /// Where they lie in the buffer, unless they are read where they are held.
+    at: Option<usize>,
 }
 
 /// Bytes of a file that are read at once.
 struct Run {
     file: u32,
     bytes: Range<u64>,
+    /// The places that lie there.
+    places: Range<usize>,
+}
+
+impl Run {
+    fn size(&self) -> usize {
+        (self.bytes.end - self.bytes.start) as usize
+    }
 }
 
 /// Reads parts of pages; an error is about one of the pages.
@@ -53,38 +62,55 @@ pub fn read(
         places.push(place);
     }
     places.sort_unstable_by_key(|place| (place.record.file, place.bytes.start));
-    let runs = join(&mut places);
-    let first_page = |file| {
-        let first = places.iter().find(|place| place.record.file == file);
-        first.map_or(0, |place| parts[place.number].page)
-    };
-    let sizes = runs.iter().map(|run| run.bytes.end - run.bytes.start);
-    let num_bytes: u64 = sizes.sum();
-    let num_bytes = usize::try_from(num_bytes).unwrap_or(usize::MAX);
-    if buffer.len() < num_bytes {
-        buffer.resize(num_bytes, 0);
+    let runs = join(&places);
+    // Of a run of one part the tokens are read where they are held.
+    let are_as_held = fields.is_empty() && flat::are_as_held(flat.records);
+    let mut size = 0;
+    for run in &runs {
+        let places = &mut places[run.places.clone()];
+        if are_as_held && places.len() == 1 && places[0].rows.bytes.is_empty() {
+            continue;
+        }
+        for place in places {
+            place.at = Some(size + (place.bytes.start - run.bytes.start) as usize);
+        }
+        size += run.size();
+    }
+    if buffer.len() < size {
+        buffer.resize(size, 0);
     }
     let mut rest = buffer.as_mut_slice();
+    let tokens = parts.iter_mut().map(|part| Some(&mut part.loaded.tokens));
+    let mut tokens: Vec<Option<&mut Tokens>> = tokens.collect();
     for same_file in runs.chunk_by(|one, next| one.file == next.file) {
         let mut wanted = Vec::with_capacity(same_file.len());
         for run in same_file {
-            let size = (run.bytes.end - run.bytes.start) as usize;
-            let (own, behind) = rest.split_at_mut(size);
-            wanted.push((run.bytes.start, own));
-            rest = behind;
+            let first = &places[run.places.start];
+            let into = match tokens[first.number].take().filter(|_| first.at.is_none()) {
+                Some(tokens) => flat::room(flat.records, first.tokens.len(), tokens)
+                    .map_err(|error| (first.page, error))?,
+                None => {
+                    let (own, behind) = rest.split_at_mut(run.size());
+                    rest = behind;
+                    own
+                }
+            };
+            wanted.push((run.bytes.start, into));
         }
-        let file = same_file[0].file;
+        let (file, first) = (same_file[0].file, &places[same_file[0].places.start]);
         storage
             .read_many_into(&index.files()[file as usize], &mut wanted)
-            .map_err(|error| (first_page(file), error))?;
+            .map_err(|error| (first.page, error))?;
     }
     for place in &places {
-        let part = &mut *parts[place.number];
-        take(flat, fields, place, token_ids, buffer, part).map_err(|error| (part.page, error))?;
+        let page = &mut parts[place.number].loaded;
+        take(flat, fields, place, buffer, page)
+            .and_then(|()| check(place, token_ids, page))
+            .map_err(|error| (place.page, error))?;
     }
     Ok(PartReads {
         reads: runs.len() as u64,
-        bytes: num_bytes as u64,
+        bytes: runs.iter().map(|run| run.size() as u64).sum(),
     })
 }
 
@@ -96,7 +122,7 @@ fn place<'a>(
     number: usize,
 ) -> Result<Place<'a>> {
     let record = index.page(part.page)?;
-    let rows = flat.rows(index.rows_of_page(part.page)?);
+    let rows = flat.rows(index, part.page)?;
     let count = u32::try_from(record.num_values)
         .map_err(|_| Error::limit("a page of more than 2^32 tokens"))?;
     let num_rows = record.num_rows as usize;
@@ -154,11 +180,12 @@ fn place<'a>(
     Ok(Place {
         bytes: record.offset + bytes.start..record.offset + bytes.end,
         number,
+        page: part.page,
         record,
         rows,
         touched: first..last + 1,
         tokens,
-        at: 0,
+        at: None,
     })
 }
 
@@ -196,25 +223,21 @@ fn joins(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> 
 }
 
 /// Joins places that lie side by side.
-fn join(places: &mut [Place<'_>]) -> Vec<Run> {
+fn join(places: &[Place<'_>]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::with_capacity(places.len());
-    let mut before = 0;
-    for place in places {
+    for (number, place) in places.iter().enumerate() {
         let (file, bytes) = (place.record.file, &place.bytes);
         match runs.last_mut() {
             Some(run) if run.file == file && bytes.start <= run.bytes.end.saturating_add(GAP) => {
                 run.bytes.end = run.bytes.end.max(bytes.end);
+                run.places.end = number + 1;
             }
-            last => {
-                before += last.map_or(0, |run| (run.bytes.end - run.bytes.start) as usize);
-                runs.push(Run {
-                    file,
-                    bytes: bytes.clone(),
-                });
-            }
+            _ => runs.push(Run {
+                file,
+                bytes: bytes.clone(),
+                places: number..number + 1,
+            }),
         }
-        let run_start = runs.last().map_or(0, |run| run.bytes.start);
-        place.at = before + (bytes.start - run_start) as usize;
     }
     runs
 }
@@ -224,33 +247,40 @@ fn take(
     flat: &Flat,
     fields: &[FlatField],
     place: &Place<'_>,
-    token_ids: Option<TokenIds>,
     buffer: &[u8],
-    part: &mut PagePart,
+    page: &mut TokenPage,
 ) -> Result<()> {
-    let page = &mut part.loaded;
+    let Some(at) = place.at else {
+        flat::to_native(&mut page.tokens);
+        page.aligned.clear();
+        return Ok(());
+    };
     let tokens = &place.tokens;
     flat::begin(flat.records, fields, tokens.len(), page)?;
     let size = (place.bytes.end - place.bytes.start) as usize;
-    let read = buffer.get(place.at..place.at + size).unwrap_or_default();
+    let read = buffer.get(at..at + size).unwrap_or_default();
     if place.rows.bytes.is_empty() {
-        flat::append(flat.records, fields, read, page)?;
-    } else {
-        let first_byte = place.bytes.start - place.record.offset;
-        for row in place.touched.clone() {
-            let begin = place.rows.values.get(row).copied().unwrap_or(0);
-            let end = place.rows.values.get(row + 1).copied();
-            let end = end.map_or(tokens.end, |end| end.min(tokens.end));
-            let skipped = tokens.start.saturating_sub(begin);
-            let count = end.saturating_sub(begin + skipped) as usize;
-            let start = u64::from(place.rows.bytes[row])
-                + u64::from(skipped) * flat.records.size as u64
-                - first_byte;
-            let own = read.get(start as usize..start as usize + count * flat.records.size);
-            flat::append(flat.records, fields, own.unwrap_or_default(), page)?;
-        }
+        return flat::append(flat.records, fields, read, page);
     }
-    if page.tokens.len() != tokens.len() {
+    let first_byte = place.bytes.start - place.record.offset;
+    for row in place.touched.clone() {
+        let begin = place.rows.values.get(row).copied().unwrap_or(0);
+        let end = place.rows.values.get(row + 1).copied();
+        let end = end.map_or(tokens.end, |end| end.min(tokens.end));
+        let skipped = tokens.start.saturating_sub(begin);
+        let count = end.saturating_sub(begin + skipped) as usize;
+        let start = u64::from(place.rows.bytes[row])
+            + u64::from(skipped) * flat.records.size as u64
+            - first_byte;
+        let own = read.get(start as usize..start as usize + count * flat.records.size);
+        flat::append(flat.records, fields, own.unwrap_or_default(), page)?;
+    }
+    Ok(())
+}
+
+/// Refuses a part of other tokens than were to be read.
+fn check(place: &Place<'_>, token_ids: Option<TokenIds>, page: &TokenPage) -> Result<()> {
+    if page.tokens.len() != place.tokens.len() {
         return Err(Error::corrupt(
             "rows of the page do not follow each other, or lie outside of it",
         ));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::decode::PageRun;
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
-use crate::levels::{num_levels, unpack_levels};
+use crate::levels::{Definitions, find_records, num_levels, unpack_levels};
 use crate::page::DataPage;
 use crate::schema::Leaf;
 
@@ -24,6 +24,15 @@ pub(crate) struct Records {
     starts_mid_record: bool,
     is_first: bool,
     is_done: bool,
+}
+
+/// What of a page belongs to the rows asked for.
+pub(crate) struct Wanted {
+    levels: Range<usize>,
+    /// Which of its values do.
+    pub(crate) values: Range<usize>,
+    /// Values of all of it.
+    pub(crate) num_present: usize,
 }
 
 impl Records {
@@ -53,70 +62,47 @@ impl Records {
         self.is_done
     }
 
-    /// Reads the levels of the next page; returns which of its values belong to the
-    /// rows asked for.
-    pub(crate) fn read(&mut self, page: &DataPage<'_>) -> Result<Range<usize>> {
-        let (count, old) = (num_levels(page)?, self.num_levels);
-        let (max_definition, max_repetition) = self.max;
-        if max_repetition > 0 {
-            unpack_levels(page.repetition, max_repetition, count, &mut self.repetition)?;
+    /// Finds what belongs to the rows asked for in the next page, without taking memory
+    /// for it.
+    pub(crate) fn find(&mut self, page: &DataPage<'_>, leaf: &Leaf) -> Result<Wanted> {
+        let (count, begun, rows) = (num_levels(page)?, self.begun, self.rows.clone());
+        let numbers = [0, rows.start, rows.end].map(|row| row.saturating_sub(begun));
+        let (num_records, [first, start, end]) = find_records(page, leaf, numbers)?;
+        if std::mem::take(&mut self.is_first) && (first > 0) != self.starts_mid_record {
+            return Err(Error::corrupt(
+                "the page does not begin with the record it was indexed with; \
+                 build the index again",
+            ));
         }
-        if max_definition > 0 {
-            unpack_levels(page.definition, max_definition, count, &mut self.definition)?;
-        }
-        let kept = self.wanted(old, count)?;
-        let max = self.max_definition();
-        let present = |levels: Range<usize>| match max_definition {
-            0 => levels.len(),
-            _ => {
-                let levels = &self.definition[old + levels.start..old + levels.end];
-                levels.iter().filter(|&&level| level == max).count()
-            }
-        };
-        let (start, num_values) = (present(0..kept.start), present(kept.clone()));
-        for levels in [&mut self.repetition, &mut self.definition] {
-            if !levels.is_empty() {
-                levels.truncate(old + kept.end);
-                levels.drain(old..old + kept.start);
-            }
-        }
-        self.num_levels += kept.len();
-        self.num_values += num_values;
-        Ok(start..start + num_values)
+        let start = if begun > rows.start { 0 } else { start };
+        let end = if begun > rows.end { 0 } else { end };
+        self.begun += num_records;
+        self.is_done = self.begun > rows.end || (self.max.1 == 0 && self.begun == rows.end);
+        let mut definitions = Definitions::new(page, leaf)?;
+        let before = definitions.advance(start)?.present;
+        let own = definitions.advance(end.saturating_sub(start))?.present;
+        let behind = definitions.advance(count - end.max(start))?.present;
+        Ok(Wanted {
+            levels: start..end,
+            values: before..before + own,
+            num_present: before + own + behind,
+        })
     }
 
-    /// Which of the last `count` levels, from `old` on, are of rows asked for.
-    fn wanted(&mut self, old: usize, count: usize) -> Result<Range<usize>> {
-        let repetition = self.repetition.get(old..).unwrap_or_default();
-        let (begun, rows) = (self.begun, self.rows.clone());
-        let num_records = match self.max.1 {
-            0 => count,
-            _ => repetition.iter().filter(|&&level| level == 0).count(),
-        };
-        if std::mem::take(&mut self.is_first) {
-            let is_mid_record = repetition.first().is_some_and(|&level| level > 0);
-            if is_mid_record != self.starts_mid_record {
-                return Err(Error::corrupt(
-                    "the page does not begin with the record it was indexed with; \
-                     build the index again",
-                ));
+    /// Appends the levels that were found in a page.
+    pub(crate) fn append(&mut self, page: &DataPage<'_>, wanted: &Wanted) -> Result<()> {
+        let levels = &wanted.levels;
+        for (bytes, max, all) in [
+            (page.definition, self.max.0, &mut self.definition),
+            (page.repetition, self.max.1, &mut self.repetition),
+        ] {
+            if max > 0 {
+                unpack_levels(bytes, max, levels.clone(), all)?;
             }
         }
-        // Where row `row` begins; `count` if it does not in this page.
-        let begin = |row: u64| match row - begun {
-            nth if nth >= num_records as u64 => count,
-            nth if repetition.is_empty() => nth as usize,
-            nth => nth_zero(repetition, nth as usize),
-        };
-        let start = if begun > rows.start {
-            0
-        } else {
-            begin(rows.start)
-        };
-        let end = if begun > rows.end { 0 } else { begin(rows.end) };
-        self.begun += num_records as u64;
-        self.is_done = self.begun > rows.end || (self.max.1 == 0 && self.begun == rows.end);
-        Ok(start..end)
+        self.num_levels += levels.len();
+        self.num_values += wanted.values.len();
+        Ok(())
     }
 
     /// Whether rows behind the last one asked for begin in the page read last.
@@ -179,43 +165,5 @@ impl Records {
             other.levels().filter(is_place),
         );
         left.map(|(r, _)| r).eq(right.map(|(r, _)| r))
-    }
-}
-
-/// Where the zero number `nth` of the levels is, counted from 0; their number if there
-/// are not so many.
-fn nth_zero(levels: &[u8], mut nth: usize) -> usize {
-    const CHUNK: usize = 128;
-    let is_zero = |level: &&u8| **level == 0;
-    for (number, chunk) in levels.chunks(CHUNK).enumerate() {
-        let zeros = chunk.iter().filter(is_zero).count();
-        if nth < zeros {
-            let mut places = chunk.iter().enumerate().filter(|(_, level)| is_zero(level));
-            let place = places.nth(nth).map_or(0, |(place, _)| place);
-            return number * CHUNK + place;
-        }
-        nth -= zeros;
-    }
-    levels.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::decode::testing::Random;
-
-    #[test]
-    fn zeros_are_found_by_their_number() {
-        let mut random = Random(2);
-        for length in [0, 1, 127, 128, 129, 1000] {
-            let levels: Vec<u8> = (0..length).map(|_| random.below(3) as u8).collect();
-            let places = (0..levels.len()).filter(|&at| levels[at] == 0);
-            let mut count = 0;
-            for (nth, place) in places.enumerate() {
-                assert_eq!(nth_zero(&levels, nth), place);
-                count += 1;
-            }
-            assert_eq!(nth_zero(&levels, count), levels.len());
-        }
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::strings::Entries;
 use crate::buffers::RecycledBuffer;
 use crate::decode::bounds::{check, split_string};
-use crate::decode::encodings::indices::{Part, for_each_part, total_length};
+use crate::decode::encodings::indices::{Part, for_each_part};
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 
@@ -60,18 +60,18 @@ impl<T: ByteArrayType> Strings<T> {
         self.validate()
     }
 
-    /// Appends the dictionary entries that some of a page's indices name.
+    /// Appends the dictionary entries that some of a page's indices name, of `size` bytes
+    /// together.
     pub(crate) fn append_indices(
         &mut self,
         bytes: &[u8],
         values: Range<usize>,
         entries: &Entries,
+        size: u64,
     ) -> Result<()> {
-        let lengths = entries.lengths();
-        let size = total_length(bytes, values.clone(), lengths)?;
         self.reserve(usize::try_from(size).unwrap_or(usize::MAX))?;
         reserve(&mut self.offsets, values.len())?;
-        for_each_part(bytes, values, lengths.len(), |part| match part {
+        for_each_part(bytes, values, entries.lengths().len(), |part| match part {
             Part::Repeated { index, count } => {
                 (0..count).try_for_each(|_| self.push(entries.get(index)))
             }

@@ -8,16 +8,16 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
-use super::records::Records;
+use super::records::{Records, Wanted};
 use super::string_builder::Strings;
 use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer};
 use crate::decode::PageRun;
-use crate::decode::bounds::{decoded_size, string_lengths};
-use crate::decode::encodings::indices::sequence;
+use crate::decode::bounds::{check, decoded_size, string_lengths};
+use crate::decode::encodings::indices::{sequence, total_length};
 use crate::decode::tokens::integers::missing_dictionary;
 use crate::decode::tokens::{DataPages, wrong_rows};
 use crate::error::Result;
-use crate::levels::{Definitions, count_levels, num_levels};
+use crate::levels::count_levels;
 use crate::page::{DataPage, Dictionary, PageOpener};
 use crate::schema::Leaf;
 
@@ -67,24 +67,27 @@ fn read_as<T: ByteArrayType>(
             dictionary = Some(Entries::new(opener.take_dictionary(page, run.codec)?)?);
         }
         let page = opener.data_page(&header, stored, run.codec, leaf)?;
-        let present = Definitions::new(&page, leaf)?
-            .advance(num_levels(&page)?)?
-            .present;
-        let lengths = dictionary.as_ref().map(Entries::lengths);
-        decoded_size(&page, leaf, present, lengths)?;
-        let values = records.read(&page)?;
+        let wanted = records.find(&page, leaf)?;
         if !pages.is_in_tail(run) {
             num_begun = records.num_begun();
         }
         // Then its memory can become the array's.
-        let is_all = strings.is_empty() && values == (0..present) && pages.is_empty();
-        match append(&mut strings, &page, values, is_all, &mut dictionary)? {
-            Appended::All => {}
-            Appended::Taking(size) => {
-                let (data, start) = opener.take_values(size);
-                strings.take_over(data, start, present)?;
+        let is_all =
+            strings.is_empty() && wanted.values == (0..wanted.num_present) && pages.is_empty();
+        let Some(size) = size_of(&page, leaf, &wanted, dictionary.as_ref())? else {
+            return Ok(None);
+        };
+        records.append(&page, &wanted)?;
+        let taken = match &mut dictionary {
+            Some(entries) if header.encoding() == Some(Encoding::RLE_DICTIONARY) => {
+                append_indices(&mut strings, &page, wanted.values, is_all, entries, size)?;
+                None
             }
-            Appended::No => return Ok(None),
+            _ => append_plain(&mut strings, &page, wanted.values, is_all)?,
+        };
+        if let Some(size) = taken {
+            let (data, start) = opener.take_values(size);
+            strings.take_over(data, start, wanted.num_present)?;
         }
         if records.leaves_rows() {
             opener.keep_page(&header, stored, run.codec);
@@ -130,41 +133,54 @@ fn count_rest(
     Ok(num_begun)
 }
 
-/// What became of the values of a page.
-enum Appended {
-    All,
-    /// They are to be taken with the page's memory: as many bytes.
-    Taking(usize),
-    /// Nothing: they are encoded in another way.
-    No,
+/// Bytes that the wanted strings of a page take, at most, which are found to be there;
+/// `None` if they are encoded in another way.
+fn size_of(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    wanted: &Wanted,
+    dictionary: Option<&Entries>,
+) -> Result<Option<u64>> {
+    Ok(match (page.header.encoding(), dictionary) {
+        (Some(Encoding::PLAIN), _) => Some(decoded_size(page, leaf, wanted.num_present, None)?),
+        // A page of short indices goes along with many pages of what lies beside it.
+        (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
+            let size = total_length(page.values, wanted.values.clone(), entries.lengths())?;
+            Some(check(size)?)
+        }
+        _ => None,
+    })
 }
 
-/// Appends `values` of a page; `is_all` if those are all of it, and all that is wanted.
-fn append<T: ByteArrayType>(
+/// Appends `values` of a page; `is_all` if those are all of it, and all that is wanted. Of
+/// those that are to be taken with the page's memory instead, returns the bytes.
+fn append_plain<T: ByteArrayType>(
     strings: &mut Strings<T>,
     page: &DataPage<'_>,
     values: Range<usize>,
     is_all: bool,
-    dictionary: &mut Option<Entries>,
-) -> Result<Appended> {
+) -> Result<Option<usize>> {
     let size = page.values.len();
-    match (page.header.encoding(), dictionary) {
-        (Some(Encoding::PLAIN), _) => {
-            if is_all && page.is_takeable && is_worth_taking(size, values.len()) {
-                return Ok(Appended::Taking(size));
-            }
-            strings.append_plain(page.values, values)?;
-        }
-        (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
-            if is_all && let Some((data, start)) = entries.take(page.values, values.len())? {
-                strings.take_over(data, start, values.len())?;
-            } else {
-                strings.append_indices(page.values, values, entries)?;
-            }
-        }
-        _ => return Ok(Appended::No),
+    if is_all && page.is_takeable && is_worth_taking(size, values.len()) {
+        return Ok(Some(size));
     }
-    Ok(Appended::All)
+    strings.append_plain(page.values, values)?;
+    Ok(None)
+}
+
+/// The same of `values` that name entries of the dictionary, of `size` bytes together.
+fn append_indices<T: ByteArrayType>(
+    strings: &mut Strings<T>,
+    page: &DataPage<'_>,
+    values: Range<usize>,
+    is_all: bool,
+    entries: &mut Entries,
+    size: u64,
+) -> Result<()> {
+    if is_all && let Some((data, start)) = entries.take(page.values, values.len())? {
+        return strings.take_over(data, start, values.len());
+    }
+    strings.append_indices(page.values, values, entries, size)
 }
 
 /// Whether `num_values` strings stored in `size` bytes are better moved together where

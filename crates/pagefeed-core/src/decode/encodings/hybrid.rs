@@ -169,6 +169,19 @@ impl Packed<'_> {
         Ok(())
     }
 
+    /// Position of value number `nth`, counted from 0, of those that equal `value`.
+    pub(crate) fn nth_match(&self, value: u32, mut nth: usize) -> Option<usize> {
+        for (position, mut matches) in self.matches(value, 0, self.count) {
+            let count = matches.count_ones() as usize;
+            if nth < count {
+                (0..nth).for_each(|_| matches &= matches - 1);
+                return Some(position + (matches.trailing_zeros() / self.width) as usize);
+            }
+            nth -= count;
+        }
+        None
+    }
+
     /// Compares as many values at once as fit 56 bits: yields the position of the
     /// first and a mask with the lowest bit of each value that equals `value`.
     fn matches(
@@ -268,6 +281,9 @@ mod tests {
                 };
                 packed.for_each_match(1, from, to, push).unwrap();
                 assert_eq!(found, expected);
+                let nth = random.below(203) as usize;
+                let mut all = (0..203).filter(|&i| values[i] == 1);
+                assert_eq!(packed.nth_match(1, nth), all.nth(nth));
                 assert_eq!(packed.count_equal(1, from, to), expected.len());
             }
         }

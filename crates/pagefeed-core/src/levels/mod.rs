@@ -1,11 +1,16 @@
 //! Repetition and definition levels, read run by run.
 
+mod definitions;
+
+use std::ops::Range;
+
 use crate::decode::encodings::hybrid::{Run, Runs};
 use crate::decode::encodings::unpack::{BATCH, unpack};
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
+pub(crate) use definitions::Definitions;
 
 /// What the levels of one data page say about its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,30 +117,75 @@ pub(crate) fn count_up_to(page: &DataPage<'_>, leaf: &Leaf, repetition: i16) -> 
     Ok(count)
 }
 
-/// Appends all levels of a page, one by one: `bytes` are those of one kind, which are
-/// at most `max`.
+/// Where in a page some of the records that begin there do, by their numbers from 0 on:
+/// behind all levels if there are not so many. And how many there are.
+pub(crate) fn find_records<const N: usize>(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    numbers: [u64; N],
+) -> Result<(u64, [usize; N])> {
+    let num_levels = num_levels(page)?;
+    let max = leaf.max_repetition;
+    if max == 0 {
+        let clamp = |number| usize::try_from(number).map_or(num_levels, |n| n.min(num_levels));
+        return Ok((num_levels as u64, numbers.map(clamp)));
+    }
+    let (mut start, mut before, mut found) = (0, 0, [num_levels; N]);
+    for run in Runs::new(page.repetition, level_width(max), num_levels) {
+        let run = run?;
+        check_run(&run, u32::from(max.unsigned_abs()))?;
+        let count = match run {
+            Run::Repeated { value: 0, count } => count,
+            Run::Repeated { .. } => 0,
+            Run::Packed(packed) => packed.count_equal(0, 0, packed.count),
+        } as u64;
+        for (place, &number) in found.iter_mut().zip(&numbers) {
+            if (before..before + count).contains(&number) {
+                let nth = (number - before) as usize;
+                *place = start
+                    + match run {
+                        Run::Repeated { .. } => nth,
+                        Run::Packed(packed) => packed.nth_match(0, nth).unwrap_or(packed.count),
+                    };
+            }
+        }
+        before += count;
+        start += run.count();
+    }
+    Ok((before, found))
+}
+
+/// Appends some of the levels of a page, one by one: `bytes` are those of one kind, which
+/// are at most `max`.
 pub(crate) fn unpack_levels(
     bytes: &[u8],
     max: i16,
-    num_levels: usize,
+    wanted: Range<usize>,
     levels: &mut Vec<u8>,
 ) -> Result<()> {
-    reserve(levels, num_levels)?;
+    reserve(levels, wanted.len())?;
     if max == 0 {
-        levels.resize(levels.len() + num_levels, 0);
+        levels.resize(levels.len() + wanted.len(), 0);
         return Ok(());
     }
-    let mut buffer = [0; BATCH];
-    for run in Runs::new(bytes, level_width(max), num_levels) {
+    let (mut buffer, mut start) = ([0; BATCH], 0);
+    for run in Runs::new(bytes, level_width(max), wanted.end) {
         let run = run?;
-        check_run(&run, u32::from(max.unsigned_abs()))?;
+        let (skipped, count) = (wanted.start.saturating_sub(start), run.count());
+        start += count;
+        if skipped >= count {
+            continue;
+        }
         match run {
             // Schemas are not so deep that a level would not fit.
-            Run::Repeated { value, count } => levels.resize(levels.len() + count, value as u8),
+            Run::Repeated { value, .. } => {
+                levels.resize(levels.len() + count - skipped, value as u8);
+            }
             Run::Packed(packed) => {
-                for from in (0..packed.count).step_by(BATCH) {
-                    let values = &mut buffer[..BATCH.min(packed.count - from)];
+                for from in (skipped / BATCH * BATCH..count).step_by(BATCH) {
+                    let values = &mut buffer[..BATCH.min(count - from)];
                     unpack(&packed, from, values);
+                    let values = &values[skipped.saturating_sub(from)..];
                     levels.extend(values.iter().map(|&level| level as u8));
                 }
             }
@@ -158,96 +208,6 @@ fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// How many levels of a stretch are of which kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// Values.
-    pub(crate) present: usize,
-    /// Nulls that are elements of the innermost list (without lists: all nulls).
-    pub(crate) null_elements: usize,
-    /// Levels that stand for no element: an empty list, or a null around it.
-    pub(crate) no_elements: usize,
-    /// Those of them that are nulls.
-    pub(crate) null_lists: usize,
-}
-
-/// Walks the definition levels of a page once, stretch by stretch.
-pub(crate) struct Definitions<'a> {
-    runs: Runs<'a>,
-    run: Run<'a>,
-    /// Levels of `run` already counted.
-    used: usize,
-    max: u32,
-    /// Level from which on there is an element.
-    element: u32,
-}
-
-impl<'a> Definitions<'a> {
-    pub(crate) fn new(page: &DataPage<'a>, leaf: &Leaf) -> Result<Self> {
-        let num_levels = num_levels(page)?;
-        let width = level_width(leaf.max_definition);
-        let max = u32::from(leaf.max_definition.unsigned_abs());
-        let element = leaf.descriptor.repeated_ancestor_def_level();
-        // Without definition levels, all values are there: one run of zeros.
-        let (runs, count) = match max {
-            0 => (Runs::new(&[], 0, 0), num_levels),
-            _ => (Runs::new(page.definition, width, num_levels), 0),
-        };
-        Ok(Self {
-            runs,
-            run: Run::Repeated { value: 0, count },
-            used: 0,
-            max,
-            element: u32::from(element.unsigned_abs()),
-        })
-    }
-
-    /// Counts the next `count` levels.
-    pub(crate) fn advance(&mut self, mut count: usize) -> Result<Counts> {
-        let mut counts = Counts::default();
-        while count > 0 {
-            if self.used == self.run.count() {
-                self.next_run()?;
-            }
-            let taken = count.min(self.run.count() - self.used);
-            self.count(self.used, self.used + taken, &mut counts);
-            self.used += taken;
-            count -= taken;
-        }
-        Ok(counts)
-    }
-
-    fn next_run(&mut self) -> Result<()> {
-        let run = self
-            .runs
-            .next()
-            .ok_or_else(|| Error::corrupt("definition levels are missing"))??;
-        check_run(&run, self.max)?;
-        (self.run, self.used) = (run, 0);
-        Ok(())
-    }
-
-    fn count(&self, from: usize, to: usize, counts: &mut Counts) {
-        let between = |low: u32, high: u32| match self.run {
-            Run::Repeated { value, .. } if (low..high).contains(&value) => to - from,
-            Run::Repeated { .. } => 0,
-            Run::Packed(packed) => (low..high)
-                .map(|level| packed.count_equal(level, from, to))
-                .sum(),
-        };
-        let present = between(self.max, self.max + 1);
-        counts.present += present;
-        if present == to - from {
-            return;
-        }
-        let nulls = between(self.element, self.max);
-        counts.null_elements += nulls;
-        counts.no_elements += to - from - present - nulls;
-        // The level below an element's is that of an empty list.
-        counts.null_lists += between(0, self.element.saturating_sub(1));
-    }
 }
 
 #[cfg(test)]
@@ -323,6 +283,42 @@ mod tests {
                 assert!(count(&repetition, &[], n, leaf).is_err());
                 assert!(count(&[], &definition, n, leaf).is_err());
             }
+        }
+    }
+
+    #[test]
+    fn records_are_found_and_any_levels_unpacked() {
+        let leaf = list_leaf();
+        let mut random = Random(4);
+        for round in 0..200 {
+            let (n, bias) = (1 + random.below(2000), 1 + random.below(20));
+            let levels: Vec<u32> = (0..n).map(|_| u32::from(random.below(bias) > 0)).collect();
+            let repetition = encode_hybrid(&levels, 1, &mut random);
+            let page = DataPage {
+                header: &header_v1(n as usize, 0, Encoding::PLAIN),
+                repetition: &repetition,
+                definition: &[],
+                values: &[],
+                is_takeable: false,
+            };
+            let places: Vec<usize> = (0..levels.len()).filter(|&at| levels[at] == 0).collect();
+            let wanted = [0, random.below(n), round * 20];
+            let (count, found) = find_records(&page, &leaf, wanted).unwrap();
+            assert_eq!(count, places.len() as u64);
+            let place = |number: u64| places.get(number as usize).copied();
+            assert_eq!(found, wanted.map(|n| place(n).unwrap_or(levels.len())));
+
+            let end = random.below(n + 1) as usize;
+            let range = random.below(end as u64 + 1) as usize..end;
+            let mut unpacked = vec![7];
+            unpack_levels(&repetition, 1, range.clone(), &mut unpacked).unwrap();
+            let expected = levels[range].iter().map(|&level| level as u8);
+            assert!(
+                unpacked
+                    .iter()
+                    .copied()
+                    .eq(std::iter::once(7).chain(expected))
+            );
         }
     }
 
