@@ -227,7 +227,7 @@ impl Index {
         };
         let count = u32::try_from(self.page(page)?.num_values)
             .map_err(|_| Error::limit("a page of more than 2^32 tokens"))?;
-        let begins = flat.rows(self.rows_of_page(page)?).values;
+        let begins = flat.rows(self, page)?.values;
         let begins = if begins.is_empty() { &[0] } else { begins };
         Ok(Some([begins, &[count]].concat()))
     }
