@@ -23,7 +23,7 @@ BEGIN_UNITS = 1 << 14
 """Sequences to plan before the first batch is taken, while the engine makes it: it lets
 go of a page after the last use that it knows of."""
 
-STEP_UNITS = 1 << 12
+STEP_UNITS = 1 << 10
 """For every so many sequences of a batch another piece is planned while it is taken."""
 
 STEPS_WITH_PADDING = 2

@@ -128,14 +128,12 @@ class LaneReader:
             end = min(missing.end, self._window.lanes.length(lane))
             size = end - max(0, missing.begin - self._window.delay)
             if group and num_units + size > AT_ONCE:
-                self._resolve(group)
-                yield
+                yield from self._resolve(group)
                 group, num_units = [], 0
             group.append(missing)
             num_units += size
         if group:
-            self._resolve(group)
-            yield
+            yield from self._resolve(group)
 
     def _missing(self, lane: int, places: range) -> _Missing | None:
         """What must be resolved to read places of a lane, if anything.
@@ -202,12 +200,13 @@ class LaneReader:
         self._keep(lane, Held(first_place - len(missing.kept), held, missing.end))
         yield
 
-    def _resolve(self, group: list[_Missing]) -> None:
-        """Put the units of a few lanes in the order they leave."""
+    def _resolve(self, group: list[_Missing]) -> Iterator[None]:
+        """Put the units of a few lanes in the order they leave, in two steps."""
         lanes = np.array([missing.lane for missing in group])
         begins = np.array([missing.begin for missing in group])
         ends = np.array([missing.end for missing in group])
         window = self._window.stretches(lanes, begins, ends)
+        yield
         starts = self._window.lanes.starts(lanes)
         units = self._sequence.runs(starts + window.low, starts + window.high)
         sizes = window.high - window.low
@@ -221,6 +220,7 @@ class LaneReader:
                 missing.end,
             )
             self._keep(missing.lane, held)
+        yield
 
     def _keep(self, lane: int, held: Held) -> None:
         """Remember a lane's units, and forget those of lanes read longest ago."""

@@ -25,9 +25,14 @@ __all__ = [
 NO_SEQUENCE = -1
 """Stands for a row of padding."""
 
-PIECE_SEQUENCES = 1 << 12
-"""Sequences of a piece of a plan: enough for the overhead of NumPy's calls to be small,
-and few enough for some tenths of a millisecond."""
+PIECE_STEPS = 16
+"""Steps of a piece of a plan, which one of them waits for."""
+
+LEAST_SEQUENCES = 1 << 10
+"""Sequences of a piece at least: enough for NumPy's calls to cost little."""
+
+MOST_SEQUENCES = 1 << 12
+"""Sequences of a piece at most, where steps are of many: tenths of a millisecond."""
 
 
 class BatchPlan(NamedTuple):
@@ -77,7 +82,7 @@ class Planner:
         return self.track.begin_next_epoch(self.route.position_after(step))
 
     def pieces(
-        self, first: int, count: int, most: int = PIECE_SEQUENCES
+        self, first: int, count: int, most: int = MOST_SEQUENCES
     ) -> Iterator[Int64Array | None]:
         """Find the sequences of these steps, in pieces that are soon planned.
 
@@ -91,8 +96,8 @@ class Planner:
         """
         sequences = yield from self._reading(first, count)
         batch_size = self.route.batch_size
-        at_once = max(1, min(most, PIECE_SEQUENCES) // batch_size)
-        size = at_once * batch_size
+        size = min(max(PIECE_STEPS * batch_size, LEAST_SEQUENCES), MOST_SEQUENCES, most)
+        size = max(1, size // batch_size) * batch_size
         for begin in range(0, len(sequences), size):
             yield sequences[begin : begin + size]
 

@@ -43,7 +43,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
-    monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 40)
+    monkeypatch.setattr("pagefeed.run.planner.MOST_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
     run = session_of(loader).run
     planner, index = run.planner(run.beginning(0)), run.source.index
@@ -122,7 +122,7 @@ class CountingFeed:
 
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
 def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
-    monkeypatch.setattr("pagefeed.run.planner.PIECE_SEQUENCES", 4)
+    monkeypatch.setattr("pagefeed.run.planner.MOST_SEQUENCES", 4)
     monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_UNITS", 20)
     loader = make_loader(token_files, batch_size=2)
     engine = CountingEngine()

@@ -23,7 +23,7 @@ from made.numbered import (
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import session_of
-from pagefeed.run.planner import NO_SEQUENCE, PIECE_SEQUENCES
+from pagefeed.run.planner import MOST_SEQUENCES, NO_SEQUENCE
 from pagefeed.run.route import Slot
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
@@ -283,7 +283,7 @@ def test_an_iterator_that_another_one_ended_says_so(folder):
 
 def test_a_step_may_be_larger_than_a_piece_of_a_plan(folder):
     options = {"sequences": pf.Windows(1), "shuffle": None}
-    size = PIECE_SEQUENCES + 1
+    size = MOST_SEQUENCES + 1
     (large,) = islice(numbered_loader(folder, batch_size=size, **options), 1)
     small = islice(numbered_loader(folder, batch_size=100, **options), 42)
     rows = [row for batch in small for row in first_tokens(batch)]

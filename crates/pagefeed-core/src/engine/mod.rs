@@ -38,7 +38,7 @@ pub use plan::Plan;
 pub use source::{Beside, PageEntry, PagePart, PageSource, PartReads};
 
 use crate::error::{Error, Kind, Result};
-use plan::PreparedPlan;
+use plan::{PageNumbers, PreparedPlan};
 use schedule::State;
 use worker::{Role, Shared};
 
@@ -83,6 +83,7 @@ pub struct EngineStats {
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<ManuallyDrop<JoinHandle<()>>>>,
+    page_numbers: Mutex<PageNumbers>,
 }
 
 impl Engine {
@@ -95,6 +96,7 @@ impl Engine {
         let engine = Self {
             shared: Arc::new(Shared::new(source, config)),
             threads: Mutex::default(),
+            page_numbers: Mutex::default(),
         };
         for (number, role) in workers.chain(fetchers).enumerate() {
             let shared = Arc::clone(&engine.shared);
@@ -116,8 +118,12 @@ impl Engine {
     /// Appends batches to the work; returns at once.
     pub fn submit(&self, plan: Plan) -> Result<()> {
         self.check_process()?;
-        let source = &*self.shared.source;
-        let plan = Arc::new(PreparedPlan::new(plan, &self.shared.config, source)?);
+        let (config, source) = (&self.shared.config, &*self.shared.source);
+        let plan = {
+            let numbers = self.page_numbers.lock();
+            let mut numbers = numbers.unwrap_or_else(PoisonError::into_inner);
+            Arc::new(PreparedPlan::new(plan, config, source, &mut numbers)?)
+        };
         let mut state = self.shared.lock();
         if state.is_stopping {
             return Err(closed());

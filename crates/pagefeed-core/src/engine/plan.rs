@@ -71,6 +71,10 @@ pub(super) struct PreparedPlan {
     pub bundles: HashMap<u64, Arc<Bundle>, PageHasher>,
 }
 
+/// Numbers of the pages of one plan after the other, in memory that is used again: a table
+/// made for each would be fresh from the system, which costs more than to fill it.
+pub(super) type PageNumbers = HashMap<u64, u32, PageHasher>;
+
 /// Segments in a page up to which each is read alone: more of them are had cheaper from
 /// the page.
 const MOST_LOOSE: u64 = 48;
@@ -102,7 +106,12 @@ pub(super) struct Segment {
 
 impl PreparedPlan {
     /// Checks `plan` against the shape of the batches.
-    pub fn new(mut plan: Plan, config: &EngineConfig, source: &dyn PageSource) -> Result<Self> {
+    pub fn new(
+        mut plan: Plan,
+        config: &EngineConfig,
+        source: &dyn PageSource,
+        numbers: &mut PageNumbers,
+    ) -> Result<Self> {
         check_lengths(&plan)?;
         let num_batches = plan.batch_offsets.len().saturating_sub(1);
         let mut num_covered = Vec::with_capacity(num_batches);
@@ -119,7 +128,7 @@ impl PreparedPlan {
             bundles: plan.bundles.by_key()?,
             plan,
         };
-        let num_uses = prepared.number_pages(num_batches);
+        let num_uses = prepared.number_pages(num_batches, numbers);
         prepared.find_loose(&num_uses, config, source);
         // The uses say it.
         prepared.plan.page = Vec::new();
@@ -210,10 +219,9 @@ impl PreparedPlan {
     }
 
     /// Numbers the pages; returns how many segments each has.
-    fn number_pages(&mut self, num_batches: usize) -> Vec<u32> {
+    fn number_pages(&mut self, num_batches: usize, numbers: &mut PageNumbers) -> Vec<u32> {
+        numbers.clear();
         let mut num_uses: Vec<u32> = Vec::new();
-        let mut numbers: HashMap<u64, u32, PageHasher> =
-            HashMap::with_capacity_and_hasher(self.plan.page.len(), PageHasher::default());
         // Per page, the last batch that uses it and the number of that use.
         let mut latest: Vec<(usize, u32)> = Vec::new();
         self.use_offsets.push(0);

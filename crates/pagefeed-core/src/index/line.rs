@@ -10,11 +10,8 @@ use super::lookup::damaged;
 use super::table::Table;
 use crate::error::{Error, Result};
 
-/// Tokens looked up side by side: a search is mostly waiting for memory.
-const LANES: usize = 16;
-/// Pages of a span that are looked at first, about where the token would lie if all held
-/// as many.
-const LIKELY: usize = 16;
+/// Places that are looked at first, where a token would lie if all held as many.
+const NEAR: usize = 8;
 
 /// Ranges of a line, cut at the ends of pages: one element for each piece.
 #[derive(Debug, Default)]
@@ -79,27 +76,18 @@ impl<'a> Line<'a> {
             )));
         }
         let mut pieces = Pieces::with_capacity(starts.len() + starts.len() / 8);
-        let mut tokens = [0; LANES];
-        let groups = starts.chunks(LANES).zip(stops.chunks(LANES));
-        for (group, (starts, stops)) in groups.enumerate() {
-            for (token, (start, stop)) in tokens.iter_mut().zip(starts.iter().zip(stops)) {
-                *token = self.checked(*start, *stop)?;
-            }
-            let places = self.find(&tokens)?;
-            for (lane, stop) in stops.iter().enumerate() {
-                let range = (group * LANES + lane) as i64;
-                let tokens = tokens[lane]..stop.cast_unsigned();
-                self.append(&mut pieces, range, places[lane], tokens)?;
-            }
+        for (range, (start, stop)) in (0..).zip(starts.iter().zip(stops)) {
+            let tokens = self.checked(*start, *stop)?;
+            self.append(&mut pieces, range, self.find(tokens.start)?, tokens)?;
         }
         Ok(pieces)
     }
 
-    /// Where a range begins that has tokens, all of which exist.
-    fn checked(&self, start: i64, stop: i64) -> Result<u64> {
+    /// A range that has tokens, all of which exist.
+    fn checked(&self, start: i64, stop: i64) -> Result<Range<u64>> {
         let num_tokens = self.first_of_span(self.table.file.len());
         if 0 <= start && start < stop && stop.cast_unsigned() <= num_tokens {
-            return Ok(start.cast_unsigned());
+            return Ok(start.cast_unsigned()..stop.cast_unsigned());
         }
         Err(Error::invalid(format!(
             "no range of tokens: {start} to {stop} of {num_tokens}"
@@ -135,39 +123,43 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The page that holds each token: of those that begin at one, the last.
-    fn find(&self, tokens: &[u64; LANES]) -> Result<[Place; LANES]> {
-        let spans = [self.table.file.len(); LANES];
-        let span = search([0; LANES], spans, tokens, |span| self.first_of_span(span));
-        let (mut begin, mut count, mut within) = ([0; LANES], [0; LANES], [0; LANES]);
-        for lane in 0..LANES {
-            within[lane] = tokens[lane].saturating_sub(self.first_of_span(span[lane]));
-            let fences = self.table.fences(span[lane])?;
-            (begin[lane], count[lane]) = self.likely(fences, within[lane]);
-        }
-        let fence = search(begin, count, &within, |fence| self.first_of_fence(fence));
-        Ok(std::array::from_fn(|lane| (span[lane], fence[lane])))
+    /// The page that holds a token: of those that begin at one, the last.
+    fn find(&self, token: u64) -> Result<Place> {
+        let spans = 0..self.table.file.len();
+        let first = |span| self.first_of_span(span);
+        let count = |spans| self.spans_by(spans, token);
+        let span = holding(spans, token, first, count);
+        let within = token.saturating_sub(self.first_of_span(span));
+        let fences = self.table.fences(span)?;
+        let first = |fence| self.first_of_fence(fence);
+        let count = |fences| self.fences_by(fences, within);
+        let fence = holding(fences.start..fences.end - 1, within, first, count);
+        Ok((span, fence))
     }
 
-    /// The pages among which to search for the one that holds a token of their span: few
-    /// about where it would lie if all held as many, or else all.
-    fn likely(&self, fences: Range<usize>, token: u64) -> (usize, usize) {
-        let (first, count) = (fences.start, fences.len() - 1);
-        if count <= LIKELY {
-            return (first, count);
+    /// How many of some spans begin at a token or before it.
+    fn spans_by(&self, spans: Range<usize>, token: u64) -> usize {
+        let rows = &self.first_row[spans.clone()];
+        let firsts = self.first_value[spans].iter().zip(rows);
+        let begins = firsts.map(|(value, row)| value.wrapping_add(self.per_row.wrapping_mul(*row)));
+        begins.map(|begin| usize::from(begin <= token)).sum()
+    }
+
+    /// How many of some pages do, counted from the begin of their span.
+    fn fences_by(&self, fences: Range<usize>, token: u64) -> usize {
+        let values = &self.page_value[fences.clone()];
+        if self.per_row == 0 {
+            let token = u32::try_from(token).unwrap_or(u32::MAX);
+            return values
+                .iter()
+                .map(|value| usize::from(*value <= token))
+                .sum();
         }
-        let num_tokens = self.first_of_fence(first + count).max(1);
-        let guess = token.saturating_mul(count as u64) / num_tokens;
-        let low = (guess as usize)
-            .saturating_sub(LIKELY / 2)
-            .min(count - LIKELY);
-        let holds = |place: usize| self.first_of_fence(first + place) <= token;
-        let is_inside = holds(low) && (low + LIKELY == count || !holds(low + LIKELY));
-        if is_inside {
-            (first + low, LIKELY)
-        } else {
-            (first, count)
-        }
+        let begin = |(value, row): (&u32, &u32)| {
+            u64::from(*value).wrapping_add(self.per_row.wrapping_mul(u64::from(*row)))
+        };
+        let begins = values.iter().zip(&self.page_row[fences]).map(begin);
+        begins.map(|begin| usize::from(begin <= token)).sum()
     }
 
     /// Where a page begins and ends.
@@ -203,26 +195,75 @@ impl<'a> Line<'a> {
     }
 }
 
-/// In each lane the last of `count` places from `low` on that does not begin behind the
-/// token; the first if all do.
-fn search(
-    mut low: [usize; LANES],
-    mut count: [usize; LANES],
-    tokens: &[u64; LANES],
+/// The last of `places` that does not begin behind the token; the first if all do.
+///
+/// It is mostly near where it would be if all held as many tokens. There, `count` tells how
+/// many begin at the token or before it without a branch: each would be a guess of the
+/// processor's, wrong every other time.
+#[inline(always)]
+fn holding(
+    places: Range<usize>,
+    token: u64,
     first: impl Fn(usize) -> u64,
-) -> [usize; LANES] {
-    while count.iter().any(|count| *count > 1) {
-        for lane in 0..LANES {
-            let half = count[lane] / 2;
-            let middle = low[lane] + half;
-            // Without a branch: each would be a guess, wrong every other time.
-            low[lane] += half * usize::from(first(middle) <= tokens[lane]);
-            count[lane] -= half;
+    count: impl Fn(Range<usize>) -> usize,
+) -> usize {
+    let Range { start, end } = places;
+    if end <= start + 1 {
+        return start;
+    }
+    let share = (end - start) as f64 / first(end).max(1) as f64;
+    let guess = start + (token as f64 * share) as usize;
+    let low = guess.saturating_sub(NEAR / 2);
+    let low = low.min(end.saturating_sub(NEAR)).max(start);
+    let high = (low + NEAR).min(end);
+    let is_near = (low == start || first(low) <= token) & (high == end || first(high) > token);
+    if is_near {
+        return low + count(low + 1..high);
+    }
+    let (mut low, mut count) = (start, end - start);
+    while count > 1 {
+        let half = count / 2;
+        if first(low + half) <= token {
+            low += half;
         }
+        count -= half;
     }
     low
 }
 
 fn narrow(number: u64) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::limit(format!("{number} tokens in one page")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_place_by_a_token_is_found_however_sizes_differ() {
+        let one_is_large = |place: usize| if place == 30 { 900 } else { 1 };
+        let sizes: [Vec<u64>; 6] = [
+            vec![4],
+            vec![5; 40],
+            (0..60).map(one_is_large).collect(),
+            (0..50).map(|place| place % 3 / 2 * 7).collect(),
+            vec![0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0],
+            (0..30).map(|place| place * place).collect(),
+        ];
+        for sizes in sizes {
+            let begin = |place: usize| sizes[..place].iter().sum();
+            let begins: Vec<u64> = (0..=sizes.len()).map(begin).collect();
+            for token in 0..begins[sizes.len()] {
+                let count = |places: Range<usize>| {
+                    let begins = begins[places].iter();
+                    begins.filter(|&&begin| begin <= token).count()
+                };
+                let found = holding(0..sizes.len(), token, |place| begins[place], count);
+                let by = begins[..sizes.len()]
+                    .iter()
+                    .filter(|&&begin| begin <= token);
+                assert_eq!(found, by.count() - 1, "{token} in {sizes:?}");
+            }
+        }
+    }
 }

@@ -95,16 +95,16 @@ fn gather_as<T: BatchToken>(
             .get(segment.page_use)
             .and_then(Option::as_deref);
         let packing = bundle.and_then(Bundle::packing);
-        let ahead = match (packing, held(number + 1), held(number + 2)) {
-            (None, _, Some((next, page))) => {
+        let ahead = if packing.is_none() {
+            held(number + 2).map_or(Ahead::NONE, |(next, page)| {
                 Ahead::new(page, next.row, next.first_token, next.end - next.start)
-            }
-            (Some(_), Some((next, page)), _) => {
+            })
+        } else {
+            held(number + 1).map_or(Ahead::NONE, |(next, page)| {
                 let bundle = batch.bundles.get(next.page_use).and_then(Option::as_deref);
                 let pieces = bundle.and_then(|bundle| pieces_of(bundle, next));
                 first_of(page, pieces.unwrap_or_default())
-            }
-            _ => Ahead::NONE,
+            })
         };
         writer.page_use = segment.page_use;
         let (page, row, first_token) = match page_of(segment) {

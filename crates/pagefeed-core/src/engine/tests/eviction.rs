@@ -50,8 +50,10 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     let source = Sized(vec![8_000, 18_000, 12_000]);
     let config = config(1, 42_000, TokenType::I64);
     let mut state = State::new(config.clone());
+    let mut numbers = PageNumbers::default();
     for page in [0, 1, 2, 0] {
-        let plan = PreparedPlan::new(first_tokens(&[page]), &config, &source).unwrap();
+        let plan = first_tokens(&[page]);
+        let plan = PreparedPlan::new(plan, &config, &source, &mut numbers).unwrap();
         state.append(&Arc::new(plan), &source);
     }
     let (mut slow, mut order) = (None, Vec::new());
