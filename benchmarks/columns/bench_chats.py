@@ -2,7 +2,7 @@
 
 By processor time, on one thread, in turns, so that ratios hold on a busy machine too::
 
-    python benchmarks/bench_chats.py [--texts FILE] [--length 400] [--rounds 9]
+    python benchmarks/columns/bench_chats.py [--texts FILE] [--length 400] [--rounds 9]
 
 Chats are ``list<struct<role, content>>`` of four messages each; the flat files hold the
 same messages, one a row. Pages of roles hold many times as many rows as those of what
