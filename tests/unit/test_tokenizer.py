@@ -279,3 +279,10 @@ def test_many_texts_on_threads():
     for num_threads in (1, 3, None):
         found = tokenizer.encode_batch(texts, num_threads=num_threads)
         assert [ids.tolist() for ids in found] == expected
+
+
+def test_a_folder_is_its_tokenizer_and_a_file_that_is_not_there_is_told(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json("gpt2"))
+    assert pf.Tokenizer(tmp_path).name == "tokenizer.json"
+    with pytest.raises(MissingFileError, match=r"tokeniser\.json does not exist: give"):
+        pf.Tokenizer(tmp_path / "tokeniser.json")

@@ -118,6 +118,9 @@ pub fn json_texts<'py>(
     }))
 }
 
+/// Ids and counts as bytes, the largest id, and which texts are no UTF-8.
+type Joined<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32, Vec<usize>);
+
 #[pymethods]
 impl Tokenizer {
     /// Loads the text of a `tokenizer.json`.
@@ -177,7 +180,7 @@ impl Tokenizer {
         offsets: Bound<'_, PyAny>,
         num_threads: usize,
         is_narrow: bool,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32, Vec<usize>)> {
+    ) -> PyResult<Joined<'py>> {
         let data: Held<u8> = Held::new(data)?;
         let offsets: Held<i64> = Held::new(offsets)?;
         let encoder = self.encoder();

@@ -14,6 +14,7 @@ from pagefeed._base.arguments import (
     check_token,
     check_vocab_size,
     check_whole,
+    near_name,
 )
 from pagefeed._base.arrays import (
     Int64Array,
@@ -78,6 +79,7 @@ __all__ = [
     "lazy",
     "looked_up",
     "narrow_difference",
+    "near_name",
     "parse_bytes",
     "remove_arrays",
     "require",

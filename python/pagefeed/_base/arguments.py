@@ -5,6 +5,7 @@ Numbers of NumPy are taken as those of Python; True and False are no numbers.
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "check_token",
     "check_vocab_size",
     "check_whole",
+    "near_name",
 ]
 
 MOST = 1 << 53
@@ -163,3 +165,16 @@ def _whole(value: Any) -> int | None:  # noqa: ANN401 - whatever a user gives
         return operator.index(value)
     except TypeError:
         return None
+
+
+def near_name(name: str, names: Iterable[str]) -> str:
+    """Return what to say of a name that is none of these: one that is like it.
+
+    Example:
+        >>> near_name("txt", ["id", "text"])
+        "; did you mean 'text'?"
+        >>> near_name("url", ["id", "text"])
+        ''
+    """
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -11,7 +11,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pagefeed._base import require
-from pagefeed.errors import InvalidArgumentError, MissingFileError
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+)
 from pagefeed.storage import LocalStorage
 from pagefeed.tokenizer.ranks import ENCODINGS, Encoding, as_json, parse_ranks
 
@@ -99,8 +103,7 @@ def _from_file(
             f"{path!r} names an encoding, whose ranks are a file: give its path, and "
             f"pattern={path!r} unless the file is named {path}.tiktoken"
         )
-    path = storage.name_of(os.path.expanduser(path))
-    data = _read(storage, path)
+    path, data = _found(storage, storage.name_of(os.path.expanduser(path)))
     name = os.path.basename(path)
     if data.lstrip()[:1] == b"{":
         config = _configured(storage, path)
@@ -109,6 +112,23 @@ def _from_file(
     if name.endswith(".tiktoken") or _are_ranks(data):
         return _from_ranks(data, name, pattern, special_tokens)
     return Definition("sentencepiece", name, data)
+
+
+def _found(storage: LocalStorage, path: str) -> tuple[str, bytes]:
+    """A file, or the ``tokenizer.json`` of a folder."""
+    try:
+        return path, _read(storage, path)
+    except MissingFileError as problem:
+        error = MissingFileError(
+            f"{path} does not exist: give the path of a tokenizer.json or its folder, "
+            "of a SentencePiece .model, or of tiktoken's ranks"
+        )
+        error.file = path
+        raise error from problem
+    except FileAccessError:
+        if path.endswith(_JSON):
+            raise
+        return _found(storage, f"{path}{_JSON}")
 
 
 def _text(data: bytes, name: str) -> str:
@@ -155,6 +175,7 @@ def _known_pattern(encoding: Any) -> str:  # noqa: ANN401 - tiktoken's
     return str(encoding._pat_str if known is None else known.pattern)  # noqa: SLF001
 
 
+_JSON = "/tokenizer.json"
 _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 
 

@@ -64,10 +64,10 @@ class Tokenizer:
     one text at a time.
 
     Args:
-        source: A ``tokenizer.json``, a SentencePiece ``.model`` or a file of tiktoken's
-            ranks, by its path; an object of ``tokenizers``, ``transformers``,
-            ``sentencepiece`` or ``tiktoken``; or a function of a text that returns its
-            ids.
+        source: A ``tokenizer.json`` or its folder, a SentencePiece ``.model`` or a file
+            of tiktoken's ranks, by its path; an object of ``tokenizers``,
+            ``transformers``, ``sentencepiece`` or ``tiktoken``; or a function of a text
+            that returns its ids.
         special_tokens: What special tokens written in a text are: ``"as_token"``, or
             ``"as_text"``, as any other characters. By default as the library does it:
             tokens, but text for tiktoken.

@@ -7,7 +7,6 @@ their columns.
 from __future__ import annotations
 
 import ast
-import difflib
 import hashlib
 import operator
 import pickle
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from pagefeed._base import require
+from pagefeed._base import near_name, require
 from pagefeed.dataset.select.predicate import (
     Constant,
     Predicate,
@@ -346,10 +345,9 @@ def _listed(schema: Schema) -> str:
 
 def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
     names = [name for name, _ in _scalar_columns(schema)]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
     error = ColumnNotFoundError(
-        f"no column {name!r}{hint} (columns with one value per row: {_listed(schema)})"
+        f"no column {name!r}{near_name(name, names)} (columns with one value per row: "
+        f"{_listed(schema)})"
     )
     error.column = name
     return error

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pagefeed._base import Work, in_order
+from pagefeed._base import Work, in_order, near_name
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -140,8 +140,8 @@ def make_wanted(
         for name, given in {**names, source: None}.items():
             if name not in found and given is None:
                 raise ColumnNotFoundError(
-                    f"{inputs.files[0]}: there is no column {name!r}; it has "
-                    f"{list(found)[:20]}"
+                    f"{inputs.files[0]}: there is no column {name!r}"
+                    f"{near_name(name, found)}; it has {list(found)[:20]}"
                 )
         _check_source(source, found[source], is_chat=is_chat)
     kept = {name: _type(name, given, found) for name, given in names.items()}
