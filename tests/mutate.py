@@ -60,6 +60,7 @@ FITTING: list[tuple[str, str]] = [
     ("document row_columns", "batches/documents token_ids"),
     ("batches/metadata", "metadata"),
     ("batches/decoding reports/decoding", "batches/decode"),
+    ("batches/engines", "batches/view iterator"),
     ("batches/", "iterator last_steps small_files released"),
     ("attention", "batches/fields"),
     ("dialects", "dialects"),

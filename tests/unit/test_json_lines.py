@@ -3,11 +3,13 @@
 import itertools
 import json
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed import _core
-from pagefeed.prepare.texts.json_lines import _one_by_one
+from pagefeed.prepare.texts.json_lines import _at_once, _one_by_one
 from pagefeed.prepare.texts.records import Wanted
 
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)
@@ -55,3 +57,23 @@ def test_what_is_sound_is_taken_at_once():
     assert found is not None
     assert found[0] == b"a\nb"
     assert memoryview(found[1]).cast("q").tolist() == [0, 3, 3]
+
+
+BESIDE = Wanted(source="text", kept={"n": pa.int64()})
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=["open", "ended"])
+def test_columns_beside_are_taken_at_once(end):
+    texts = ["one", "", "and a third"]
+    lines = [f'{{"n": {n}, "text": "{text}"}}' for n, text in enumerate(texts)]
+    table = _at_once(("\n".join(lines) + end).encode(), BESIDE)
+    assert table.column("text").to_pylist() == texts
+    assert table.column("n").to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kept", [{}, BESIDE.kept], ids=["alone", "beside"])
+@pytest.mark.parametrize(
+    "block", [b'{"text": "a"}\n\n{"text": "b"}\n', b'{"text": null}\n', b'{"t": "a"}']
+)
+def test_what_is_odd_takes_another_look(block, kept):
+    assert _at_once(block, Wanted(source="text", kept=kept)) is None

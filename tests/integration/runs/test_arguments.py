@@ -1,5 +1,6 @@
 """Arguments of wrong types are refused when an object is made, with what to write."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,13 @@ def test_shuffle_as_torch_has_it(folder):
 def test_cuts_refuse(cut, arguments):
     with pytest.raises(InvalidArgumentError, match=next(iter(arguments))):
         cut(**({"length": 8} | arguments))
+
+
+@pytest.mark.parametrize("cut", [pf.Windows, pf.Packed])
+def test_separators_have_names(cut):
+    parameters = inspect.signature(cut).parameters
+    kinds = {parameters[name].kind for name in ("eos", "bos", "join")}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
 
 
 @pytest.mark.parametrize(
