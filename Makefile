@@ -23,6 +23,7 @@ HAVE_TRAINERS := $(VENV)/trainers
 # Frameworks: each has an environment of its own, with what its lock file pins.
 LOCKS := tests/trainers/locks
 TRAINERS := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
+TESTED := $(TRAINERS:%=tested-in-%)
 HAVE_WHEEL := $(VENV)/wheel.stamp
 # Other loaders, to be held against this one.
 EVALUATION := benchmarks/evaluation/requirements
@@ -62,16 +63,16 @@ test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3)  ## Rust and Python tests (ARGS="-k wo
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
 
-.PHONY: test-trainers
+.PHONY: test-trainers $(TESTED)
 test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for one)
-	@$(MAKE) --no-print-directory --jobs=4 \
-		$(patsubst %,$(HAVE_TRAINERS)/%.stamp,$(or $(ARGS),$(TRAINERS)))
-	@for name in $(or $(ARGS),$(TRAINERS)); do \
-		echo "== $$name"; \
-		$(HAVE_TRAINERS)/$$name/bin/python -m pytest --quiet --timeout 900 \
-			--durations 3 tests/trainers/test_examples.py \
-			$$(ls tests/trainers/test_$${name}{,_*}.py 2> /dev/null); \
-	done
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+		$(patsubst %,tested-in-%,$(or $(ARGS),$(TRAINERS)))
+
+$(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
+	@echo "== $*"
+	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 \
+		tests/trainers/test_examples.py \
+		$$(ls tests/trainers/test_$*{,_*}.py 2> /dev/null)
 
 .PHONY: fuzz
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
@@ -161,10 +162,14 @@ $(HAVE_DEV): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --requirements pyproject.toml --extra all --group dev
 	@touch $@
 
+# Environments share files with uv's cache, which must lie on their filesystem.
+UV_CACHE = $$([[ $$(stat -c %d "$$($(UV) cache dir)" . 2> /dev/null | uniq | wc -l) == 1 ]] \
+	|| echo --cache-dir $(VENV)/uv-cache)
+
 # An environment of its own, with what a lock file pins and the package as it lies here.
 define SEPARATE_ENVIRONMENT
 	$(UV) venv --quiet --clear --python $(BIN)/python $(@:.stamp=)
-	$(UV) pip install --quiet --python $(@:.stamp=)/bin/python --requirements $<
+	$(UV) pip install --quiet $(UV_CACHE) --python $(@:.stamp=)/bin/python --requirements $<
 	echo $(CURDIR)/python > \
 		"$$(echo $(@:.stamp=)/lib/python3*/site-packages)/pagefeed.pth"
 	@touch $@

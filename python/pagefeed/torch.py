@@ -16,8 +16,9 @@ from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
     Leaf,
     check_isolation,
+    check_loader,
+    check_readers,
     flex_mask,
-    refuse_second_sharding,
     sdpa_mask,
     varlen_arguments,
 )
@@ -124,7 +125,7 @@ class LoaderDataset(IterableDataset[Batch]):
         Raises:
             InvalidArgumentError: If a framework would shard these batches once more.
         """
-        refuse_second_sharding(self.loader)
+        check_readers(self.loader)
         worker = get_worker_info()
         if worker is None:
             self._notice.started_here()
@@ -202,4 +203,5 @@ def as_dataset(loader: Loader) -> LoaderDataset:
         >>> for batch in DataLoader(as_dataset(loader), batch_size=None):
         ...     train(batch)  # doctest: +SKIP
     """
+    check_loader(loader, "as_dataset")
     return LoaderDataset(loader)

@@ -2,15 +2,21 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.errors import InvalidArgumentError
 
 TESTS = Path(__file__).resolve().parent.parent
 JOBS = TESTS / "trainers" / "jobs"
@@ -30,6 +36,22 @@ def write_data(folder: Path) -> None:
         table = pa.table({"input_ids": pa.array(part, pa.list_(pa.int32()))})
         path = folder / "data" / f"part-{number}.parquet"
         pq.write_table(table, path, row_group_size=20)
+
+
+def make_loader(folder: Path, **options: Any) -> pf.Loader:
+    """A loader of the numbered tokens, for a test that needs no ranks."""
+    settings: dict[str, Any] = {
+        "sequences": pf.Windows(LENGTH, tail="drop"),
+        "batch_size": 4,
+        "seed": 5,
+        "format": "torch",
+        "fields": ("input_ids", "labels"),
+        "rank": 0,
+        "world_size": 1,
+        "num_threads": 1,
+    }
+    data = pf.parquet(folder / "data", column="input_ids")
+    return pf.Loader(data, **settings | options)
 
 
 def free_port() -> int:
@@ -78,6 +100,13 @@ def run_job(
         json.loads(path.read_text()) if path.exists() else {}
         for path in (report / f"rank-{rank}.json" for rank in range(world_size))
     ]
+
+
+def refuses_all(wrong: dict[str, Callable[[], Any]]) -> None:
+    """Every call is refused in words that hold those it goes by."""
+    for words, call in wrong.items():
+        with pytest.raises(InvalidArgumentError, match=re.escape(words)):
+            call()
 
 
 def flat(steps: list[list[int]]) -> list[int]:

@@ -1,10 +1,17 @@
 """Accelerate: batches as they are, checkpoints, and what would shard them again."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("accelerate", reason="make test-trainers ARGS=accelerate")
 
-from trainers.running import EPOCH, all_rows, flat, run_job
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from pagefeed.integrations.accelerate import prepare
+from pagefeed.torch import as_dataset
+from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
 
 STEPS = 14
 
@@ -82,5 +89,28 @@ def test_a_prepared_dataloader_would_feed_rank_0_alone(runs):
     assert "integrations.accelerate.prepare" in runs[0]["refused"]
 
 
+def test_skipping_after_a_restored_position_would_skip_twice(runs):
+    for one in runs:
+        assert one["skipped twice"]["seen"] == one["whole"]["seen"][12:STEPS]
+        assert one["skipping"]["seen"] == one["whole"]["seen"][6:]
+
+
 def test_another_rank_is_refused(runs):
     assert "trains as data-parallel rank 1 of 2" in runs[1]["wrong rank"]
+
+
+def test_wrong_arguments_are_refused(folder):
+    accelerator, loader = Accelerator(cpu=True), make_loader(folder)
+    wrapped = DataLoader(as_dataset(loader), batch_size=None)
+    call: Any = prepare
+    wrong = {
+        "an accelerate.Accelerator": lambda: call(loader, accelerator),
+        "no pagefeed Loader": lambda: call(accelerator, wrapped),
+        "format='torch'": lambda: call(
+            accelerator, make_loader(folder, format="numpy")
+        ),
+        "rank 0 of 1": lambda: call(
+            accelerator, make_loader(folder, rank=1, world_size=2)
+        ),
+    }
+    refuses_all(wrong)

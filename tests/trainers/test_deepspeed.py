@@ -1,10 +1,13 @@
 """DeepSpeed: an engine's loop, and its checkpoints."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("deepspeed", reason="make test-trainers ARGS=deepspeed")
 
-from trainers.running import EPOCH, all_rows, flat, run_job
+from pagefeed.integrations.deepspeed import attach
+from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
 
 STEPS = 14
 
@@ -51,8 +54,41 @@ def test_a_dataset_of_deepspeeds_own_loader_would_begin_anew(runs):
         assert "leave training_data out" in one["refused"]
 
 
+def test_ulysses_would_train_on_equal_batches_twice(runs):
+    """Its adapter gathers a batch of each rank, and needs different ones."""
+    assert [one["ulysses silent"]["ranks"] for one in runs] == [[0, 1]] * 2
+    assert [one["ulysses gathered"]["ranks"] for one in runs] == [[0, 2], [1, 2]]
+    for name, times in (("silent", 2), ("gathered", 1)):
+        # A rank has its half of each sequence; the first has the first token.
+        assert sorted(flat(runs[0][f"ulysses {name}"]["seen"])) == sorted(times * EPOCH)
+
+
 def test_another_world_size_sees_what_is_left(runs, folder):
     resume = {"alone": {"resume": "whole-6", "epochs": 1}}
     [alone] = run_job("deepspeed", folder, world_size=1, runs=resume)
     before = all_rows(runs, "whole", 0, 6)
     assert sorted(before + flat(alone["alone"]["seen"])) == EPOCH
+
+
+class Engine:
+    """Has what attach looks at."""
+
+    training_dataloader = None
+
+    def train_micro_batch_size_per_gpu(self):
+        return 4
+
+
+def test_wrong_arguments_are_refused(folder):
+    engine, loader = Engine(), make_loader(folder)
+    call: Any = attach
+    wrong = {
+        "engine, *_ = deepspeed.initialize": lambda: call((engine, None), loader),
+        "a DeepSpeed engine": lambda: call(loader, engine),
+        "no pagefeed Loader": lambda: call(engine, "tokens/"),
+        "format='torch'": lambda: call(engine, make_loader(folder, format="numpy")),
+        "endless=1": lambda: call(engine, loader, endless=1),
+        "ulysses_adapter='on'": lambda: call(engine, loader, ulysses_adapter="on"),
+        "batch_size=2": lambda: call(engine, make_loader(folder, batch_size=2)),
+    }
+    refuses_all(wrong)

@@ -1,6 +1,5 @@
-"""The examples of the frameworks that are installed here run, on real text."""
+"""The examples of the framework that is tested here run, on real text."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -10,19 +9,13 @@ import pytest
 
 from made.shared_data import ROOT, shared
 
-# PyTorch alone comes with many; the environment of Accelerate is the smallest.
-MODULES = {
-    "accelerate": "accelerate",
-    "deepspeed": "deepspeed",
-    "jax": "jax",
-    "lightning": "lightning",
-    "megatron": "megatron.core",
-    "olmo": "olmo_core",
-    "ray": "ray",
-    "torch": "accelerate",
-    "torchtitan": "torchtitan",
-    "transformers": "transformers",
-}
+NAMES = (
+    *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo", "ray"),
+    *("torch", "torchtitan", "transformers"),
+)
+ENVIRONMENTS = {"torch": "accelerate"}
+"""Where an example runs, if not in the environment of its own name."""
+
 TWO_RANKS = ("accelerate", "deepspeed", "megatron", "olmo", "torch", "transformers")
 """Started by torchrun; others start processes themselves, or need one."""
 LAST_STEP = {"jax": 10, "torchtitan": 10}
@@ -45,15 +38,11 @@ def run(command, folder):
     return done.stdout
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_example(name, tmp_path):
-    if importlib.util.find_spec(MODULES[name].partition(".")[0]) is None:
-        pytest.skip(f"make test-trainers ARGS={name}")
-    is_with_others = MODULES[name] == "accelerate"
-    if is_with_others and importlib.util.find_spec("transformers"):
-        pytest.skip("make test-trainers ARGS=accelerate")
-    if name == "megatron" and importlib.util.find_spec("streaming"):
-        pytest.skip("make test-trainers ARGS=megatron")
+    environment = ENVIRONMENTS.get(name, name)
+    if Path(sys.prefix).name != environment:
+        pytest.skip(f"make test-trainers ARGS={environment}")
     corpus = str(shared("data", "corpus"))
     examples = ROOT / "examples"
     tokens = ["tokens", "--limit", "60000"]

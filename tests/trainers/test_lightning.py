@@ -1,10 +1,15 @@
 """Lightning: the data module resumes where the framework alone would not."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("lightning", reason="make test-trainers ARGS=lightning")
 
-from trainers.running import EPOCH, all_rows, flat, run_job
+import lightning
+
+from pagefeed.integrations.lightning import LoaderDataModule, setup_loader
+from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
 
 STEPS = 14
 
@@ -25,6 +30,12 @@ def runs(folder):
             "end": {"resume": "whole/end-epoch=0.ckpt"},
             "after": {"resume": "killed/step=15.ckpt"},
             "twice": {"resume": "middle/step=9.ckpt"},
+            "estimated": {"resume": "whole/step=6.ckpt", "estimated": True},
+            "bare estimated": {
+                "resume": "whole/step=6.ckpt",
+                "estimated": True,
+                "bare": True,
+            },
             "bare end": {"resume": "whole/end-epoch=0.ckpt", "bare": True},
             "limited": {"limit_train_batches": 4, "max_epochs": 5},
             "limited on": {
@@ -34,6 +45,19 @@ def runs(folder):
             },
             "bare limited": {"limit_train_batches": 4, "max_epochs": 2, "bare": True},
             "steps": {"max_steps": 20, "max_epochs": -1, "loader": {"epochs": None}},
+            "bare steps": {
+                "max_steps": 20,
+                "max_epochs": -1,
+                "loader": {"epochs": None},
+                "bare": True,
+            },
+            "bare steps on": {
+                "max_steps": 20,
+                "max_epochs": -1,
+                "loader": {"epochs": None},
+                "resume": "bare steps/step=15.ckpt",
+                "bare": True,
+            },
             "steps on": {
                 "max_steps": 20,
                 "max_epochs": -1,
@@ -54,7 +78,8 @@ def test_every_epoch_is_seen_exactly_once(runs):
 
 
 @pytest.mark.parametrize(
-    ("run", "step"), [("middle", 6), ("end", 14), ("after", 15), ("twice", 9)]
+    ("run", "step"),
+    [("middle", 6), ("estimated", 6), ("end", 14), ("after", 15), ("twice", 9)],
 )
 def test_a_resume_goes_on_with_the_same_samples_and_losses(runs, run, step):
     for one in runs:
@@ -66,6 +91,11 @@ def test_a_resume_goes_on_with_the_same_samples_and_losses(runs, run, step):
 def test_without_the_data_module_an_epoch_is_replayed_after_its_end(runs):
     for one in runs:
         assert one["bare end"]["seen"] == one["whole"]["seen"][:STEPS]
+
+
+def test_without_the_data_module_an_estimate_of_the_steps_loses_the_position(runs):
+    for one in runs:
+        assert one["bare estimated"]["seen"][:8] == one["whole"]["seen"][:8]
 
 
 def test_a_limited_epoch_is_the_next_batches(runs):
@@ -80,6 +110,12 @@ def test_endless_loaders_are_driven_by_steps(runs):
     for one in runs:
         assert one["steps"]["seen"] == one["whole"]["seen"][:20]
         assert one["steps on"]["seen"] == one["whole"]["seen"][15:20]
+
+
+def test_without_the_data_module_an_endless_loader_is_saved_a_batch_too_far(runs):
+    for one in runs:
+        assert one["bare steps"]["seen"] == one["whole"]["seen"][:20]
+        assert one["bare steps on"]["seen"] == one["whole"]["seen"][16:21]
 
 
 def test_validation_sees_the_same_batches_every_time(runs):
@@ -115,3 +151,19 @@ def test_another_world_size_sees_what_is_left(runs, folder):
     )
     before = all_rows(runs, "whole", 0, 6)
     assert sorted(before + flat(alone["alone"]["seen"])) == EPOCH
+
+
+def test_wrong_arguments_are_refused(folder):
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    loader, other = make_loader(folder), make_loader(folder, rank=1, world_size=2)
+    module: Any = LoaderDataModule
+    setup: Any = setup_loader
+    wrong = {
+        "train='tokens/' must be a function": lambda: module(train="tokens/"),
+        "val=[4] must be a function": lambda: module(train=loader, val=[4]),
+        "a lightning.Fabric": lambda: setup(loader, fabric),
+        "no pagefeed Loader": lambda: setup(fabric, [loader]),
+        "rank 0 of 1": lambda: setup(fabric, other),
+        "format='torch'": lambda: setup(fabric, make_loader(folder, format="numpy")),
+    }
+    refuses_all(wrong)

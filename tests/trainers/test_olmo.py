@@ -1,10 +1,13 @@
 """OLMo-core: its own trainer, fed by a loader, stopped and resumed."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("olmo_core", reason="make test-trainers ARGS=olmo")
 
-from trainers.running import EPOCH, all_rows, flat, run_job
+from pagefeed.integrations.olmo import PagefeedDataLoader
+from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
 
 STEPS = 14
 
@@ -39,3 +42,13 @@ def test_another_world_size_sees_what_is_left(runs, folder):
     [alone] = run_job("olmo", folder, world_size=1, runs=resume)
     before = all_rows(runs, "whole", 0, 7)
     assert sorted(before + flat(alone["alone"]["seen"])) == EPOCH
+
+
+def test_wrong_arguments_are_refused(folder, tmp_path):
+    loader = make_loader(folder)
+    make: Any = PagefeedDataLoader
+    wrong = {
+        "no pagefeed Loader": lambda: make("tokens", work_dir=tmp_path),
+        "needs loss_mask": lambda: make(loader, work_dir=tmp_path),
+    }
+    refuses_all(wrong)

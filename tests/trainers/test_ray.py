@@ -4,6 +4,9 @@ import json
 import os
 import signal
 import tempfile
+from importlib import import_module
+from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -11,10 +14,17 @@ ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
 
 import torch  # noqa: E402 - it comes with it
 from ray import train as ray_train  # noqa: E402 - likewise
-from ray.train.torch import TorchTrainer  # noqa: E402
+from ray.train.torch import TorchTrainer, prepare_data_loader  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 import pagefeed as pf  # noqa: E402
-from trainers.running import EPOCH, LENGTH, TESTS, flat  # noqa: E402
+from trainers.running import (  # noqa: E402
+    EPOCH,
+    LENGTH,
+    TESTS,
+    flat,
+    refuses_all,
+)
 
 STEPS = 14
 
@@ -39,21 +49,25 @@ def cluster():
     ray.shutdown()
 
 
-def work(config):
-    """In a worker: an epoch, a checkpoint on the way, what was seen beside it."""
-    from pagefeed.integrations.ray import ranks, restore
+def make_loader(config):
+    from pagefeed.integrations.ray import ranks
 
-    rank, world_size = ranks()
-    loader = pf.Loader(
+    return pf.Loader(
         pf.parquet(config["data"], column="input_ids"),
         sequences=pf.Windows(LENGTH),
         batch_size=4,
         seed=5,
         format="torch",
-        rank=rank,
-        world_size=world_size,
         num_threads=1,
+        **ranks()._asdict(),
     )
+
+
+def work(config):
+    """In a worker: an epoch, a checkpoint on the way, what was seen beside it."""
+    from pagefeed.integrations.ray import ranks, restore
+
+    loader, rank = make_loader(config), ranks().rank
     resumed = restore(loader, config["resume"])
     loader.check_ranks()
     seen = []
@@ -69,7 +83,37 @@ def work(config):
         if loader.step == config["save_at"]:
             report(loader, rank)
     write(config, rank, seen)
+    if config["then"] is not None:
+        after = make_loader(config)
+        assert restore(after, config["then"])
+        rows = [batch["input_ids"][:, 0].tolist() for batch in after]
+        write(config, rank, rows, "-after")
     report(loader, rank, resumed=resumed)
+
+
+def work_prepared(config):
+    """In a worker: what a state says behind Ray's own wrapper, and that it is refused.
+
+    Three batches are trained on, then the position is resumed.
+    """
+    from pagefeed.errors import InvalidArgumentError
+    from pagefeed.torch import as_dataset
+
+    loader, again = make_loader(config), make_loader(config)
+    dataset = DataLoader(as_dataset(loader), batch_size=None)
+    prepared = prepare_data_loader(dataset)
+    refused = ""
+    try:
+        next(iter(prepared))
+    except InvalidArgumentError as error:
+        refused = str(error)
+    module: Any = import_module("pagefeed.torch")
+    module.check_readers = lambda _: None
+    seen = [batch["input_ids"][:, 0].tolist() for batch in islice(prepared, 3)]
+    again.load_state_dict(loader.state_dict())
+    after = [batch["input_ids"][:, 0].tolist() for batch in again]
+    rank = ray_train.get_context().get_world_rank()
+    write(config, rank, {"seen": seen, "after": after, "refused": refused})
 
 
 def write(config, rank, seen, kind=""):
@@ -86,11 +130,12 @@ def report(loader, rank, **metrics):
         ray_train.report({"step": loader.step, **metrics}, checkpoint=checkpoint)
 
 
-def train(folder, name, workers, resume=None, **steps):
+def train(folder, name, workers, resume=None, then=None, work=work, **steps):
     config = {
         "data": str(folder / "data"),
         "seen": str(folder / name),
         "resume": resume,
+        "then": then,
         "stop": None,
         "save_at": None,
         "die_at": None,
@@ -121,9 +166,14 @@ def test_workers_resume_on_another_number_of_them(folder):
     assert sorted(row for seen in all_seen for row in flat(seen)) == EPOCH
     stopped, begun = train(folder, "stopped", 2, stop=6)
     assert begun == [seen[:6] for seen in all_seen]
-    resumed, [rest] = train(folder, "alone", 1, resume=stopped.checkpoint)
+    ends = {"resume": stopped.checkpoint, "then": whole.checkpoint}
+    resumed, [rest] = train(folder, "alone", 1, **ends)
     assert resumed.metrics["resumed"]
     assert sorted(flat([flat(seen) for seen in begun] + rest)) == EPOCH
+    [after] = written(folder, "alone", 1, "-after")
+    assert sorted(flat(after)) == EPOCH, "the state of an epoch's end begins the next"
+    assert flat(after) != sorted(flat(after))
+    assert after[0] not in (all_seen[0][0], all_seen[1][0])
 
 
 def test_workers_that_were_killed_go_on_from_the_last_checkpoint(folder):
@@ -134,6 +184,14 @@ def test_workers_that_were_killed_go_on_from_the_last_checkpoint(folder):
     assert [len(seen) for seen in (*killed, *rest)] == [9, 9, 8, 8]
     before = [row for seen in killed for row in flat(seen[:6])]
     assert sorted(before + [row for seen in rest for row in flat(seen)]) == EPOCH
+
+
+def test_a_prepared_loader_would_be_saved_a_batch_too_far(folder):
+    """Of an epoch a batch of each worker would be lost at every resume."""
+    _, found = train(folder, "prepared", 2, work=work_prepared)
+    for one in found:
+        assert len(one["seen"]) + len(one["after"]) == STEPS - 1
+        assert "fetches a batch ahead" in one["refused"]
 
 
 def test_ray_data_reads_every_sequence(folder):
@@ -151,3 +209,18 @@ def test_ray_data_reads_every_sequence(folder):
     assert all(list(row) == list(range(row[0], row[0] + LENGTH)) for row in rows)
     limited = dataset.limit(7).take_all()
     assert len(limited) == 7
+
+
+def test_wrong_arguments_are_refused(folder):
+    data = pf.parquet(folder / "data", column="input_ids")
+    calls: Any = import_module("pagefeed.integrations.ray")
+    wrong = {
+        "save was given": lambda: calls.save("tokens/", folder),
+        "restore was given": lambda: calls.restore([]),
+        "must be": lambda: calls.PagefeedDatasource("tokens/", pf.Windows(LENGTH)),
+        "sequences=": lambda: calls.PagefeedDatasource(data, LENGTH),
+        "parallelism=0": lambda: calls.PagefeedDatasource(
+            data, pf.Windows(LENGTH)
+        ).get_read_tasks(0),
+    }
+    refuses_all(wrong)

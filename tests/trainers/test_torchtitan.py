@@ -4,7 +4,9 @@ import pytest
 
 pytest.importorskip("torchtitan", reason="make test-trainers ARGS=torchtitan")
 
-from trainers.running import EPOCH, all_rows, flat, run_job
+import pagefeed as pf
+from pagefeed.integrations.torchtitan import PagefeedDataLoader
+from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
 
 STEPS = 14
 
@@ -30,12 +32,18 @@ def test_labels_that_are_not_shifted_are_refused(runs):
 
 
 def test_a_distributed_checkpoint_resumes_at_both_degrees(runs, folder):
-    same = run_job("torchtitan", folder, world_size=2, resume=22)
+    places = {6: 22, 14: 14}  # In the middle of an epoch, and at its end.
+    resume = list(places.items())
+    same = run_job("torchtitan", folder, world_size=2, resume=resume)
     for whole, one in zip(runs, same, strict=True):
-        assert one["resumed"]["seen"] == whole["whole"]["seen"][6:]
-    [alone] = run_job("torchtitan", folder, world_size=1, resume=16)
-    before = all_rows(runs, "whole", 0, 6)
-    assert sorted(before + flat(alone["resumed"]["seen"])) == EPOCH
+        for step in places:
+            assert one[f"from {step}"]["seen"] == whole["whole"]["seen"][step:]
+    resume = [(step, 2 * count) for step, count in resume]
+    [alone] = run_job("torchtitan", folder, world_size=1, resume=resume)
+    for step in places:
+        before = all_rows(runs, "whole", 0, step)
+        rest = flat(alone[f"from {step}"]["seen"])
+        assert sorted(before + rest) == sorted(2 * EPOCH)
 
 
 def test_what_was_killed_goes_on_from_the_last_checkpoint(folder):
@@ -48,3 +56,30 @@ def test_what_was_killed_goes_on_from_the_last_checkpoint(folder):
     assert all(one["resumed"]["resumed"] for one in resumed)
     before = all_rows(killed, "killed", 0, 6)
     assert sorted(before + all_rows(resumed, "resumed", 0, STEPS)) == EPOCH
+
+
+def test_wrong_arguments_are_refused(folder):
+    fields = pf.Fields(names=("input_ids", "labels"), shifted=True)
+
+    def build(made=None, *, make=None, **options):
+        config = PagefeedDataLoader.Config(make=make or (lambda *_: made))
+        sizes = {"local_batch_size": 4, "seq_len": 32}
+        return config.build(dp_rank=0, dp_world_size=1, **sizes | options)
+
+    fits = make_loader(folder, fields=fields)
+    assert build(fits).loader is fits
+    wrong = {
+        "make=": lambda: build(make=fits),
+        "no pagefeed Loader": lambda: build("tokens/"),
+        "shifted=True": lambda: build(make_loader(folder)),
+        "needs labels": lambda: build(make_loader(folder, fields=("input_ids",))),
+        "batch_size=4": lambda: build(fits, local_batch_size=8),
+        "make both alike": lambda: build(fits, seq_len=64),
+        "rank 0 of 1": lambda: build(
+            make_loader(folder, fields=fields, rank=1, world_size=2)
+        ),
+        "needs make=": lambda: PagefeedDataLoader.Config().build(
+            dp_rank=0, dp_world_size=1
+        ),
+    }
+    refuses_all(wrong)

@@ -26,6 +26,7 @@ import pagefeed as pf  # noqa: E402
 from pagefeed.errors import InvalidArgumentError  # noqa: E402
 from pagefeed.integrations.dialects import flattened, in_rows  # noqa: E402
 from pagefeed.integrations.transformers import attach  # noqa: E402
+from trainers.running import refuses_all  # noqa: E402
 
 LENGTH = 64
 NAMES = ("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen")
@@ -234,6 +235,18 @@ def test_what_does_not_fit_is_refused(folder, trainer, loader, match):
     made = make_trainer("flash_attention_2", folder, **trainer)
     with pytest.raises(InvalidArgumentError, match=match):
         attach(made, make_loader(folder, **loader))
+
+
+def test_wrong_arguments_are_refused(folder):
+    trainer, loader = make_trainer("sdpa", folder), make_loader(folder)
+    call: Any = attach
+    wrong = {
+        "a transformers.Trainer": lambda: call(loader, trainer),
+        "no pagefeed Loader": lambda: call(trainer, "tokens/"),
+        "flatten='yes'": lambda: call(trainer, loader, flatten="yes"),
+        "alarm=0.1": lambda: call(trainer, loader, alarm=0.1),
+    }
+    refuses_all(wrong)
 
 
 def test_sft_trainer_trains_and_resumes(folder, tmp_path):

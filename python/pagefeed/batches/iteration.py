@@ -118,6 +118,13 @@ class Iteration(Generic[Out]):
         return begin, route.position_after(num_taken), route.step_after(num_taken)
 
     @property
+    def num_left(self) -> int | None:
+        """Steps of its route that were not counted; None if it never ends."""
+        planner, num_taken = self._place
+        num_steps = planner.route.num_steps
+        return None if num_steps is None else num_steps - num_taken
+
+    @property
     def step(self) -> int:
         """Number of the next step of this process."""
         return self.route.number_here(self._place.num_taken)

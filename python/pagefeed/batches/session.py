@@ -152,6 +152,9 @@ class Session:
     @property
     def num_steps_left(self) -> int | None:
         """Steps until the end of this iteration; None if it never ends."""
+        running = self._iteration
+        if running is not None and running.route.num_workers == 1:
+            return running.num_left
         return self.run.route(self.state).num_steps
 
     def stats(self) -> dict[str, float]:

@@ -10,14 +10,15 @@ from pagefeed.integrations.attention import (
     sdpa_mask,
     varlen_arguments,
 )
-from pagefeed.integrations.checks import refuse_second_sharding
+from pagefeed.integrations.checks import check_loader, check_readers
 from pagefeed.integrations.delivery import Leaf
 
 __all__ = [
     "Leaf",
     "check_isolation",
+    "check_loader",
+    "check_readers",
     "flex_mask",
-    "refuse_second_sharding",
     "sdpa_mask",
     "varlen_arguments",
 ]

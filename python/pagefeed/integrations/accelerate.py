@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pagefeed._base import require
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_ranks_of, check_torch
+from pagefeed.integrations.checks import check_has, check_ranks_of, check_torch
 from pagefeed.integrations.delivery import Delivery
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
@@ -143,10 +142,11 @@ def prepare(accelerator: Any, loader: Loader) -> PreparedLoader:  # noqa: ANN401
         >>> model, optimizer = accelerator.prepare(model, optimizer)  # doctest: +SKIP
         >>> loader = prepare(accelerator, loader)  # doctest: +SKIP
     """
-    if not isinstance(loader, Loader):
-        raise InvalidArgumentError(
-            f"loader={loader!r:.60} must be a pagefeed Loader: it needs no DataLoader"
-        )
+    check_has(
+        accelerator,
+        ["process_index", "register_for_checkpointing"],
+        "an accelerate.Accelerator: prepare(accelerator, loader)",
+    )
     check_torch(loader, WHO)
     check_ranks_of(loader, expected_ranks(accelerator), WHO)
     loader.check_ranks()

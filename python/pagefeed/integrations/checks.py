@@ -12,10 +12,13 @@ from pagefeed.loader import Loader
 
 __all__ = [
     "check_fields",
+    "check_has",
+    "check_loader",
+    "check_maker",
     "check_ranks_of",
+    "check_readers",
     "check_rows",
     "check_torch",
-    "refuse_second_sharding",
 ]
 
 MOST_FRAMES = 12
@@ -41,6 +44,56 @@ SHARDING = {
 }
 """Who shards what it reads, by module and class: what that does, what to do instead."""
 
+AHEAD = {
+    ("ray.train.torch.train_loop_utils", "_WrappedDataLoader"): (
+        "Ray's prepare_data_loader fetches a batch ahead, which no resume would see",
+        "iterate over the Loader itself, and move its batches to the device",
+    ),
+}
+"""Who reads further than training is, likewise."""
+
+
+def check_loader(loader: object, who: str) -> None:
+    """Refuse what is no loader.
+
+    Raises:
+        InvalidArgumentError: Then.
+    """
+    if not isinstance(loader, Loader):
+        raise InvalidArgumentError(
+            f"{who} was given {loader!r:.60}, which is no pagefeed Loader: give it "
+            "what pagefeed.Loader(...) returned, without a DataLoader around it"
+        )
+
+
+def check_maker(make: object, name: str) -> None:
+    """Refuse what makes no loader for a rank.
+
+    Raises:
+        InvalidArgumentError: Then.
+    """
+    if not callable(make):
+        raise InvalidArgumentError(
+            f"{name}={make!r:.60} must be a function that makes a Loader: "
+            f"{name}=lambda rank, world_size: Loader(..., rank=rank, "
+            "world_size=world_size)"
+        )
+
+
+def check_has(runner: object, names: Iterable[str], what: str) -> None:
+    """Refuse what a framework cannot have made.
+
+    Args:
+        runner: What was given.
+        names: Attributes that it must have.
+        what: What was expected, and where it comes from.
+
+    Raises:
+        InvalidArgumentError: If it lacks one.
+    """
+    if any(not hasattr(runner, name) for name in names):
+        raise InvalidArgumentError(f"found {runner!r:.60}, expected {what}")
+
 
 def check_torch(loader: Loader, who: str) -> None:
     """Refuse arrays where only tensors are moved to the device.
@@ -48,6 +101,7 @@ def check_torch(loader: Loader, who: str) -> None:
     Raises:
         InvalidArgumentError: Then.
     """
+    check_loader(loader, who)
     if loader.format != "torch":
         raise InvalidArgumentError(
             f"{who} moves tensors only, and leaves NumPy arrays behind: give the "
@@ -100,26 +154,28 @@ def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
         )
 
 
-def refuse_second_sharding(loader: Loader) -> None:
-    """Refuse to be read by what shards a rank's own batches once more.
+def check_readers(loader: Loader) -> None:
+    """Refuse to be read by what shards a rank's own batches once more, or reads ahead.
 
     Called where an adapter begins to iterate; looks at its callers.
 
     Raises:
-        InvalidArgumentError: Naming who shards, and what to do.
+        InvalidArgumentError: Naming who reads, and what to do.
     """
-    if loader.world_size == 1:
-        return
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the way to the callers
     for _ in range(MOST_FRAMES):
         if frame is None:
             return
         for kind in type(frame.f_locals.get("self")).__mro__:
-            found = SHARDING.get((kind.__module__, kind.__name__))
-            if found is not None:
+            name = kind.__module__, kind.__name__
+            if loader.world_size > 1 and name in SHARDING:
+                does, instead = SHARDING[name]
                 raise InvalidArgumentError(
                     f"the loader delivers rank {loader.rank} of {loader.world_size} "
-                    f"already, and {kind.__name__} would shard that again: {found[0]}. "
-                    f"Instead: {found[1]}"
+                    f"already, and {kind.__name__} would shard that again: {does}. "
+                    f"Instead: {instead}"
                 )
+            if name in AHEAD:
+                does, instead = AHEAD[name]
+                raise InvalidArgumentError(f"{does}. Instead: {instead}")
         frame = frame.f_back

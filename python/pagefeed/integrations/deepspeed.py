@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagefeed._base import require
+from pagefeed._base import check_flag, require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
+    check_has,
     check_ranks_of,
     check_rows,
     check_torch,
@@ -109,6 +110,14 @@ def attach(
     Raises:
         InvalidArgumentError: If engine and loader do not fit.
     """
+    check_has(
+        engine,
+        ["train_micro_batch_size_per_gpu", "training_dataloader"],
+        "a DeepSpeed engine, the first of what deepspeed.initialize returns: "
+        "engine, *_ = deepspeed.initialize(...); attach(engine, loader)",
+    )
+    check_flag(endless, "endless")
+    check_flag(ulysses_adapter, "ulysses_adapter")
     check_torch(loader, WHO)
     check_rows(
         loader,

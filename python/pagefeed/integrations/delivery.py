@@ -12,6 +12,7 @@ from typing import Any
 
 from pagefeed.batches import Batch
 from pagefeed.errors import StateMismatchError
+from pagefeed.integrations.checks import check_loader
 from pagefeed.loader import Loader
 
 __all__ = ["KEY", "Convert", "Delivery", "Leaf", "steps_per_epoch"]
@@ -103,6 +104,7 @@ class Leaf:
     """
 
     def __init__(self, loader: Loader) -> None:
+        check_loader(loader, "Leaf")
         self.loader = loader
 
     def state_dict(self) -> dict[str, str]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import require
+from pagefeed._base import check_flag, require
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_ranks_of
+from pagefeed.integrations.checks import check_has, check_loader, check_ranks_of
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.launch import from_jax
 from pagefeed.loader import Loader
@@ -60,6 +60,9 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
         >>> for batch in global_batches(loader, sharding):  # doctest: +SKIP
         ...     batch["input_ids"]  # jax.Array [rows, length]
     """
+    check_loader(loader, "JAX")
+    check_has(sharding, ["devices_indices_map"], "a jax.sharding.Sharding")
+    check_flag(endless, "endless")
     if loader.format != "numpy":
         raise InvalidArgumentError("JAX takes NumPy arrays: Loader(format='numpy')")
     flat = [
@@ -93,6 +96,7 @@ def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
     takes a :class:`pagefeed.SequenceView`; then ``ReadOptions(num_threads=0)``.
     """
     grain = require("grain", extra="jax", purpose="grain_dataset")
+    check_loader(loader, "Grain")
 
     class LoaderIterator(grain.DatasetIterator):  # type: ignore[name-defined]
         """The batches from the loader's position on."""

@@ -11,7 +11,12 @@ from typing import Any
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_ranks_of, check_torch
+from pagefeed.integrations.checks import (
+    check_has,
+    check_maker,
+    check_ranks_of,
+    check_torch,
+)
 from pagefeed.integrations.delivery import Delivery
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
@@ -67,7 +72,8 @@ class LoaderDataModule(_DataModule):
         self, *, train: Loader | MakeLoader, val: Loader | MakeLoader | None = None
     ) -> None:
         super().__init__()
-        self._train, self._val = _checked(train), val and _checked(val)
+        self._train: Any = _checked(train, "train")
+        self._val: Any = None if val is None else _checked(val, "val")
         self._loaded: Mapping[str, Any] | None = None
 
     @property
@@ -121,13 +127,10 @@ class LoaderDataModule(_DataModule):
         return loader
 
 
-def _checked(loader: object) -> Any:  # noqa: ANN401 - as it is
-    if isinstance(loader, Loader) or callable(loader):
-        return loader
-    raise InvalidArgumentError(
-        f"{loader!r:.60} must be a Loader, or a function of rank and world_size that "
-        "makes one"
-    )
+def _checked(loader: object, name: str) -> Any:  # noqa: ANN401 - as it is
+    if not isinstance(loader, Loader):
+        check_maker(loader, name)
+    return loader
 
 
 def _expected_ranks(runner: Any) -> Ranks:  # noqa: ANN401 - a Trainer or Fabric
@@ -150,6 +153,11 @@ def setup_loader(fabric: Any, loader: Loader) -> Delivery:  # noqa: ANN401
     Raises:
         InvalidArgumentError: If the loader has another rank, or gives arrays.
     """
+    check_has(
+        fabric,
+        ["to_device", "global_rank", "strategy"],
+        "a lightning.Fabric: setup_loader(fabric, loader)",
+    )
     check_torch(loader, "Fabric")
     check_ranks_of(loader, _expected_ranks(fabric), "Fabric")
     loader.check_ranks()

@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from pagefeed._base import check_whole, require
+from pagefeed._base import check_callable, check_whole, require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_fields, check_ranks_of, check_torch
+from pagefeed.integrations.checks import (
+    check_fields,
+    check_maker,
+    check_ranks_of,
+    check_torch,
+)
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.launch import from_megatron
@@ -103,6 +108,10 @@ def dataset_provider(
         consumed_samples: Tells how many training samples lie behind; by default
             Megatron's ``args.consumed_train_samples``.
     """
+    check_maker(train, "train")
+    if valid is not None:
+        check_maker(valid, "valid")
+    check_callable(consumed_samples, "consumed_samples")
 
     def provide(
         train_val_test_num_samples: Any,  # noqa: ANN401 - Megatron's

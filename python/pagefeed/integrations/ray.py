@@ -16,6 +16,7 @@ from typing import Any
 from pagefeed._base import check_positive, require
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import check_has, check_loader
 from pagefeed.integrations.delivery import KEY
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
@@ -53,6 +54,7 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
 
     The files of all workers merge into one checkpoint; the position is the same on all.
     """
+    check_loader(loader, "save")
     if loader.rank == 0:
         text = json.dumps(loader.state_dict())
         with open(os.path.join(folder, FILE), "w", encoding="utf-8") as file:
@@ -73,9 +75,11 @@ def restore(loader: Loader, checkpoint: Any = None) -> bool:  # noqa: ANN401 - R
     Raises:
         InvalidArgumentError: If the checkpoint has no position.
     """
+    check_loader(loader, "restore")
     checkpoint = _train().get_checkpoint() or checkpoint
     if checkpoint is None:
         return False
+    check_has(checkpoint, ["as_directory"], "a ray.train.Checkpoint")
     with checkpoint.as_directory() as folder:
         try:
             with open(os.path.join(folder, FILE), encoding="utf-8") as file:

@@ -17,6 +17,7 @@ from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
+    check_maker,
     check_ranks_of,
     check_rows,
     check_torch,
@@ -83,6 +84,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         dp_world_size: int,
         **others: Any,  # noqa: ANN401 - the release's
     ) -> None:
+        check_maker(config.make, "make")
         loader = config.make(dp_rank, dp_world_size)
         check_torch(loader, WHO)
         check_fields(loader, ["labels"], WHO)

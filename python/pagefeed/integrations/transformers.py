@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from pagefeed._base import check_flag
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 
 try:  # First: it brings Accelerate, and its extra is the one to name.
@@ -22,6 +23,7 @@ except ImportError as error:
 from pagefeed.integrations.accelerate import Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_fields,
+    check_has,
     check_ranks_of,
     check_rows,
     check_torch,
@@ -139,6 +141,11 @@ def attach(
         >>> attach(trainer, loader)  # doctest: +SKIP
         >>> trainer.train(resume_from_checkpoint=True)  # doctest: +SKIP
     """
+    check_has(
+        trainer,
+        ["args", "accelerator", "callback_handler"],
+        "a transformers.Trainer: attach(trainer, loader)",
+    )
     args = trainer.args
     check_torch(loader, WHO)
     check_fields(loader, ["labels"], WHO)
@@ -155,7 +162,11 @@ def attach(
             "nothing here, and the Trainer's counts depend on it; the batch size is "
             "the Loader's"
         )
-    if flatten is None:
+    if alarm is not None and not isinstance(alarm, WaitAlarm):
+        raise InvalidArgumentError(f"alarm={alarm!r:.60} must be a WaitAlarm, or None")
+    if flatten is not None:
+        check_flag(flatten, "flatten")
+    else:
         needs_one_row = _has_flash_attention(trainer.model) or _is_sft(trainer)
         flatten = _is_packed(loader) and needs_one_row
     if flatten:

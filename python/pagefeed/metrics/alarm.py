@@ -50,7 +50,7 @@ class WaitAlarm:
         times: int = 3,
         call: Callable[[float], object] | None = None,
     ) -> None:
-        if not 0 < threshold < 1:
+        if not isinstance(threshold, int | float) or not 0 < threshold < 1:
             raise InvalidArgumentError(
                 f"threshold={threshold!r} must be a fraction between 0 and 1"
             )

@@ -219,12 +219,14 @@ class DocumentIndex:
         return bytes_of_pages(self.spans, pages)
 
     def parts(self, sequence: int) -> DocumentParts:
-        """Return the document; its tokens are counted if the column has some."""
+        """Return the document, cut; its tokens are counted if the column has some."""
         page, row = self.places(np.array([sequence]))
         zero = np.zeros(1, dtype=np.int64)
         try:
             starts = self.spans.index.row_offsets(int(page[0]))
             tokens = starts[row + 1] - starts[row]
+            if self.documents.max_length is not None:
+                tokens = np.minimum(tokens, self.documents.max_length)
         except UnsupportedError:  # Text, or numbers that are no tokens.
             tokens = zero
         return DocumentParts(

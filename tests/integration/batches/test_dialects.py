@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import pagefeed as pf
@@ -64,6 +65,27 @@ def test_megatron_masks_what_carries_no_loss(batch):
     assert torch.equal(made["loss_mask"], mask.float())
     assert torch.equal(made["labels"], labels.clamp(min=0))
     assert (labels == -100).sum() == (mask == 0).sum() > 0
+
+
+@pytest.mark.parametrize("length", [96, 97])
+@pytest.mark.parametrize("without", [0, 1, 17, 280])
+def test_megatron_clears_few_labels_and_many(length, without):
+    """Of 3 rows; also where they are no multiple of what is looked at together."""
+    rng = np.random.default_rng(without)
+    labels = rng.integers(0, 1000, 3 * length)
+    labels[rng.choice(len(labels), without, replace=False)] = -100
+    given = torch.from_numpy(labels.reshape(3, length))
+    ids = torch.zeros_like(given)
+    made = dialects.megatron(
+        {
+            "input_ids": ids,
+            "labels": given.clone(),
+            "loss_mask": given >= 0,
+            "position_ids": ids,
+        }
+    )
+    assert torch.equal(made["labels"], given.clamp(min=0))
+    assert torch.equal(made["loss_mask"], (given >= 0).float())
 
 
 def test_a_mask_of_ones_own_gives_megatron_no_loss_where_there_is_no_label(batch):

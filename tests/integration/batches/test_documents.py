@@ -128,6 +128,14 @@ def test_a_document_is_located(folder):
     assert (0, 0, 3) in loader.steps_of(source.file, source.row)
 
 
+def test_what_is_cut_is_not_counted_where_a_document_is_located(folder):
+    loader = make_loader(folder, pf.Documents(max_length=20), column="input_ids")
+    batch = next(iter(loader))
+    found = [loader.locate(step=0, row=row)[0].num_tokens for row in range(8)]
+    assert found == batch["lengths"][:8].tolist()
+    assert max(found) == 20 > min(found)
+
+
 def test_mixtures_of_documents(folder):
     dataset = pf.parquet(folder, column="text")
     some = dataset.where("number < 300")

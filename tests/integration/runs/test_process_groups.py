@@ -117,6 +117,14 @@ def test_a_second_sharding_is_refused(folder, module, name):
     assert next(iter(Reader(as_dataset(loaders[1]))))
 
 
+def test_reading_ahead_is_refused_on_any_number_of_ranks(folder):
+    names = {"__module__": "ray.train.torch.train_loop_utils"}
+    kind = type("_WrappedDataLoader", (Reader,), names)
+    loader = numbered_loader(folder / "data", format="torch", rank=0, world_size=1)
+    with pytest.raises(InvalidArgumentError, match="iterate over the Loader itself"):
+        next(iter(kind(as_dataset(loader))))
+
+
 def test_nodes_go_on_where_their_state_was_saved(folder):
     nodes = pytest.importorskip("torchdata.nodes", reason="torchdata is not installed")
 

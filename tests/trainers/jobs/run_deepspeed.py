@@ -5,6 +5,8 @@ from itertools import islice
 import deepspeed
 import torch
 from deepspeed.runtime.dataloader import RepeatingLoader
+from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPDataLoaderAdapter
+from deepspeed.utils import groups
 
 import pagefeed as pf
 from job import LENGTH, Job
@@ -68,6 +70,24 @@ def trap():
         job.report("refused", str(error))
 
 
+def sequence_parallel():
+    """Both ranks work on one sequence: what DeepSpeed's adapter makes of batches."""
+    engine, _ = start(mesh_param=(1, 2))
+    fields = {"fields": ("input_ids", "labels", "position_ids")}
+    for name, gathers in (("silent", False), ("gathered", True)):
+        ranks = from_deepspeed(ulysses_adapter=gathers)
+        loader = job.loader(**ranks._asdict(), **fields)
+        adapter = UlyssesSPDataLoaderAdapter(
+            attach(engine, loader, ulysses_adapter=gathers),
+            sp_rank=groups._get_sequence_parallel_rank(),
+            sp_group=groups._get_sequence_parallel_group(),
+            sp_world_size=groups._get_sequence_parallel_world_size(),
+            device="cpu",
+        )
+        seen = [batch["input_ids"][:, 0].tolist() for batch in adapter]
+        job.report(f"ulysses {name}", {"ranks": list(ranks), "seen": seen})
+
+
 deepspeed.init_distributed(dist_backend="gloo")
 for run, options in job.options["runs"].items():
     train(run, **options)
@@ -82,4 +102,5 @@ if job.options.get("more"):
     except InvalidArgumentError as error:
         job.report("batch size", str(error))
     trap()
+    sequence_parallel()
 torch.distributed.destroy_process_group()

@@ -113,6 +113,11 @@ run("data", Mesh(devices.reshape(4), ("data",)), PartitionSpec("data"))
 run("sequence", Mesh(devices, ("data", "seq")), PartitionSpec("data", "seq"))
 run("replicas", Mesh(devices.T, ("data", "model")), PartitionSpec("data"))
 sharding = NamedSharding(Mesh(devices.reshape(4), ("data",)), PartitionSpec("data"))
+rows: list[int] = []
+for batch in loader(pf.launch.Ranks(0, 2)):  # The same rank on both: nothing is raised.
+    ids = jax.make_array_from_process_local_data(sharding, batch["input_ids"])
+    rows += [int(row) for s in ids.addressable_shards for row in s.data[:, 0]]
+job.report("silent", rows)
 try:
     global_batches(loader(pf.launch.Ranks(0, 1)), sharding)
 except InvalidArgumentError as error:

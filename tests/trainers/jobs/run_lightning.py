@@ -19,11 +19,12 @@ os.environ.update(GROUP_RANK="0", TORCHELASTIC_RUN_ID="job")
 class Module(lightning.LightningModule):
     """Trains the model, and keeps its losses."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, estimated: bool) -> None:
         super().__init__()
         self.model = Model()
         self.losses: list[float] = []
         self.validated: list[list[int]] = []
+        self.estimated = estimated
 
     def training_step(self, batch, _):
         loss = self.model(batch["input_ids"], batch["labels"])
@@ -34,6 +35,8 @@ class Module(lightning.LightningModule):
         self.validated.append(batch["input_ids"][:, 0].tolist())
 
     def configure_optimizers(self):
+        if self.estimated:  # As those do who decay the learning rate over a run.
+            assert self.trainer.estimated_stepping_batches > 0
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
@@ -45,9 +48,18 @@ class Die(Callback):
             job.die()
 
 
-def train(name, resume=None, *, bare=False, validate=False, loader=None, **options):
+def train(
+    name,
+    resume=None,
+    *,
+    bare=False,
+    validate=False,
+    estimated=False,
+    loader=None,
+    **options,
+):
     """Fit; ``bare`` gives Lightning the loader itself, without the data module."""
-    module = Module()
+    module = Module(estimated=estimated)
     seen = Seen(module.model)
     saving = ModelCheckpoint(
         dirpath=job.folder / name,

@@ -19,6 +19,7 @@ from pagefeed.integrations.megatron import MicroBatches, dataset_provider
 from pagefeed.launch import from_megatron
 
 job = Job()
+RANK = job.rank, job.world_size
 NAMES = ("input_ids", "labels", "loss_mask", "position_ids")
 FIELDS = pf.Fields(names=NAMES, shifted=True)
 
@@ -81,14 +82,15 @@ def train(stop, die_at=None):
 def run():
     """Micro-batches from where the consumed samples say, and what does not fit."""
     job.report("ranks", list(from_megatron()))
-    consumed = job.options.get("consumed", 0)
-    batches = provided(consumed)
-    job.report("run", {"seen": steps(batches, job.options["steps"])})
-    if not consumed:
+    for consumed, count in job.options["runs"]:
+        batches = provided(consumed)
+        job.report(f"from {consumed}", {"seen": steps(batches, count)})
+    if job.world_size > 1:
         saved = batches.iterable.save_state()
         again = MicroBatches(make(*from_megatron()))
         again.restore_state(saved)
         job.report("saved", {"seen": steps(RerunDataIterator(again), 3)})
+        job.report("last", {"seen": steps(batches, 3)})
         wrong: dict[str, dict[str, Any]] = {
             "finite": {"epochs": 1},
             "numpy": {"format": "numpy"},
@@ -103,8 +105,11 @@ def run():
         job.report("tensor ranks", list(from_megatron()))
         peers = parallel_state.get_tensor_model_parallel_group()
         make(*from_megatron()).check_ranks(same=peers)
+        for name, given in (("peers", from_megatron()), ("silent", RANK)):
+            first = next(iter(make(*given)))["input_ids"]
+            job.report(name, first[:, 0].tolist())
         try:
-            make(job.rank, job.world_size).check_ranks(same=peers)
+            make(*RANK).check_ranks(same=peers)
         except InvalidArgumentError as error:
             job.report("by RANK", str(error))
 

@@ -103,20 +103,21 @@ parallel.build_mesh()
 mesh = parallel.get_optional_mesh("batch", include_singleton_axes=True)
 ranks = from_mesh(mesh)
 job.report("ranks", list(ranks))
-folder = str(job.folder / "dcp")
 if "train" in job.options:
     train(**job.options["train"])
 elif job.options.get("resume"):
-    data = build(ranks)
-    load({"dataloader": data}, checkpoint_id=folder)
-    job.report("resumed", {"seen": steps(data, job.options["resume"])})
+    for step, count in job.options["resume"]:
+        data = build(ranks)
+        load({"dataloader": data}, checkpoint_id=str(job.folder / f"dcp-{step}"))
+        job.report(f"from {step}", {"seen": steps(data, count)})
 else:
     data = build(ranks)
     data.load_state_dict({})
-    first = steps(data, 6)
-    save({"dataloader": data}, checkpoint_id=folder)
-    rest = steps(data, 22)
-    job.report("whole", {"seen": first + rest})
+    seen: list[list[int]] = []
+    for step in (6, 14, 28):
+        seen += steps(data, step - len(seen))
+        save({"dataloader": data}, checkpoint_id=str(job.folder / f"dcp-{step}"))
+    job.report("whole", {"seen": seen})
     joined = build(ranks, num_tokens_per_batch=4 * LENGTH)
     inputs, labels = next(iter(joined))
     job.report("joined", [list(inputs["input"].shape), list(labels.shape)])

@@ -12,7 +12,9 @@ from transformers import (
 )
 
 from job import LENGTH, VOCABULARY, Job
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.transformers import attach
+from pagefeed.torch import LoaderDataset, as_dataset
 from tiny_model import Seen
 
 job = Job()
@@ -35,7 +37,7 @@ class Die(TrainerCallback):
             job.die()
 
 
-def train(name: str, resume: str | None = None, **options) -> None:
+def make_trainer(name: str, *, dataset: LoaderDataset | None = None, **options):
     torch.manual_seed(0)
     model = LlamaForCausalLM(copy.deepcopy(CONFIG))
     settings = {
@@ -52,12 +54,26 @@ def train(name: str, resume: str | None = None, **options) -> None:
         "use_cpu": True,
         "include_num_input_tokens_seen": "all",
     }
-    trainer = Trainer(model=model, args=TrainingArguments(**settings | options))
+    return Trainer(
+        model=model,
+        args=TrainingArguments(**settings | options),
+        train_dataset=dataset,
+        data_collator=None if dataset is None else first_of,
+    )
+
+
+def first_of(items):
+    """The batch itself, as a dataset of whole batches would have it collated."""
+    return items[0]
+
+
+def train(name: str, resume: str | None = None, **options) -> None:
+    trainer = make_trainer(name, **options)
     if "die_at" in job.options:
         trainer.add_callback(Die())
     loader = job.loader()
     attach(trainer, loader)
-    seen = Seen(model)
+    seen = Seen(trainer.model)
     trainer.train(resume_from_checkpoint=resume and str(job.folder / resume))
     state = trainer.state
     job.report(
@@ -74,5 +90,23 @@ def train(name: str, resume: str | None = None, **options) -> None:
     )
 
 
+def trap() -> None:
+    """A dataset of whole batches instead of attach: without the guard, and with it."""
+    options = {"max_steps": 2, "per_device_train_batch_size": 1}
+    with job.unguarded():
+        trainer = make_trainer("trap", dataset=as_dataset(job.loader()), **options)
+        seen = Seen(trainer.model)
+        trainer.train()
+    job.report("silent", {"seen": seen.take()})
+    if job.rank == 0:  # The others would wait for it.
+        trainer = make_trainer("trap", dataset=as_dataset(job.loader()), **options)
+        try:
+            next(iter(trainer.get_train_dataloader()))
+        except InvalidArgumentError as error:
+            job.report("refused", str(error))
+
+
 for name, resume in job.options["runs"].items():
     train(name, resume, **job.options.get("settings", {}))
+if job.options.get("trap"):
+    trap()
