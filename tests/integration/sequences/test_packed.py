@@ -183,4 +183,4 @@ def test_a_mixture_has_every_packed_document_once(mixed_folder, method, world_si
 
 def test_only_the_length_is_given_without_a_name():
     with pytest.raises(TypeError, match="positional"):
-        pf.Packed(8, EOS)  # type: ignore[misc]
+        pf.Packed(8, EOS)  # type: ignore[call-arg]
