@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pagefeed as pf
@@ -68,8 +68,9 @@ def plain_blocks(spans: Any, packed: pf.Packed) -> list[int]:
     return starts
 
 
-# 64 and 128 make blocks of just the tokens that one must have.
-ROWS = st.lists(st.sampled_from([0, 0, 1, 2, 3, 5, 30, 64, 70, 128, 400]), max_size=5)
+# Lengths of which a few make a block of just the tokens that it must have.
+LENGTHS = [0, 0, 1, 2, 3, 5, 30, 70, BLOCK_SEQUENCES, 2 * BLOCK_SEQUENCES]
+ROWS = st.lists(st.sampled_from(LENGTHS), max_size=5)
 FILES = st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=30)
 PACKED = st.builds(
     lambda length, separators, join: pf.Packed(length, join=join, **separators),
@@ -133,6 +134,7 @@ def test_no_bundles_are_of_the_types_of_some():
 
 
 @given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
+@example(files=[[[BLOCK_SEQUENCES]] * 3], packed=pf.Packed(1), run=1, copies=1)
 def test_blocks_are_those_of_a_plain_model(files, packed, run, copies):
     spans: Any = PackedSpans(files * copies, run)
     sequences = packed.bind(spans)

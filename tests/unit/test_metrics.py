@@ -112,6 +112,11 @@ def test_the_alarm_rings_once_for_each_time_of_waiting():
     for wait in (0.5, 0.0, 0.5, 0.6, 0.7, 0.0, 0.2, 0.3):
         alarm.look({"data/wait_fraction": wait})
     assert heard == [0.6, 0.3]
+    heard.clear()
+    usual = WaitAlarm(call=heard.append)
+    for wait in (0.2, 0.3, 0.05, 0.3, 0.4, 0.5):
+        usual.look({"data/wait_fraction": wait})
+    assert heard == [0.5]
     with pytest.warns(RuntimeWarning, match="waits for data 90% of the time"):
         WaitAlarm(times=1).look({"data/wait_fraction": 0.9})
     with pytest.raises(InvalidArgumentError, match="fraction"):

@@ -1,5 +1,6 @@
 """Files of data are listed, told apart and read in one place."""
 
+import io
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 from pagefeed.storage import LocalStorage, Storage
+from pagefeed.storage.arrow_files import RangeFile
 
 STORAGE: Storage = LocalStorage()
 
@@ -101,3 +103,16 @@ def test_pyarrow_opens_files_by_their_names(file):
     pytest.importorskip("pyarrow")
     with STORAGE.arrow_filesystem().open_input_file(file) as opened:
         assert opened.read(4) == b"PAR1"
+
+
+def test_files_of_any_storage_are_read_like_files(file):
+    opened = RangeFile(STORAGE, file)
+    whole = Path(file).read_bytes()
+    for size in (-1, None):
+        opened.seek(5)
+        assert opened.read(size) == whole[5:]
+        assert opened.read(size) == opened.read(1) == b""
+    assert opened.seek(-14, io.SEEK_END) == 5
+    assert opened.read(4) == b"some"
+    assert opened.seek(1, io.SEEK_CUR) == opened.tell() == 10
+    assert opened.read(99) == b"data PAR1"

@@ -33,7 +33,7 @@ def _short_steps(monkeypatch):
     monkeypatch.setattr(starts_module, "PIECE", 640)
 
 
-def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
+def test_sums_are_left_for_other_processes(tmp_path, monkeypatch, caplog):
     blocks = random_blocks(5000)
     options = {"cache_dir": tmp_path / "new", "fingerprint": "corpus"}
     sequences = make_order(blocks).at(range(blocks.num_sequences))
@@ -47,6 +47,7 @@ def test_sums_are_left_for_other_processes(tmp_path, monkeypatch):
     for other in ({"epoch": 1}, {"seed": 2}, {"name": "code"}, {"fingerprint": "x"}):
         with pytest.raises(TypeError):
             make_order(blocks, **(options | other))
+    assert not caplog.records
 
 
 def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path):

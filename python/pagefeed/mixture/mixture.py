@@ -64,11 +64,7 @@ class Stage:
     @property
     def start(self) -> int:
         """Tokens or steps before it."""
-        return self.start_tokens if self.start_tokens is not None else self._start_step
-
-    @property
-    def _start_step(self) -> int:
-        return 0 if self.start_step is None else self.start_step
+        return self.start_tokens or self.start_step or 0
 
 
 @dataclass(frozen=True, kw_only=True)

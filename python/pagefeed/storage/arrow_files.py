@@ -47,7 +47,7 @@ class RangeFile(io.RawIOBase):
         """Return the bytes of the file."""
         return self._size
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """Read some bytes, or all that are left."""
         end = self._size if size is None or size < 0 else self._at + size
         end = min(end, self._size)

@@ -10,6 +10,8 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.loader import session_of
+from pagefeed.run.epochs import EpochSource
 
 NUM_ROWS = 700
 COLUMNS = ["number", "text", "tags", "input_ids"]
@@ -370,3 +372,23 @@ def test_what_cannot_be_padded_is_refused(tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"pad\['labels'\]"):
         start(pad={"labels": 0.5})
     assert hash(pf.Documents(pad={"a": 0})) == hash(pf.Documents(pad={"a": 0}))
+
+
+@pytest.mark.parametrize(("column", "most"), [("input_ids", 5), ("text", None)])
+def test_tokens_are_counted_as_they_are_cut(folder, column, most):
+    documents = pf.Documents(columns=["number"], max_length=most)
+    loader = make_loader(folder, documents, column=column)
+    for _ in loader:
+        pass
+    lengths = [len(row) for row in make_table()["input_ids"].to_pylist()]
+    total = sum(min(length, most) for length in lengths) if most else 0
+    # Less the last, incomplete step, which is dropped.
+    found = loader.metrics()["data/tokens_total"]
+    assert found == pytest.approx(total, rel=0.01)
+
+
+def test_pages_of_texts_are_weighed_by_their_bytes(folder):
+    loader = make_loader(folder, pf.Documents(columns=["text"]))
+    index, source = loader.dataset.index, session_of(loader).run.source
+    assert isinstance(source, EpochSource)
+    assert source.orders.page_bytes == index.mean_row_bytes * NUM_ROWS / len(index)

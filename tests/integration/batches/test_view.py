@@ -152,3 +152,10 @@ def test_a_data_loader_with_a_sampler(dataset, expected, num_workers):
     )
     found = np.concatenate([batch["input_ids"].numpy() for batch in batches])
     assert np.array_equal(found, expected[order])
+
+
+def test_short_sequences_are_filled_up_with_zeros(dataset, expected):
+    last = expected[-1]
+    assert (last == -1).any()
+    found = pf.SequenceView(dataset, pf.Windows(LENGTH))[-1]["input_ids"]
+    assert np.array_equal(found, np.where(last == -1, 0, last))

@@ -190,4 +190,6 @@ def test_wrong_arguments_are_refused(folder, capsys, change, message):
 def test_a_stage_has_one_start():
     stage = pf.Stage(start_tokens=10, weights={"web": 1})
     assert stage.start == 10
-    assert replace(stage, start_tokens=None, start_step=3).start == 3
+    for step in (3, 0):
+        assert replace(stage, start_tokens=None, start_step=step).start == step
+    assert replace(stage, start_tokens=0).start == 0

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from models.mixing import (
     take,
     write_datasets,
 )
+from pagefeed.loader import session_of
 from pagefeed.mixture import LEAST_LANES
 from pagefeed.reports.verification import Leg, verify
 
@@ -184,3 +186,14 @@ def test_shares_of_tokens_hold_where_documents_differ_by_a_hundred(tmp_path, seq
     assert abs(counts[1] / (counts[1] + counts[2]) - 0.5) < 0.001
     tokens_of = [loader.stats()[f"{name}/tokens"] for name in parts]
     assert np.allclose(tokens_of, counts[1:], rtol=1e-3)
+
+
+def test_one_dataset_in_a_mixture_is_planned_as_far_ahead_as_alone(datasets):
+    tracks = []
+    for data in (datasets["web"], mixture(datasets, {"web": 1}, max_steps=9)):
+        loader = make(data)
+        session = session_of(loader)
+        state = replace(session.state, num_lanes=LEAST_LANES)
+        tracks.append(session.run.source.at(state))
+    alone, mixed = (track.horizon(1 << 23) for track in tracks)
+    assert alone == mixed > 2 * LEAST_LANES

@@ -58,6 +58,7 @@ def test_wrong_mixtures_are_refused(datasets):
     web, code = datasets["web"], datasets["code"]
     refused: list[tuple[Any, dict[str, Any], str]] = [
         ({}, {}, "needs datasets"),
+        ([web, code], {}, "needs datasets"),
         ({"web": (web, -1)}, {}, "weight of 'web' is -1"),
         ({"web": (web, float("nan"))}, {}, "weight of 'web' is nan"),
         ({"web": (web, 0), "code": (code, 0)}, {}, "no weight is above 0"),

@@ -1,5 +1,7 @@
 """The numbers of a loader, and that of its rank among others."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
@@ -40,6 +42,27 @@ def test_epochs_behind_count(folder):
     assert metrics["data/epoch"] == 1
     # Less the last, incomplete step, which is dropped.
     assert metrics["data/tokens_total"] == pytest.approx(per_epoch, rel=0.01)
+
+
+def test_the_epochs_of_a_single_sequence_count(tmp_path):
+    rows = pa.array([[1, 2], [3]], pa.list_(pa.int32()))
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "part.parquet")
+    loader = numbered_loader(tmp_path, batch_size=1, epochs=2)
+    assert len([*loader]) == 2
+    assert loader.metrics()["data/tokens_total"] == 6
+
+
+def test_skipped_steps_of_a_mixture_do_not_count(folder):
+    mixed = pf.mix({"web": pf.parquet(folder, column="input_ids")}, max_steps=20)
+    loader = numbered_loader(mixed)
+    loader.skip([2, 5, 6])
+    for _ in zip(range(6), loader, strict=False):
+        pass
+    assert loader.step == 9
+    assert loader.stats()["web/sequences"] == 6 * loader.batch_size
+    per_step = loader.batch_size * 32
+    tokens = loader.metrics()["data/tokens_total"]
+    assert tokens == pytest.approx(6 * per_step, rel=0.01)
 
 
 def test_a_mixture_tells_its_shares(folder, tmp_path):

@@ -15,6 +15,7 @@ import pagefeed as pf
 from made.numbered import LENGTH, numbered_loader, write_numbered
 from models.mixing import make, staged, write_datasets
 from pagefeed.cli import main
+from pagefeed.reports.page.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from pagefeed.reports.page.order import order_counts
 from pagefeed.reports.page.picture import png
 
@@ -55,6 +56,27 @@ class Page(HTMLParser):
         self.text += f" {data}"
 
 
+def corners(page: str) -> np.ndarray:
+    """Where the shapes of all charts of a page have their corners: [corners, 2]."""
+    found = [
+        corner.split(",")
+        for points in re.findall('points="([^"]+)"', page)
+        for corner in points.split()
+    ]
+    bar = r'<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"'
+    for left, top, width, height in np.array(re.findall(bar, page), dtype=float):
+        found += [[left, top], [left + width, top + height]]
+    return np.array(found, dtype=float)
+
+
+def assert_inside(page: str) -> None:
+    """Nothing is drawn beyond the axes of its chart."""
+    places = corners(page)
+    assert len(places) > 8
+    assert (places >= [LEFT - 0.1, TOP - 0.1]).all()
+    assert (places <= [WIDTH - RIGHT + 0.1, HEIGHT - BOTTOM + 0.1]).all()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("report")
@@ -76,6 +98,7 @@ def test_a_page_of_one_dataset(folder):
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     assert "http" not in made
     assert "<script" not in made
+    assert_inside(made)
     for number in (600, loader.num_sequences, len(loader)):
         assert f"{number:,}" in page.text
 
@@ -97,13 +120,16 @@ def test_a_page_of_a_mixture_with_metrics(tmp_path):
         )
         for step in range(1, 50)
     ]
-    page = Page(pf.report(loader, metrics=[*lines, '{"step": 50, "data/tok']))
+    made = pf.report(loader, metrics=[*lines, '{"step": 50, "data/tok'])
+    assert_inside(made)
+    page = Page(made)
     assert set(page.titles) >= {
         *("Dataset: web", "Mixture over training", "Packing", "Order"),
         "Throughput and waiting",
     }
     for word in ("Planned", "Realised", "documents in a sequence, mean", "waiting"):
         assert word in page.text
+    assert "No rates were recorded" not in page.text
     with pytest.raises(pf.errors.InvalidArgumentError, match="JSON object with a step"):
         pf.report(loader, metrics=["nothing"])
 
@@ -143,6 +169,7 @@ def test_names_are_escaped(folder):
     page = pf.report(loader, metrics=metrics)
     assert "<script" not in page
     assert "&lt;b&gt;&amp;" in page
+    assert "No rates were recorded: only data/mix/&lt;script&gt;_share, &lt;i" in page
 
 
 def test_the_command_line(folder, tmp_path, capsys):

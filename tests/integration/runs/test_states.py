@@ -71,6 +71,18 @@ def test_a_state_that_no_loader_saved_is_refused(loader, change):
     assert loader.state_dict() == before
 
 
+def test_what_a_state_lacks_or_has_too_is_named(loader):
+    state = loader.state_dict()
+    lacking = {name: state[name] for name in state if name not in ("epoch", "seed")}
+    for other, message in [
+        (lacking, "it lacks epoch, seed; expected"),
+        (state | {"sampler": 3, "rng": 4}, "it has sampler, rng too; expected"),
+        (lacking | {"rng": 4}, "it lacks epoch, seed and has rng too; expected"),
+    ]:
+        with pytest.raises(StateMismatchError, match=message):
+            loader.load_state_dict(other)
+
+
 @pytest.mark.parametrize("state", [None, [], 3, "state", [("epoch", 1)]])
 def test_what_is_no_dict_is_refused(loader, state):
     with pytest.raises(StateMismatchError, match="a state is a dict"):

@@ -179,3 +179,8 @@ def test_a_mixture_has_every_packed_document_once(mixed_folder, method, world_si
         sequences += sequences_of(loader)
     assert len(sequences) == loader.num_sequences
     check_documents(sequences, documents_in(mixed_folder))
+
+
+def test_only_the_length_is_given_without_a_name():
+    with pytest.raises(TypeError, match="positional"):
+        pf.Packed(8, EOS)  # type: ignore[call-arg]

@@ -292,3 +292,17 @@ def test_lanes_suit_the_ranks():
         if ranks <= blocks:
             found = lanes_of_stream(blocks, 1e6, ranks)
             assert ranks <= found <= max(blocks, 48)
+
+
+@pytest.mark.parametrize("most", [(1 << 16) - 1, 1 << 16, 1 << 17])
+def test_ids_of_large_vocabularies_stay_whole(folder, most):
+    above = most - max("ä".encode())
+
+    def encode(text):
+        return [byte + above for byte in text.encode()]
+
+    large = pf.Tokenizer(encode, vocab_size=most + 1, name="large")
+    texts = pf.parquet(folder, column="text").tokenize(large, count=False)
+    for batch in itertools.islice(open_loader(texts, batch_size=8), 20):
+        ids = batch["input_ids"][batch["input_ids"] != EOS]
+        assert above < ids.min() < ids.max() == most

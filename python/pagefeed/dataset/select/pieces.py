@@ -98,7 +98,7 @@ def pieces_of(spans: Spans) -> Iterator[Piece]:
     while begin < len(pages):
         last = int(np.searchsorted(files, files[begin], side="right"))
         large = int(np.searchsorted(rows, rows[begin] + PIECE_ROWS, side="left"))
-        end = min(last, max(begin + 1, large))
+        end = min(last, large)
         first, stop = spans.spans_before(rows[[begin, end]]).tolist()
         if first < stop and rows[begin] < rows[end]:
             yield Piece(

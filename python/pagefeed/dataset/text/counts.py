@@ -248,6 +248,6 @@ def _parts(index: PageIndex) -> Iterator[_Part]:
     page = number = 0
     while page < len(index):
         end = int(np.searchsorted(first, first[page] + PART_ROWS, side="left"))
-        end = min(max(end, page + 1), len(index))
+        end = min(end, len(index))
         yield _Part(number, page, end, int(first[end] - first[page]))
         page, number = end, number + 1
