@@ -51,7 +51,7 @@ impl State {
         if self.is_stopping {
             return None;
         }
-        self.budget.source = source.held_bytes();
+        self.count_kept(source);
         let job = choose(self);
         self.num_running += match &job {
             // A page that was fetched has been running since.
@@ -62,6 +62,14 @@ impl State {
         };
         self.budget.note_peak();
         job
+    }
+
+    /// Counts what the source keeps: pages make room for what it has come to.
+    fn count_kept(&mut self, source: &dyn PageSource) {
+        let before = std::mem::replace(&mut self.budget.source, source.held_bytes());
+        if self.budget.source > before {
+            self.keep_to_budget();
+        }
     }
 
     /// Loads and gathers, by one and the same threads.

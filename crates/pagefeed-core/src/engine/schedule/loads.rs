@@ -50,6 +50,12 @@ impl State {
         true
     }
 
+    /// Gives up pages that are not needed first, where others took their room.
+    pub(super) fn keep_to_budget(&mut self) {
+        self.evict(self.head, 0);
+        self.give_up_spares();
+    }
+
     pub(super) fn begin_load(&mut self, slot: Slot, estimate: usize) -> LoadJob {
         if self.pages.begin_load(slot) {
             self.stats.pages_reloaded += 1;

@@ -125,8 +125,7 @@ impl State {
         }
         self.count_plans();
         // Plans take room that pages had.
-        self.give_up_spares();
-        self.evict(self.head, 0);
+        self.keep_to_budget();
     }
 
     fn count_plans(&mut self) {
