@@ -16,6 +16,7 @@ from pagefeed.batches.formats import (
     make_converter,
     parse_dtype,
 )
+from pagefeed.batches.iteration import steps_ahead
 from pagefeed.batches.session import MoveListener, Session
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.streaming import open_session
@@ -35,5 +36,6 @@ __all__ = [
     "make_converter",
     "open_session",
     "parse_dtype",
+    "steps_ahead",
     "token_engine",
 ]

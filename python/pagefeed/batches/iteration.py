@@ -11,7 +11,7 @@ from pagefeed.batches.token_batches import Feed, Out
 from pagefeed.errors import CancelledError
 from pagefeed.run import NO_POSITION, LoaderState, Planner, Route
 
-__all__ = ["Iteration"]
+__all__ = ["Iteration", "steps_ahead"]
 
 CHUNK_SEQUENCES = 1 << 15
 """Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""
@@ -32,6 +32,14 @@ STEPS_WITH_PADDING = 2
 
 PIECE_SHARE = 1 << 9
 """Bytes of all plans for each sequence of a piece: some eight times what it takes."""
+
+
+def steps_ahead(horizon_sequences: int, batch_size: int) -> int:
+    """Return how many steps are planned ahead: a chunk beyond the horizon.
+
+    So that no call has to make up for many.
+    """
+    return max(1, CHUNK_SEQUENCES // batch_size) + horizon_sequences // batch_size
 
 
 class _Place(NamedTuple):
@@ -65,13 +73,11 @@ class Iteration(Generic[Out]):
     ) -> None:
         self._plan = feed.plan
         self._engine = feed.engine()
-        self._chunk_steps = max(1, CHUNK_SEQUENCES // planner.route.batch_size)
-        # Beyond the horizon, so that no call has to make up for many.
-        self._ahead_steps = (
-            self._chunk_steps + horizon_sequences // planner.route.batch_size
-        )
+        batch_size = planner.route.batch_size
+        self._chunk_steps = max(1, CHUNK_SEQUENCES // batch_size)
+        self._ahead_steps = steps_ahead(horizon_sequences, batch_size)
         self._plan_bytes = plan_bytes
-        self._pieces_at_once = 1 + planner.route.batch_size // STEP_UNITS
+        self._pieces_at_once = 1 + batch_size // STEP_UNITS
         self._process = os.getpid()
         self._open = True
         self.num_padding_rows = 0

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.batches import steps_ahead
 from pagefeed.dataset import Dataset, PageIndex, TokenIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
@@ -240,7 +241,8 @@ def _reads(loader: Loader, planner: Planner) -> _Reads:
     route, source = planner.route, _one_dataset(loader)
     num_steps = route.num_steps or 0
     horizon = planner.track.horizon(loader.memory)
-    wanted = max(SAMPLED_SEQUENCES, 2 * horizon) // route.batch_size + 1
+    ahead = route.batch_size * steps_ahead(horizon, route.batch_size)
+    wanted = max(SAMPLED_SEQUENCES, 2 * ahead) // route.batch_size + 1
     # A stretch that is most of the epoch would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
     if count == 0:
@@ -253,7 +255,8 @@ def _reads(loader: Loader, planner: Planner) -> _Reads:
     tells_metadata = "metadata" in session_of(loader).settings.fields.names
     share = share_with_columns([data], tells_metadata=tells_metadata)
     sizes = (index.loaded_bytes(pages) * share).astype(np.int64)
-    is_load = simulate_loads(pages, sizes, loader.memory)
+    places = segments.sequence[~in_parts]
+    is_load = simulate_loads(pages, sizes, loader.memory, places=places, horizon=ahead)
     counted_from = 0 if count == num_steps else len(segments.page) // 2
     loads = np.zeros(len(in_parts), dtype=np.bool_)
     loads[~in_parts] = is_load

@@ -62,19 +62,35 @@ def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:
 
 
 def simulate_loads(
-    uses: Int64Array, sizes: Int64Array, capacity: int
+    uses: Int64Array,
+    sizes: Int64Array,
+    capacity: int,
+    *,
+    places: Int64Array | None = None,
+    horizon: int = 0,
 ) -> npt.NDArray[np.bool_]:
     """Return which uses have to read their page: bool [uses].
 
     When room is needed the page whose next use is farthest goes first, which is the
     best there is (Belady, "A study of replacement algorithms", 1966), and what the
     engine does, since it knows the plan.
+
+    Args:
+        uses: Page of each use, in order: int64 [uses].
+        sizes: Bytes of that page: int64 [uses].
+        capacity: Bytes that can be held.
+        places: Number of the sequence of each use, in order: int64 [uses].
+        horizon: Sequences that are planned ahead, where ``places`` are given: a page
+            of which no use is planned is given up.
     """
     end = len(uses)
     order = np.argsort(uses, kind="stable")
     following = np.full(end, end)
     same = uses[order[1:]] == uses[order[:-1]]
     following[order[:-1][same]] = order[1:][same]
+    if places is not None:
+        distance = np.append(places, 0)[following] - places
+        following[(following < end) & (distance > horizon)] = end
 
     loads = np.zeros(end, dtype=bool)
     held: dict[int, int] = {}  # Page -> its next use.

@@ -54,6 +54,25 @@ def test_reads_are_those_of_the_run(token_files, shuffle):
     assert plan.read_bytes == pytest.approx(loader.stats()["bytes_read"], rel=0.05)
 
 
+@pytest.mark.parametrize("window", [64, 4096])
+def test_pages_without_a_planned_use_are_read_again(tmp_path, window):
+    tokens = np.arange(1_600_000, dtype=np.int32).reshape(-1, 100)
+    path = tmp_path / "a.parquet"
+    options: dict[str, Any] = {"data_page_size": 4096, "write_batch_size": 8}
+    rows = pa.FixedSizeListArray.from_arrays(tokens.reshape(-1), 100)
+    pq.write_table(pa.table({"input_ids": rows}), path, **options)
+    shuffle = pf.Shuffle(window=window)
+    loader = make_loader(
+        path, sequences=pf.Windows(8), batch_size=64, shuffle=shuffle, memory="64MiB"
+    )
+    plan = forecast(loader)
+    for _ in loader:
+        pass
+    loads = loader.stats()["pages_loaded"] / plan.pages
+    assert plan.loads_per_page == pytest.approx(loads, rel=0.1)
+    assert loads > 1.3
+
+
 def test_same_page_pairs_are_those_of_the_batches(token_files):
     ordered = forecast(make_loader(token_files, shuffle=None, batch_size=16))
     shuffled = forecast(make_loader(token_files, shuffle="row", batch_size=16))

@@ -10,6 +10,9 @@ use crate::engine::{PageEntry, PageSource};
 /// other places waiting that are needed first.
 const MOST_TOGETHER: usize = 1 << 20;
 
+/// Batches that may be assembled however little is planned behind them.
+const LEAST_AHEAD: usize = 8;
+
 impl State {
     /// Whether an idle worker should look for work: true more often than there is.
     pub fn may_have_work(&self, source: &dyn PageSource) -> bool {
@@ -179,9 +182,11 @@ impl State {
             .map_or(BatchNumber::MAX, |(batch, _)| *batch)
     }
 
-    /// One past the last batch that may be assembled.
+    /// One past the last batch that may be assembled: no further than where as much
+    /// again is planned, since a page is let go of after the last use that is known.
     fn horizon(&self) -> BatchNumber {
-        self.head + self.budget.batches_ahead() as u64
+        let known = LEAST_AHEAD.max(self.batches.len() / 2);
+        self.head + self.budget.batches_ahead().min(known) as u64
     }
 
     fn first_ready(&self) -> Option<BatchNumber> {

@@ -132,8 +132,10 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
     };
     let config = config(1, limit, TokenType::I64);
     let mut state = State::new(config.clone());
+    let mut numbers = PageNumbers::default();
     for page in [0, 1, 2, 0, 1, 2] {
-        let plan = PreparedPlan::new(first_tokens(&[page]), &config, &source).unwrap();
+        let plan = first_tokens(&[page]);
+        let plan = PreparedPlan::new(plan, &config, &source, &mut numbers).unwrap();
         state.append(&Arc::new(plan), &source);
     }
     while state.num_pending() > 0 {
