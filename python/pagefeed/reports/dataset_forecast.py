@@ -256,7 +256,10 @@ def _reads(loader: Loader, planner: Planner) -> _Reads:
     share = share_with_columns([data], tells_metadata=tells_metadata)
     sizes = (index.loaded_bytes(pages) * share).astype(np.int64)
     places = segments.sequence[~in_parts]
-    is_load = simulate_loads(pages, sizes, loader.memory, places=places, horizon=ahead)
+    # Batches are made ahead up to where as much again is planned.
+    is_load = simulate_loads(
+        pages, sizes, loader.memory, places=places, horizon=ahead // 2
+    )
     counted_from = 0 if count == num_steps else len(segments.page) // 2
     loads = np.zeros(len(in_parts), dtype=np.bool_)
     loads[~in_parts] = is_load
