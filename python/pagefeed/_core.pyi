@@ -23,7 +23,9 @@ __all__ = [
     "flat_index",
     "footer_value",
     "json_texts",
+    "mix",
     "pack",
+    "permute",
     "text_of",
     "version",
 ]
@@ -278,6 +280,16 @@ class Tokenizer:
     def canonical(self) -> str: ...
     def engine(self) -> tuple[str, str]: ...
 
+def mix(values: npt.NDArray[np.uint64], first: int, second: int) -> None: ...
+def permute(
+    values: npt.NDArray[np.uint64],
+    *,
+    size: int,
+    sizes: npt.NDArray[np.uint64] | None,
+    tweaks: npt.NDArray[np.uint64] | None,
+    rounds: Sequence[int],
+    inverse: bool,
+) -> None: ...
 def pack(
     lengths: npt.NDArray[np.int64], length: int, *, method: str, never_split: bool
 ) -> bytes: ...

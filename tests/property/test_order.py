@@ -18,9 +18,11 @@ from pagefeed.order import (
     SmallOrder,
     choose_num_lanes,
     derive_key,
+    small_order,
 )
 from pagefeed.order import window as window_module
-from pagefeed.order.permutation import _grid
+from pagefeed.order.keys import expand_key, mix
+from pagefeed.order.permutation import PermutationFamily
 
 LARGEST = (1 << 63) - 1
 
@@ -95,13 +97,27 @@ def test_permutation_inverts_over_any_domain(n, seed, data):
     assert permutation[indices[-1]] == values[-1]
 
 
-@given(st.integers(1, 1 << 25), st.integers(-2, 2))
-def test_grids_of_one_size_and_of_many_agree(root, offset):
+@given(st.integers(1, 1 << 31), st.integers(-2, 2), st.integers(0, 1 << 62), st.data())
+def test_permutations_of_one_size_of_many_and_number_by_number_agree(
+    root, offset, tweak, data
+):
     n = max(root * root + offset, 1)
-    rows, columns = _grid(n)
-    many_rows, many_columns = _grid(np.array([n]))
-    assert (rows, columns) == (many_rows[0], many_columns[0])
-    assert rows * columns >= n
+    drawn = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=5))
+    x, tweaks = np.array(drawn), np.full(len(drawn), tweak, dtype=np.uint64)
+    family = PermutationFamily(derive_key(root, "tested"))
+    mapped = family.forward(x, n, tweaks)
+    assert mapped.tolist() == family.forward(x, np.full(len(x), n), tweaks).tolist()
+    one_by_one = small_order._family(derive_key(root, "tested"), 8)
+    assert mapped.tolist() == [one_by_one(each, n, tweak) for each in drawn]
+    assert family.inverse(mapped, n, tweaks).tolist() == drawn
+
+
+@given(st.lists(st.integers(0, (1 << 63) - 1)), st.integers(0, 9))
+def test_hashes_of_many_are_those_of_each(values, seed):
+    first, second = expand_key(derive_key(seed), 2)
+    mixed = mix(np.array(values, dtype=np.int64), (first, second)).tolist()
+    key = int(first), int(second)
+    assert mixed == [small_order._mix(each, key) for each in values]
 
 
 @given(cases)

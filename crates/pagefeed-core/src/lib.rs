@@ -25,6 +25,7 @@ pub mod index;
 pub mod levels;
 pub mod limits;
 pub mod metadata;
+pub mod order;
 pub mod packing;
 pub mod pad;
 pub mod page;

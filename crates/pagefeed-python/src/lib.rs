@@ -16,6 +16,7 @@ mod flat;
 mod index;
 mod metadata;
 mod numbers;
+mod order;
 mod packing;
 mod run;
 mod storage;
@@ -45,6 +46,8 @@ mod _core {
     #[pymodule_export]
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
+    #[pymodule_export]
+    use crate::order::{mix, permute};
     #[pymodule_export]
     use crate::packing::pack;
     #[cfg(feature = "remote")]

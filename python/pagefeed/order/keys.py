@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pagefeed import _core
 from pagefeed._base import UInt64Array
 from pagefeed.errors import InvalidArgumentError
 
@@ -81,10 +82,5 @@ def expand_key(key: bytes, count: int) -> list[np.uint64]:
 def mix(values: NDArray[Any], key: tuple[np.uint64, np.uint64]) -> UInt64Array:
     """Hash 64-bit integers to 64 bits each; the upper half is the better one."""
     mixed: UInt64Array = values.astype(np.uint64)
-    mixed += key[0]
-    mixed *= MULTIPLIERS[0]
-    mixed ^= mixed >> HALF
-    mixed += key[1]
-    mixed *= MULTIPLIERS[1]
-    mixed ^= mixed >> HALF
+    _core.mix(mixed, int(key[0]), int(key[1]))
     return mixed

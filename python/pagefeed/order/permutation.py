@@ -10,14 +10,14 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pagefeed import _core
 from pagefeed._base import Int64Array, UInt64Array
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order.keys import HALF, MULTIPLIERS, KeyPart, derive_key, expand_key
+from pagefeed.order.keys import KeyPart, derive_key, expand_key
 
 NUM_ROUNDS = 8
 SMALL = 64  # below, 8 rounds do not make all permutations equally likely
 SMALL_ROUNDS = 16
-CHUNK = 8192  # values at a time: the four arrays of a chunk stay in the L2 cache
 Sizes: TypeAlias = int | Int64Array
 
 
@@ -104,85 +104,34 @@ class PermutationFamily:
     """
 
     def __init__(self, key: bytes, rounds: int = NUM_ROUNDS) -> None:
-        self._keys = expand_key(key, rounds)
+        self._rounds = [int(each) for each in expand_key(key, rounds)]
 
     def forward(
         self, x: Int64Array, n: Sizes, tweak: UInt64Array | None = None
     ) -> Int64Array:
         """Map ``x`` in [0, n); ``n`` and ``tweak`` are scalars or as long as ``x``."""
-        return self._chunked(x, n, tweak, inverse=False)
+        return self._mapped(x, n, tweak, inverse=False)
 
     def inverse(
         self, x: Int64Array, n: Sizes, tweak: UInt64Array | None = None
     ) -> Int64Array:
         """Undo :meth:`forward`."""
-        return self._chunked(x, n, tweak, inverse=True)
+        return self._mapped(x, n, tweak, inverse=True)
 
-    def _chunked(
+    def _mapped(
         self, x: Int64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
     ) -> Int64Array:
-        mapped = np.empty(len(x), dtype=np.uint64)
-        for begin in range(0, len(x), CHUNK):
-            chunk = slice(begin, begin + CHUNK)
-            sizes = n if isinstance(n, int) else n[chunk]
-            tweaks = None if tweak is None else tweak[chunk]
-            values = x[chunk].astype(np.uint64)
-            mapped[chunk] = self._walk(values, sizes, tweaks, inverse=inverse)
+        mapped = x.astype(np.uint64)
+        size, sizes = (n, None) if isinstance(n, int) else (0, n.astype(np.uint64))
+        _core.permute(
+            mapped,
+            size=size,
+            sizes=sizes,
+            tweaks=tweak,
+            rounds=self._rounds,
+            inverse=inverse,
+        )
         return mapped.view(np.int64)
-
-    def _walk(
-        self, x: UInt64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
-    ) -> UInt64Array:
-        """Step until every value is below its n: as a cycle returns, it must get there.
-
-        The grid has fewer than sqrt(n) spare cells, so almost nothing steps twice.
-        """
-        x = self._rounds(x, n, tweak, inverse=inverse)
-        limit = np.asarray(n).astype(np.uint64)
-        outside = np.flatnonzero(x >= limit)
-        if len(outside):
-            n = n if isinstance(n, int) else n[outside]
-            tweak = None if tweak is None else tweak[outside]
-            x[outside] = self._walk(x[outside], n, tweak, inverse=inverse)
-        return x
-
-    def _rounds(
-        self, x: UInt64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
-    ) -> UInt64Array:
-        """One pass of the network over a grid of rows x columns.
-
-        A round adds a hash of one coordinate to the other, modulo its extent. Sums stay
-        below twice the extent, where min(x, x - extent) in unsigned arithmetic is the
-        remainder.
-        """
-        rows, columns = _grid(n)
-        left: UInt64Array = x // columns
-        right = x - left * columns
-        mixed = np.empty_like(x)
-        upper = np.empty_like(x)
-        rounds = list(enumerate(self._keys))
-        for index, key in reversed(rounds) if inverse else rounds:
-            to_left = index % 2 == 0
-            source, target = (right, left) if to_left else (left, right)
-            extent = rows if to_left else columns
-            np.add(source, key, out=mixed)
-            if tweak is not None:
-                mixed += tweak
-            mixed *= MULTIPLIERS[0]
-            np.right_shift(mixed, HALF, out=upper)
-            mixed ^= upper
-            mixed *= MULTIPLIERS[1]
-            mixed >>= HALF
-            mixed *= extent  # 32 random bits times the extent: the upper bits are
-            mixed >>= HALF  # uniform in [0, extent)
-            if inverse:
-                np.subtract(extent, mixed, out=mixed)
-            target += mixed
-            np.subtract(target, extent, out=mixed)
-            np.minimum(target, mixed, out=target)
-        left *= columns
-        left += right
-        return left
 
 
 def num_rounds(n: int) -> int:
@@ -197,14 +146,6 @@ def grid_of(n: int) -> tuple[int, int]:
     """
     rows = (math.isqrt(max(n - 1, 0)) + 2) // 2 * 2
     return rows, -(-n // rows) or 1
-
-
-def _grid(n: Sizes) -> tuple[Any, ...]:
-    """The grid of one size, or of many."""
-    if isinstance(n, int):
-        return tuple(map(np.uint64, grid_of(n)))
-    many_rows = np.ceil(np.sqrt(n) / 2).astype(np.int64) * 2
-    return many_rows.astype(np.uint64), (-(-n // many_rows)).astype(np.uint64)
 
 
 def checked_indices(index: ArrayLike, size: int, what: str) -> Int64Array:

@@ -23,6 +23,7 @@ mod tests;
 mod worker;
 
 use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -191,12 +192,12 @@ impl Engine {
     }
 
     /// Bytes that plans take which were submitted and not taken yet, inside the budget;
-    /// none in a forked child.
+    /// none in a forked child. Never waits for the workers.
     pub fn plan_bytes(&self) -> usize {
         if self.shared.is_forked() {
             return 0;
         }
-        self.shared.lock().plan_bytes()
+        self.shared.plan_bytes.load(Ordering::Relaxed)
     }
 
     /// What the engine has done so far.

@@ -1,6 +1,7 @@
 //! The threads: take a job, do it, say so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::assembly::batch::Buffer;
@@ -30,6 +31,8 @@ pub struct Shared {
     pub source: Arc<dyn PageSource>,
     pub config: EngineConfig,
     state: Mutex<State>,
+    /// Bytes of plans that were not taken yet, and of the table of their pages.
+    pub plan_bytes: Arc<AtomicUsize>,
     /// Workers wait here for work.
     work: Condvar,
     /// Fetching threads, likewise.
@@ -43,9 +46,11 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Self {
+        let state = State::new(config.clone());
         Self {
             source,
-            state: Mutex::new(State::new(config.clone())),
+            plan_bytes: Arc::clone(&state.plan_bytes),
+            state: Mutex::new(state),
             config,
             work: Condvar::new(),
             fetches: Condvar::new(),

@@ -76,22 +76,12 @@ impl<'a> Line<'a> {
             )));
         }
         let mut pieces = Pieces::with_capacity(starts.len() + starts.len() / 8);
+        let num_tokens = self.first_of_span(self.table.file.len());
         for (range, (start, stop)) in (0..).zip(starts.iter().zip(stops)) {
-            let tokens = self.checked(*start, *stop)?;
+            let tokens = checked(*start, *stop, num_tokens)?;
             self.append(&mut pieces, range, self.find(tokens.start)?, tokens)?;
         }
         Ok(pieces)
-    }
-
-    /// A range that has tokens, all of which exist.
-    fn checked(&self, start: i64, stop: i64) -> Result<Range<u64>> {
-        let num_tokens = self.first_of_span(self.table.file.len());
-        if 0 <= start && start < stop && stop.cast_unsigned() <= num_tokens {
-            return Ok(start.cast_unsigned()..stop.cast_unsigned());
-        }
-        Err(Error::invalid(format!(
-            "no range of tokens: {start} to {stop} of {num_tokens}"
-        )))
     }
 
     /// Appends the pieces of a range that begins in the page at `place`.
@@ -126,40 +116,12 @@ impl<'a> Line<'a> {
     /// The page that holds a token: of those that begin at one, the last.
     fn find(&self, token: u64) -> Result<Place> {
         let spans = 0..self.table.file.len();
-        let first = |span| self.first_of_span(span);
-        let count = |spans| self.spans_by(spans, token);
-        let span = holding(spans, token, first, count);
+        let span = holding(spans, token, |span| self.first_of_span(span));
         let within = token.saturating_sub(self.first_of_span(span));
         let fences = self.table.fences(span)?;
-        let first = |fence| self.first_of_fence(fence);
-        let count = |fences| self.fences_by(fences, within);
-        let fence = holding(fences.start..fences.end - 1, within, first, count);
+        let pages = fences.start..fences.end - 1;
+        let fence = holding(pages, within, |fence| self.first_of_fence(fence));
         Ok((span, fence))
-    }
-
-    /// How many of some spans begin at a token or before it.
-    fn spans_by(&self, spans: Range<usize>, token: u64) -> usize {
-        let rows = &self.first_row[spans.clone()];
-        let firsts = self.first_value[spans].iter().zip(rows);
-        let begins = firsts.map(|(value, row)| value.wrapping_add(self.per_row.wrapping_mul(*row)));
-        begins.map(|begin| usize::from(begin <= token)).sum()
-    }
-
-    /// How many of some pages do, counted from the begin of their span.
-    fn fences_by(&self, fences: Range<usize>, token: u64) -> usize {
-        let values = &self.page_value[fences.clone()];
-        if self.per_row == 0 {
-            let token = u32::try_from(token).unwrap_or(u32::MAX);
-            return values
-                .iter()
-                .map(|value| usize::from(*value <= token))
-                .sum();
-        }
-        let begin = |(value, row): (&u32, &u32)| {
-            u64::from(*value).wrapping_add(self.per_row.wrapping_mul(u64::from(*row)))
-        };
-        let begins = values.iter().zip(&self.page_row[fences]).map(begin);
-        begins.map(|begin| usize::from(begin <= token)).sum()
     }
 
     /// Where a page begins and ends.
@@ -197,38 +159,44 @@ impl<'a> Line<'a> {
 
 /// The last of `places` that does not begin behind the token; the first if all do.
 ///
-/// It is mostly near where it would be if all held as many tokens. There, `count` tells how
-/// many begin at the token or before it without a branch: each would be a guess of the
-/// processor's, wrong every other time.
+/// It is mostly near where it would be if all held as many tokens. Halves are chosen
+/// without a branch: each would be a guess of the processor's, wrong every other time.
 #[inline(always)]
-fn holding(
-    places: Range<usize>,
-    token: u64,
-    first: impl Fn(usize) -> u64,
-    count: impl Fn(Range<usize>) -> usize,
-) -> usize {
+fn holding(places: Range<usize>, token: u64, first: impl Fn(usize) -> u64) -> usize {
     let Range { start, end } = places;
-    if end <= start + 1 {
-        return start;
+    if end > start + NEAR {
+        let share = (end - start) as f64 / first(end).max(1) as f64;
+        let guess = start + (token as f64 * share) as usize;
+        let low = guess.saturating_sub(NEAR / 2).clamp(start, end - NEAR);
+        let is_last = low + NEAR == end || token < first(low + NEAR);
+        if is_last & (low == start || first(low) <= token) {
+            return halved(low, NEAR, token, first);
+        }
     }
-    let share = (end - start) as f64 / first(end).max(1) as f64;
-    let guess = start + (token as f64 * share) as usize;
-    let low = guess.saturating_sub(NEAR / 2);
-    let low = low.min(end.saturating_sub(NEAR)).max(start);
-    let high = (low + NEAR).min(end);
-    let is_near = (low == start || first(low) <= token) & (high == end || first(high) > token);
-    if is_near {
-        return low + count(low + 1..high);
-    }
-    let (mut low, mut count) = (start, end - start);
+    halved(start, end - start, token, first)
+}
+
+/// The same among `count` places from `low` on.
+#[inline(always)]
+fn halved(mut low: usize, mut count: usize, token: u64, first: impl Fn(usize) -> u64) -> usize {
     while count > 1 {
         let half = count / 2;
-        if first(low + half) <= token {
-            low += half;
-        }
+        let above = low + half;
+        low = std::hint::select_unpredictable(first(above) <= token, above, low);
         count -= half;
     }
     low
+}
+
+/// A range that has tokens, all of which exist.
+#[inline]
+fn checked(start: i64, stop: i64, num_tokens: u64) -> Result<Range<u64>> {
+    if 0 <= start && start < stop && stop.cast_unsigned() <= num_tokens {
+        return Ok(start.cast_unsigned()..stop.cast_unsigned());
+    }
+    Err(Error::invalid(format!(
+        "no range of tokens: {start} to {stop} of {num_tokens}"
+    )))
 }
 
 fn narrow(number: u64) -> Result<u32> {
@@ -254,11 +222,7 @@ mod tests {
             let begin = |place: usize| sizes[..place].iter().sum();
             let begins: Vec<u64> = (0..=sizes.len()).map(begin).collect();
             for token in 0..begins[sizes.len()] {
-                let count = |places: Range<usize>| {
-                    let begins = begins[places].iter();
-                    begins.filter(|&&begin| begin <= token).count()
-                };
-                let found = holding(0..sizes.len(), token, |place| begins[place], count);
+                let found = holding(0..sizes.len(), token, |place| begins[place]);
                 let by = begins[..sizes.len()]
                     .iter()
                     .filter(|&&begin| begin <= token);

@@ -164,6 +164,7 @@ impl Table {
     }
 
     /// Places of a span in the arrays that have one number more per span.
+    #[inline]
     pub fn fences(&self, span: usize) -> Result<Range<usize>> {
         let (Some(start), Some(end)) = (
             self.first_page.get(span),

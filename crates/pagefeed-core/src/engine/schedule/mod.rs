@@ -13,6 +13,7 @@ mod pending;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::assembly::batch::Buffer;
 use super::budget::Budget;
@@ -48,6 +49,8 @@ pub(super) struct State {
     num_running: usize,
     /// Bytes of the plans of `batches`.
     pending_bytes: usize,
+    /// Those, and of the table of their pages, for who does not wait for the lock.
+    pub plan_bytes: Arc<AtomicUsize>,
     /// Pages to load so that loads are spread evenly over the batches that are planned:
     /// where an epoch begins many pages are opened, where it ends almost none.
     loads_due: f32,
@@ -79,6 +82,7 @@ impl State {
             generation: 0,
             num_running: 0,
             pending_bytes: 0,
+            plan_bytes: Arc::default(),
             loads_due: 0.0,
             garbage: Garbage::default(),
             num_freed: 0,
@@ -131,11 +135,7 @@ impl State {
     fn count_plans(&mut self) {
         self.budget.plans = self.pending_bytes + self.pages.num_bytes();
         self.budget.most_plans = self.budget.most_plans.max(self.budget.plans);
-    }
-
-    /// Bytes of plans that were not taken yet, and of the table of their pages.
-    pub fn plan_bytes(&self) -> usize {
-        self.budget.plans
+        self.plan_bytes.store(self.budget.plans, Ordering::Relaxed);
     }
 
     /// Drops all pending batches. Work in progress ends unseen.

@@ -1,0 +1,210 @@
+//! What orders are made of, number by number: a keyed hash, and permutations of any
+//! size, forward and backward. What they come to is the control plane's.
+
+use crate::error::{Error, Result};
+
+/// Odd constants with well spread bits: the multipliers of two known mixers.
+const MULTIPLIERS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93];
+const HALF: u32 = 32;
+
+/// Hashes each of `values` to 64 bits; the upper half is the better one.
+pub fn mix(values: &mut [u64], key: [u64; 2]) {
+    for value in values {
+        for (part, multiplier) in key.into_iter().zip(MULTIPLIERS) {
+            *value = value.wrapping_add(part).wrapping_mul(multiplier);
+            *value ^= *value >> HALF;
+        }
+    }
+}
+
+/// How many numbers a permutation permutes: each has a size of its own, or all one.
+#[derive(Clone, Copy, Debug)]
+pub enum Sizes<'a> {
+    /// One for all.
+    One(u64),
+    /// One for each.
+    Each(&'a [u64]),
+}
+
+/// Permutations of one key.
+///
+/// Each is a Feistel network over a grid of nearly square shape, just large enough to
+/// hold its numbers. The few spare cells are left by walking on until a number that is
+/// permuted is met: as a cycle returns, it must get there.
+#[derive(Clone, Copy, Debug)]
+pub struct Permutations<'a> {
+    /// Key of each round; an even number of them.
+    pub rounds: &'a [u64],
+    /// Whether they are undone.
+    pub inverse: bool,
+}
+
+impl Permutations<'_> {
+    /// Maps each of `values`, which must lie below its size; `tweaks` tell permutations
+    /// of one size apart, 0 or one for each value.
+    pub fn apply(&self, values: &mut [u64], sizes: Sizes<'_>, tweaks: &[u64]) -> Result<()> {
+        let is_whole = match sizes {
+            Sizes::One(_) => true,
+            Sizes::Each(sizes) => sizes.len() == values.len(),
+        };
+        if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
+            return Err(Error::invalid("a size or a tweak for each number"));
+        }
+        let tweak = |place: usize| tweaks.get(place).copied().unwrap_or(0);
+        match sizes {
+            Sizes::One(size) => {
+                let grid = Grid::new(size);
+                for (place, value) in values.iter_mut().enumerate() {
+                    *value = self.walk(*value, size, grid, tweak(place))?;
+                }
+            }
+            Sizes::Each(sizes) => {
+                for (place, (value, &size)) in values.iter_mut().zip(sizes).enumerate() {
+                    *value = self.walk(*value, size, Grid::new(size), tweak(place))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn walk(&self, value: u64, size: u64, grid: Grid, tweak: u64) -> Result<u64> {
+        if value >= size {
+            return Err(Error::invalid(format!("{value} of {size} numbers")));
+        }
+        let mut mapped = self.step(value, grid, tweak);
+        while mapped >= size {
+            mapped = self.step(mapped, grid, tweak);
+        }
+        Ok(mapped)
+    }
+
+    /// A pass of the network. A round adds a hash of one coordinate to the other.
+    #[inline]
+    fn step(&self, value: u64, grid: Grid, tweak: u64) -> u64 {
+        let mut left = value / grid.columns;
+        let mut right = value - left * grid.columns;
+        let pairs = self.rounds.chunks_exact(2);
+        if self.inverse {
+            for pair in pairs.rev() {
+                right = subtract(
+                    right,
+                    hash(left, pair[1], tweak, grid.columns),
+                    grid.columns,
+                );
+                left = subtract(left, hash(right, pair[0], tweak, grid.rows), grid.rows);
+            }
+        } else {
+            for pair in pairs {
+                left = add(left, hash(right, pair[0], tweak, grid.rows), grid.rows);
+                right = add(
+                    right,
+                    hash(left, pair[1], tweak, grid.columns),
+                    grid.columns,
+                );
+            }
+        }
+        left * grid.columns + right
+    }
+}
+
+/// Rows and columns with at least so many cells.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    rows: u64,
+    columns: u64,
+}
+
+impl Grid {
+    /// An even number of rows lets odd permutations come up as often as even ones.
+    fn new(size: u64) -> Self {
+        let rows = (size.saturating_sub(1).isqrt() + 2) / 2 * 2;
+        let columns = size.div_ceil(rows).max(1);
+        Self { rows, columns }
+    }
+}
+
+/// Hashes a coordinate to one below `extent`, which is far below 2^32.
+#[inline]
+fn hash(coordinate: u64, key: u64, tweak: u64, extent: u64) -> u64 {
+    let mut mixed = coordinate.wrapping_add(key).wrapping_add(tweak);
+    mixed = mixed.wrapping_mul(MULTIPLIERS[0]);
+    mixed ^= mixed >> HALF;
+    mixed = mixed.wrapping_mul(MULTIPLIERS[1]) >> HALF;
+    // 32 random bits times the extent: the upper bits are uniform below it.
+    mixed.wrapping_mul(extent) >> HALF
+}
+
+/// The sum of two numbers below `extent`, modulo it, without a branch.
+#[inline]
+fn add(number: u64, more: u64, extent: u64) -> u64 {
+    let sum = number + more;
+    sum.min(sum.wrapping_sub(extent))
+}
+
+#[inline]
+fn subtract(number: u64, less: u64, extent: u64) -> u64 {
+    add(number, extent - less, extent)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    const ROUNDS: [u64; 8] = [3, 1 << 40, u64::MAX, 7, 0, 1, 2, 99];
+
+    fn of(inverse: bool) -> Permutations<'static> {
+        let rounds = &ROUNDS;
+        Permutations { rounds, inverse }
+    }
+
+    #[test]
+    fn every_number_comes_up_once_and_goes_back() {
+        for size in [1, 2, 3, 5, 16, 17, 100, 1023] {
+            let mut values: Vec<u64> = (0..size).collect();
+            of(false).apply(&mut values, Sizes::One(size), &[]).unwrap();
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..size), "{size}: {values:?}");
+            of(true).apply(&mut values, Sizes::One(size), &[]).unwrap();
+            assert!(values.into_iter().eq(0..size), "{size}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_tweaks_of_each_are_those_of_all() {
+        let sizes = [5, 9, 5, 1 << 40, 9];
+        let tweaks = [0, 0, 8, 1, 8];
+        let given = [4, 8, 4, 77, 8];
+        let mut values = given;
+        of(false)
+            .apply(&mut values, Sizes::Each(&sizes), &tweaks)
+            .unwrap();
+        for place in 0..given.len() {
+            let mut alone = [given[place]];
+            let size = Sizes::One(sizes[place]);
+            of(false)
+                .apply(&mut alone, size, &tweaks[place..=place])
+                .unwrap();
+            assert_eq!(alone[0], values[place]);
+        }
+        of(true)
+            .apply(&mut values, Sizes::Each(&sizes), &tweaks)
+            .unwrap();
+        assert_eq!(values, given);
+    }
+
+    #[test]
+    fn numbers_outside_and_arrays_of_other_lengths_are_refused() {
+        let refused = |values: &mut [u64], sizes, tweaks| {
+            let error = of(false).apply(values, sizes, tweaks).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid);
+        };
+        refused(&mut [5], Sizes::One(5), &[]);
+        refused(&mut [0], Sizes::One(0), &[]);
+        refused(&mut [0, 1], Sizes::Each(&[5]), &[]);
+        refused(&mut [0, 1], Sizes::One(5), &[1]);
+    }
+}
