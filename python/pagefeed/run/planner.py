@@ -25,10 +25,10 @@ __all__ = [
 NO_SEQUENCE = -1
 """Stands for a row of padding."""
 
-PIECE_STEPS = 16
+PIECE_STEPS = 8
 """Steps of a piece of a plan, which one of them waits for."""
 
-LEAST_SEQUENCES = 1 << 10
+LEAST_SEQUENCES = 1 << 9
 """Sequences of a piece at least: enough for NumPy's calls to cost little."""
 
 MOST_SEQUENCES = 1 << 12
