@@ -222,7 +222,8 @@ class Iteration(Generic[Out]):
                 steps = min(steps, self._num_steps - first)
             # None of them is much beside what all plans may take.
             most = max(1, self._plan_bytes // PIECE_SHARE)
-            yield from planner.pieces(first, steps, most)
+            is_begin = first == self._place.num_taken
+            yield from planner.pieces(first, steps, most, is_begin=is_begin)
             first += steps
             # After that of the last step: these steps may have begun several epochs.
             self._next_epoch = planner.begin_next_epoch(first - 1)

@@ -25,10 +25,10 @@ __all__ = [
 NO_SEQUENCE = -1
 """Stands for a row of padding."""
 
-PIECE_STEPS = 16
+PIECE_STEPS = 8
 """Steps of a piece of a plan, which one of them waits for."""
 
-LEAST_SEQUENCES = 1 << 10
+LEAST_SEQUENCES = 1 << 9
 """Sequences of a piece at least: enough for NumPy's calls to cost little."""
 
 MOST_SEQUENCES = 1 << 12
@@ -82,7 +82,12 @@ class Planner:
         return self.track.begin_next_epoch(self.route.position_after(step))
 
     def pieces(
-        self, first: int, count: int, most: int = MOST_SEQUENCES
+        self,
+        first: int,
+        count: int,
+        most: int = MOST_SEQUENCES,
+        *,
+        is_begin: bool = False,
     ) -> Iterator[Int64Array | None]:
         """Find the sequences of these steps, in pieces that are soon planned.
 
@@ -90,13 +95,16 @@ class Planner:
             first: First step.
             count: Number of steps.
             most: Sequences of a piece at most, if these are a step or more.
+            is_begin: Whether an engine begins with them: it would read again what it
+                let go of for want of a next piece, so that these are longer.
 
         Yields:
             Those of the next few steps, all of each; None after other work.
         """
         sequences = yield from self._reading(first, count)
         batch_size = self.route.batch_size
-        size = min(max(PIECE_STEPS * batch_size, LEAST_SEQUENCES), MOST_SEQUENCES, most)
+        least = LEAST_SEQUENCES << is_begin
+        size = min(max(PIECE_STEPS * batch_size, least), MOST_SEQUENCES, most)
         size = max(1, size // batch_size) * batch_size
         for begin in range(0, len(sequences), size):
             yield sequences[begin : begin + size]
