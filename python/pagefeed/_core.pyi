@@ -49,10 +49,12 @@ class ArrowArray:
         length: int,
         padding: int,
         dtype: str,
-        fields: Sequence[str],
         *,
+        fields: Sequence[str] = ...,
         shifted: bool = False,
         across_documents: bool = False,
+        dtypes: Mapping[str, str] = ...,
+        ignore_index: int = -100,
     ) -> Buffer: ...
 
 @final
@@ -83,6 +85,10 @@ class Buffer:
     def num_borders(self) -> int: ...
     @property
     def max_seqlen(self) -> int: ...
+    @property
+    def most_segments(self) -> int: ...
+    @property
+    def max_doc_lens(self) -> list[int]: ...
 
 @final
 class Remote:
@@ -217,6 +223,8 @@ class Engine:
         fields: Sequence[str] = ...,
         shifted: bool = False,
         across_documents: bool = False,
+        dtypes: Mapping[str, str] = ...,
+        ignore_index: int = -100,
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
     ) -> Engine: ...
