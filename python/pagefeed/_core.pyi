@@ -54,7 +54,7 @@ class ArrowArray:
         shifted: bool = False,
         across_documents: bool = False,
         dtypes: Mapping[str, str] = ...,
-        ignore_index: int = -100,
+        ignore_index: int = ...,
     ) -> Buffer: ...
 
 @final
@@ -224,7 +224,7 @@ class Engine:
         shifted: bool = False,
         across_documents: bool = False,
         dtypes: Mapping[str, str] = ...,
-        ignore_index: int = -100,
+        ignore_index: int = ...,
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
     ) -> Engine: ...

@@ -125,7 +125,11 @@ def test_threads_that_idle_between_epochs_do_not_wait_for_storage(tmp_path):
     assert seen is not None
     assert seen.start_seconds > 0.3 * seen.seconds
     # As of many processors; here the threads would wait for theirs.
-    idle = {"num_threads": 16, "busy_threads": 1.0, "wait_seconds": 0.6 * seen.seconds}
+    idle: dict[str, Any] = {
+        "num_threads": 16,
+        "busy_threads": 1.0,
+        "wait_seconds": 0.6 * seen.seconds,
+    }
     of_many = replace(seen, **idle)
     assert cause_of_data(of_many, loader)[:2] == ("overhead", "epochs")
     joined = replace(of_many, start_seconds=0.0)
