@@ -13,10 +13,9 @@ from megatron.core import parallel_state
 from megatron.core.rerun_state_machine import RerunDataIterator
 
 import pagefeed as pf
-from pagefeed.integrations.megatron import dataset_provider
+from pagefeed.integrations.megatron import FIELDS, dataset_provider
 
 MICRO_BATCH_SIZE = 4
-NAMES = ("input_ids", "labels", "loss_mask", "position_ids")
 
 
 def run(tokens: str, consumed: int, steps: int) -> None:
@@ -30,7 +29,7 @@ def run(tokens: str, consumed: int, steps: int) -> None:
             seed=1,
             epochs=None,
             format="torch",
-            fields=pf.Fields(names=NAMES, shifted=True),
+            fields=FIELDS,
             rank=rank,
             world_size=world_size,
         )

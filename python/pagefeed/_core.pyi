@@ -51,10 +51,12 @@ class ArrowArray:
         length: int,
         padding: int,
         dtype: str,
-        fields: Sequence[str],
         *,
+        fields: Sequence[str] = ...,
         shifted: bool = False,
         across_documents: bool = False,
+        dtypes: Mapping[str, str] = ...,
+        ignore_index: int = ...,
     ) -> Buffer: ...
 
 @final
@@ -85,6 +87,10 @@ class Buffer:
     def num_borders(self) -> int: ...
     @property
     def max_seqlen(self) -> int: ...
+    @property
+    def most_segments(self) -> int: ...
+    @property
+    def max_doc_lens(self) -> list[int]: ...
 
 @final
 class Remote:
@@ -219,6 +225,8 @@ class Engine:
         fields: Sequence[str] = ...,
         shifted: bool = False,
         across_documents: bool = False,
+        dtypes: Mapping[str, str] = ...,
+        ignore_index: int = ...,
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
     ) -> Engine: ...

@@ -127,6 +127,8 @@ class Loader(LoaderFacts):
         check_sequences(sequences)
         dtype = parse_dtype(dtype)
         padding = check_padding(padding, dtype)
+        fields = Fields.parse(fields)
+        fields.check_tokens(dtype)
         rank, world_size = resolve_rank(rank, world_size)
         settings = LoaderSettings(
             # A stream has what its own kind of session asks of it.
@@ -140,7 +142,7 @@ class Loader(LoaderFacts):
             dtype=dtype,
             padding=padding,
             vocab_size=check_vocab_size(vocab_size, padding=padding),
-            fields=Fields.parse(fields),
+            fields=fields,
             transform=check_callable(transform, "transform"),
             decode=Decode.parse(decode),
             pin_memory=pin_memory,

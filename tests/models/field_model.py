@@ -1,5 +1,7 @@
 """What the fields of a batch are, in plain NumPy, made from a table of documents."""
 
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,12 @@ Part = tuple[int, int, int]
 
 
 def model_fields(
-    tokens: npt.NDArray[Any], parts: list[Part], *, shifted: bool, across: bool
+    tokens: npt.NDArray[Any],
+    parts: list[Part],
+    *,
+    shifted: bool,
+    across: bool,
+    ignored: int = IGNORED,
 ) -> dict[str, Any]:
     """The fields of ``tokens`` [batch_size, length] that hold ``parts``."""
     rows, length = tokens.shape
@@ -32,10 +39,15 @@ def model_fields(
         numbers[here] = np.arange(here.sum())
     has_loss = spread(is_document)
     has_loss.reshape(-1)[firsts[:-1] if across else begins] = False
-    labels = np.where(has_loss, tokens.astype(np.int64), IGNORED)
+    labels = np.where(has_loss, tokens.astype(np.int64), ignored)
     if shifted:
-        labels = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=IGNORED)
+        labels = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=ignored)
         has_loss = np.pad(has_loss[:, 1:], ((0, 0), (0, 1)))
+    of_rows = [
+        [b - a for a, b in pairwise(borders[(borders >= a) & (borders <= z)].tolist())]
+        for a, z in pairwise(firsts.tolist())
+    ]
+    most = max(map(len, of_rows))
     return {
         "input_ids": tokens,
         "labels": labels,
@@ -43,18 +55,32 @@ def model_fields(
         "document_ids": spread(numbers).astype(np.int32),
         "cu_seqlens": borders.astype(np.int32),
         "max_seqlen": int(counts.max()),
+        "doc_lens": np.array(
+            [lens + [0] * (most - len(lens)) for lens in of_rows], np.int32
+        ),
+        "max_doc_lens": [max(lens) for lens in of_rows],
         "attention_mask": spread(is_document),
         "loss_mask": has_loss,
     }
 
 
 def assert_model(
-    batch: dict[str, Any], parts: list[Part], *, shifted: bool, across: bool
+    batch: dict[str, Any],
+    parts: list[Part],
+    *,
+    shifted: bool,
+    across: bool,
+    dtypes: Mapping[str, str] | None = None,
+    ignored: int = IGNORED,
 ) -> None:
     """Check values and types of all fields that a batch has against the model."""
-    model = model_fields(batch["input_ids"], parts, shifted=shifted, across=across)
+    model = model_fields(
+        batch["input_ids"], parts, shifted=shifted, across=across, ignored=ignored
+    )
     for name, value in batch.items():
         expected = model[name]
+        if dtypes and name in dtypes:
+            expected = expected.astype(dtypes[name])
         assert np.array_equal(value, expected), name
         if isinstance(expected, np.ndarray):
             assert (value.dtype, value.shape) == (expected.dtype, expected.shape), name

@@ -46,9 +46,11 @@ def test_another_world_size_sees_what_is_left(runs, folder):
 
 def test_wrong_arguments_are_refused(folder, tmp_path):
     loader = make_loader(folder)
+    borders = make_loader(folder, fields=("input_ids", "loss_mask", "cu_seqlens"))
     make: Any = PagefeedDataLoader
     wrong = {
         "no pagefeed Loader": lambda: make("tokens", work_dir=tmp_path),
         "needs loss_mask": lambda: make(loader, work_dir=tmp_path),
+        "needs doc_lens, max_doc_lens": lambda: make(borders, work_dir=tmp_path),
     }
     refuses_all(wrong)

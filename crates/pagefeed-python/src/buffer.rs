@@ -57,13 +57,26 @@ impl Buffer {
     /// Borders in `cu_seqlens`: one more than segments.
     #[getter]
     fn num_borders(&self) -> usize {
-        self.batch.made().num_borders
+        self.batch.made().map_or(0, |made| made.num_borders)
     }
 
     /// Tokens of the longest segment.
     #[getter]
     fn max_seqlen(&self) -> usize {
-        self.batch.made().max_seqlen
+        self.batch.made().map_or(0, |made| made.max_seqlen)
+    }
+
+    /// Columns of `doc_lens`: segments of the row that has most.
+    #[getter]
+    fn most_segments(&self) -> usize {
+        self.batch.made().map_or(0, |made| made.most_segments)
+    }
+
+    /// Tokens of the longest segment of each row.
+    #[getter]
+    fn max_doc_lens(&self) -> &[usize] {
+        let made = self.batch.made();
+        made.map_or(&[], |made| made.max_doc_lens.as_slice())
     }
 
     /// Where among the bytes a column begins that comes with the tokens.

@@ -1,5 +1,6 @@
 //! The engine in Python.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +8,7 @@ use pagefeed_core::engine::{
     Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Places, Plan, TokenType,
 };
 use pagefeed_core::error::Result;
-use pagefeed_core::fields::{Field, Fields};
+use pagefeed_core::fields::{Field, FieldType, Fields};
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
@@ -54,16 +55,25 @@ pub fn token_type(name: &str) -> PyResult<TokenType> {
     }
 }
 
-/// The fields of a batch by their names.
+/// The fields of a batch by their names, and by name the types of those that have others
+/// than the usual ones.
 pub fn parse_fields(
     py: Python<'_>,
     names: &[String],
+    dtypes: &HashMap<String, String>,
     shifted: bool,
     across_documents: bool,
+    ignore_index: i64,
 ) -> PyResult<Fields> {
-    let names: Result<Vec<Field>> = names.iter().map(|name| Field::from_name(name)).collect();
-    let names = names.map_err(|error| to_python(py, &error))?;
-    Ok(Fields::new(&names, shifted, across_documents))
+    let parse = || -> Result<Fields> {
+        let names: Result<Vec<Field>> = names.iter().map(|name| Field::from_name(name)).collect();
+        let mut fields = Fields::new(&names?, shifted, across_documents);
+        fields.ignored = ignore_index;
+        dtypes.iter().try_fold(fields, |fields, (name, dtype)| {
+            fields.with_type(Field::from_name(name)?, FieldType::from_name(dtype)?)
+        })
+    };
+    parse().map_err(|error| to_python(py, &error))
 }
 
 #[pymethods]
@@ -82,7 +92,8 @@ impl Engine {
         names=Vec::new(), has_tokens=false, aligned=Vec::new(), paddings=Vec::new(),
         loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
         eos=None, packing=None, never_split=false, fields=Vec::new(), shifted=false,
-        across_documents=false, vocab_size=None, metadata=None
+        across_documents=false, dtypes=HashMap::new(), ignore_index=-100,
+        vocab_size=None, metadata=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -111,6 +122,8 @@ impl Engine {
         fields: Vec<String>,
         shifted: bool,
         across_documents: bool,
+        dtypes: HashMap<String, String>,
+        ignore_index: i64,
         vocab_size: Option<u64>,
         metadata: Option<Asked<'_>>,
     ) -> PyResult<Self> {
@@ -136,7 +149,14 @@ impl Engine {
             packing: packing
                 .map(|method| packing_rule(method, never_split))
                 .transpose()?,
-            fields: parse_fields(py, &fields, shifted, across_documents)?,
+            fields: parse_fields(
+                py,
+                &fields,
+                &dtypes,
+                shifted,
+                across_documents,
+                ignore_index,
+            )?,
             aligned: detached(py, || columns.aligned(&paddings))?,
             loss_column,
             metadata,

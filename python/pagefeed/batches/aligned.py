@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.batches.fields import Fields
+from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.dataset import Aligned, Dataset
 from pagefeed.errors import InvalidArgumentError
 
@@ -60,11 +60,19 @@ class AlignedColumns:
         return tuple(each.column for each in self.columns)
 
     def check(self, fields: Fields) -> None:
-        """Refuse settings of labels that are not made.
+        """Refuse settings of fields that are not made.
 
         Raises:
-            InvalidArgumentError: If labels of the files were to be moved.
+            InvalidArgumentError: If labels of the files were to be moved, or a column
+                to come in another type.
         """
+        fields.check_given(self.names)
+        if "labels" in self.names and fields.ignore_index != IGNORED:
+            raise InvalidArgumentError(
+                f"ignore_index={fields.ignore_index} is of labels that are made, and "
+                "those of the column 'labels' come as they are: leave it out; their "
+                f"padding is that of aligned={{'labels': {fields.ignore_index}}}"
+            )
         if "labels" in self.names and "labels" in fields.names and fields.shifted:
             raise InvalidArgumentError(
                 "shifted=True moves labels that are made, and those of the column "
@@ -97,13 +105,14 @@ class AlignedColumns:
         """Name, type and bits of the padding of each."""
         return zip(self.names, self.dtypes, self.padding_bits, strict=True)
 
-    def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[np.bool_]]:
+    def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
         """Return the mask of losses by the labels of the files, if one is made."""
         names = self.names
         if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
             return {}
         ignored = self.columns[names.index("labels")].padding
-        return {"loss_mask": made["labels"] != ignored}
+        mask = made["labels"] != ignored
+        return {"loss_mask": mask.astype(made["loss_mask"].dtype, copy=False)}
 
     def arrays(
         self, memory: _core.Buffer, shape: tuple[int, ...]

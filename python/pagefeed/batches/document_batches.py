@@ -13,7 +13,7 @@ from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.fields import IGNORED, Fields
+from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.row_columns import (
@@ -80,6 +80,7 @@ class DocumentFeed:
         self._documents = documents
         columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
         self._names = columns.names
+        fields.check_given(columns.names)
         self._metadata = metadata
         parts = index.parts if isinstance(index, JoinedIndex) else (index,)
         self._parts = cast("tuple[DocumentIndex, ...]", parts)
@@ -188,8 +189,8 @@ class DocumentFeed:
         for number in self._aligned:
             name, column = self._names[number], columns[number]
             check_aligned(name, whole, column)
-            filling = IGNORED if name == "labels" else 0
-            memory = column.padded(length, filling, "int64", ("input_ids",))
+            filling = self._fields.ignore_index if name == "labels" else 0
+            memory = column.padded(length, filling, "int64")
             made[name] = np.ndarray(shape, np.int64, memoryview(memory))
         for name, dtype, padding in self._given.each:
             check_aligned(name, whole, batch[name])
@@ -215,7 +216,7 @@ class DocumentFeed:
         for name, filling in self._documents.padded_columns.items():
             found = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
             length = self._documents.max_length or max(1, int(found.max(initial=0)))
-            memory = columns[name].padded(length, filling, "int64", ("input_ids",))
+            memory = columns[name].padded(length, filling, "int64")
             shape = len(found), length
             array = np.ndarray(shape, np.int64, memoryview(memory))
             made[name] = array

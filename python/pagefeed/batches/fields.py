@@ -7,20 +7,21 @@ is padding.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import check_choice, check_flag
+from pagefeed._base import check_choice, check_flag, check_whole
+from pagefeed.batches.formats import DType, parse_dtype
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["FIELDS", "IGNORED", "Fields"]
+__all__ = ["DTYPES", "FIELDS", "IGNORED", "Fields"]
 
 IGNORED = -100
-"""Label that carries no loss: ``ignore_index`` of torch's cross entropy."""
+"""Label that carries no loss, as torch's cross entropy and others have it."""
 
 FIELDS = (
     "input_ids",
@@ -29,20 +30,28 @@ FIELDS = (
     "document_ids",
     "cu_seqlens",
     "max_seqlen",
+    "doc_lens",
+    "max_doc_lens",
     "attention_mask",
     "loss_mask",
     "metadata",
 )
 
+NUMBERS = ("max_seqlen", "max_doc_lens")
+"""Fields that are no arrays."""
+
+MASKS = ("bool", "int64", "float32")
+
 DTYPES = {
-    "labels": "int64",
-    "position_ids": "int64",
-    "document_ids": "int32",
-    "cu_seqlens": "int32",
-    "attention_mask": "bool",
-    "loss_mask": "bool",
+    "labels": ("int64", "int32"),
+    "position_ids": ("int64", "int32"),
+    "document_ids": ("int32", "int64"),
+    "cu_seqlens": ("int32",),
+    "doc_lens": ("int32",),
+    "attention_mask": MASKS,
+    "loss_mask": MASKS,
 }
-"""Types of arrays; tokens have that of the loader."""
+"""Types that arrays may have, the usual one first; tokens have that of the loader."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,30 +60,46 @@ class Fields:
 
     Args:
         names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
-            ``cu_seqlens``, ``max_seqlen``, ``attention_mask``, ``loss_mask`` and
-            ``metadata``, what the files tell of the documents.
+            ``cu_seqlens``, ``max_seqlen``, ``doc_lens``, ``max_doc_lens``,
+            ``attention_mask``, ``loss_mask`` and ``metadata``, what the files tell of
+            the documents.
         shifted: Labels stand where they are predicted, one place before their token;
             otherwise at their token, as Hugging Face models expect them.
         across_documents: The first token of a document is predicted from the last of
             the one before it in its row. Otherwise it carries no loss, as nothing of
             its own document leads to it.
+        dtypes: Types by name, of NumPy, torch or their names, where others than the
+            usual ones are wanted: ``labels`` and ``position_ids`` int64 or int32,
+            ``document_ids`` int32 or int64, ``attention_mask`` and ``loss_mask`` bool,
+            int64 or float32. Labels hold all tokens of the loader's ``dtype``.
+        ignore_index: Label that carries no loss.
 
     Raises:
-        InvalidArgumentError: If a name is unknown.
+        InvalidArgumentError: If a name or a type is unknown, a type is of a field that
+            is not there, or the label does not fit its type.
 
     Example:
         >>> Fields(names=("input_ids", "labels"), shifted=True).are_made
         True
+        >>> masked = Fields(names=("loss_mask",), dtypes={"loss_mask": "float32"})
+        >>> masked.dtype_of("loss_mask")
+        'float32'
     """
 
     names: tuple[str, ...] = ("input_ids",)
     shifted: bool = False
     across_documents: bool = False
+    dtypes: Mapping[str, DType] = field(default_factory=dict, hash=False)
+    ignore_index: int = IGNORED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
         check_flag(self.shifted, "shifted")
         check_flag(self.across_documents, "across_documents")
+        object.__setattr__(self, "dtypes", _dtypes(self.dtypes, self.names))
+        bounds = np.iinfo(self.dtype_of("labels"))
+        least, most = int(bounds.min), int(bounds.max)
+        check_whole(self.ignore_index, "ignore_index", least=least, most=most)
 
     @classmethod
     def parse(cls, fields: Fields | Iterable[str]) -> Fields:
@@ -99,12 +124,47 @@ class Fields:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the data plane is told of them."""
-        return {
+        """What the data plane is told of them, no more than is not as usual."""
+        told: dict[str, Any] = {
             "fields": self.made,
             "shifted": self.shifted,
             "across_documents": self.across_documents,
         }
+        if self.dtypes:
+            told["dtypes"] = self.dtypes
+        if self.ignore_index != IGNORED:
+            told["ignore_index"] = self.ignore_index
+        return told
+
+    def dtype_of(self, name: str) -> str:
+        """Return the type of a field that has one of its own."""
+        return str(self.dtypes.get(name, DTYPES[name][0]))
+
+    def check_tokens(self, dtype: str) -> None:
+        """Refuse labels that do not hold all tokens.
+
+        Raises:
+            InvalidArgumentError: If tokens of ``dtype`` may be larger.
+        """
+        labels = self.dtype_of("labels")
+        if "labels" in self.names and np.iinfo(labels).max < np.iinfo(dtype).max:
+            raise InvalidArgumentError(
+                f"dtypes['labels']={labels!r} does not hold all tokens of "
+                f"dtype={dtype!r}: give the Loader dtype={labels!r}"
+            )
+
+    def check_given(self, names: Iterable[str]) -> None:
+        """Refuse types of fields that come from columns of these names.
+
+        Raises:
+            InvalidArgumentError: If there is one.
+        """
+        for name in names:
+            if name in self.dtypes:
+                raise InvalidArgumentError(
+                    f"dtypes[{name!r}] is of a field that is made, and the column "
+                    f"{name!r} comes in the type that the files have: leave it out"
+                )
 
     def arrays(
         self,
@@ -126,11 +186,15 @@ class Fields:
         for name in self.made:
             if name in given:
                 continue
-            if name == "max_seqlen":
-                made[name] = memory.max_seqlen
+            if name in NUMBERS:
+                made[name] = getattr(memory, name)
                 continue
-            size = memory.num_borders if name == "cu_seqlens" else shape
-            kind = DTYPES.get(name, dtype)
+            size: int | tuple[int, int] = shape
+            if name == "cu_seqlens":
+                size = memory.num_borders
+            elif name == "doc_lens":
+                size = shape[0], memory.most_segments
+            kind = self.dtype_of(name) if name in DTYPES else dtype
             made[name] = np.ndarray(size, kind, view, memory.offset(name))
         return made
 
@@ -145,4 +209,25 @@ def _names(names: object) -> tuple[str, ...]:
         raise InvalidArgumentError(
             f"fields={list(found)} must name some of {', '.join(FIELDS)}, each once"
         )
+    return found
+
+
+def _dtypes(asked: object, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the names of types that are not the usual ones."""
+    if not isinstance(asked, Mapping):
+        raise InvalidArgumentError(
+            f"dtypes={asked!r} must name types by field: dtypes={{'loss_mask': "
+            "'float32'}"
+        )
+    found = {}
+    for name, dtype in asked.items():
+        check_choice(name, tuple(DTYPES), "dtypes")
+        if name not in names:
+            raise InvalidArgumentError(
+                f"dtypes has {name!r}, which is not among the fields "
+                f"{', '.join(names)}: add it to names, or leave it out"
+            )
+        known = parse_dtype(dtype, DTYPES[name], f"dtypes[{name!r}]")
+        if known != DTYPES[name][0]:
+            found[name] = known
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -35,22 +35,28 @@ Converter = Callable[[npt.NDArray[Any]], Any]
 """From an array to what is handed out, without a copy unless it is pinned."""
 
 
-def parse_dtype(dtype: object) -> str:
-    """Return the name of a type of tokens: itself, or of a NumPy or torch type.
+def parse_dtype(
+    dtype: object, of: Sequence[str] = DTYPES, argument: str = "dtype"
+) -> str:
+    """Return the name of a type: itself, or of a NumPy or torch type.
+
+    Args:
+        dtype: The type.
+        of: Those there are; by default those of tokens.
+        argument: What errors call it.
 
     Raises:
-        InvalidArgumentError: If tokens do not come in it.
+        InvalidArgumentError: If it is none of these.
     """
-    name = dtype
-    if not isinstance(dtype, str):
-        name = str(dtype).removeprefix("torch.")
-        if isinstance(dtype, np.dtype | type):
-            name = getattr(dtype, "name", getattr(dtype, "__name__", name))
-    if name not in DTYPES:
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if isinstance(dtype, np.dtype | type):
+        name = getattr(dtype, "name", getattr(dtype, "__name__", name))
+        name = name.removesuffix("_")  # bool_, of NumPy before 2
+    if name not in of:
         raise InvalidArgumentError(
-            f"dtype={dtype!r} is unknown: choose one of {', '.join(DTYPES)}"
+            f"{argument}={dtype!r} is unknown: choose one of {', '.join(of)}"
         )
-    return str(name)
+    return name
 
 
 def check_padding(padding: object, dtype: str) -> int:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from pagefeed._base import show_progress
 from pagefeed._core import version
-from pagefeed.errors import PagefeedError
+from pagefeed.cli.common import in_flags
+from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
 
@@ -67,8 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with show_progress(sys.stderr.isatty()):
             return int(options.run(options))
     except PagefeedError as error:
-        notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
-        print(f"pagefeed: {type(error).__name__}: {error}{notes}", file=sys.stderr)
+        said = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
+        if isinstance(error, InvalidArgumentError):
+            said = in_flags(said, options)
+        print(f"pagefeed: {type(error).__name__}: {said}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

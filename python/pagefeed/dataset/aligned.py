@@ -17,7 +17,10 @@ __all__ = ["Aligned", "AlignedSource", "check_aligned_index", "parse_aligned"]
 IGNORED = -100
 """Label that carries no loss."""
 
-TAKEN = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "lengths", "metadata")
+TAKEN = (
+    *("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "doc_lens"),
+    *("max_doc_lens", "lengths", "metadata"),
+)
 """Fields of a batch that only pagefeed can make."""
 
 

@@ -9,7 +9,10 @@ import numpy as np
 
 __all__ = ["flattened", "in_rows", "megatron", "olmo", "shifted_pair"]
 
-OURS_ALONE = ("document_ids", "cu_seqlens", "max_seqlen", "loss_mask")
+OURS_ALONE = (
+    *("document_ids", "cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens"),
+    "loss_mask",
+)
 """Fields that no model of transformers takes."""
 
 
@@ -70,48 +73,42 @@ def megatron(
     labels, as those of its own fine-tuning data.
 
     Args:
-        batch: With ``input_ids``, ``labels``, ``loss_mask`` and ``position_ids``.
+        batch: With ``input_ids``, ``labels``, ``position_ids`` and ``loss_mask``, which
+            is copied if it is not float32.
         mask_is_given: The mask is a column of the files, and may want loss where there
             is no label.
     """
-    import torch
-
-    # By NumPy: torch would wake its threads for it.
-    weights = batch["loss_mask"].numpy().astype(np.float32)
-    if mask_is_given:
-        np.copyto(weights, 0, where=batch["labels"].numpy() < 0)
+    mask = batch["loss_mask"]
+    if mask_is_given or not mask.is_floating_point():
+        mask = _weights(mask, batch["labels"] if mask_is_given else None)
     return {
         "tokens": batch["input_ids"],
         "labels": batch["labels"],
-        "loss_mask": torch.from_numpy(weights),
+        "loss_mask": mask,
         "position_ids": batch["position_ids"],
     }
+
+
+def _weights(mask: Any, labels: Any | None) -> Any:  # noqa: ANN401 - tensors
+    """Return a mask as float32, 0 where no label is."""
+    import torch
+
+    # By NumPy: torch would wake its threads for it.
+    weights = mask.numpy().astype(np.float32)
+    if labels is not None:
+        np.copyto(weights, 0, where=labels.numpy() < 0)
+    return torch.from_numpy(weights)
 
 
 def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return OLMo-core's batch, whose trainer makes the labels of it.
 
-    ``label_mask`` says which tokens carry loss. With ``cu_seqlens`` also ``doc_lens``
-    [batch_size, documents], padded with 0, and ``max_doc_lens``, a list, as its
-    attention wants them.
+    ``label_mask`` says which tokens carry loss. With ``doc_lens`` [batch_size,
+    documents], padded with 0, and ``max_doc_lens``, a list, its attention stays inside
+    documents.
     """
-    ids = batch["input_ids"]
-    kept = {"input_ids": ids, "label_mask": batch["loss_mask"]}
-    if "cu_seqlens" not in batch:
-        return kept
-    import torch
-
-    rows, length = ids.shape
-    borders = batch["cu_seqlens"].numpy()
-    lengths = borders[1:] - borders[:-1]
-    # Every row begins with a document.
-    begins = np.arange(0, rows * length + 1, length, dtype=np.int32)
-    firsts = borders.searchsorted(begins)
-    counts = firsts[1:] - firsts[:-1]
-    is_document = np.arange(counts.max()) < counts[:, None]
-    doc_lens = np.zeros(is_document.shape, np.int32)
-    doc_lens[is_document] = lengths
-    return kept | {
-        "doc_lens": torch.from_numpy(doc_lens),
-        "max_doc_lens": np.maximum.reduceat(lengths, firsts[:-1]).tolist(),
-    }
+    kept = {"input_ids": batch["input_ids"], "label_mask": batch["loss_mask"]}
+    if "doc_lens" in batch:
+        kept["doc_lens"] = batch["doc_lens"]
+        kept["max_doc_lens"] = batch["max_doc_lens"]
+    return kept

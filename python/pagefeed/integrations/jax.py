@@ -21,6 +21,8 @@ from pagefeed.loader import Loader
 
 jax = require("jax", extra="jax", purpose="pagefeed.integrations.jax")
 
+OF_BORDERS = ("cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens")
+
 __all__ = ["gather", "global_batches", "grain_dataset"]
 
 
@@ -65,9 +67,7 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
     check_flag(endless, "endless")
     if loader.format != "numpy":
         raise InvalidArgumentError("JAX takes NumPy arrays: Loader(format='numpy')")
-    flat = [
-        name for name in ("cu_seqlens", "max_seqlen") if name in loader.fields.names
-    ]
+    flat = [name for name in OF_BORDERS if name in loader.fields.names]
     if flat:
         raise InvalidArgumentError(
             f"{flat[0]} is not [rows, length], and so cannot be sharded: leave it out "

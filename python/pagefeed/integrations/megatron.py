@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from pagefeed._base import check_callable, check_whole, require
+from pagefeed.batches import Fields
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
@@ -26,10 +27,15 @@ from pagefeed.loader import Loader, session_of
 
 require("megatron.core", extra="megatron", purpose="pagefeed.integrations.megatron")
 
-__all__ = ["MicroBatches", "dataset_provider"]
+__all__ = ["FIELDS", "MicroBatches", "dataset_provider"]
 
 WHO = "Megatron"
 NEEDED = ("labels", "loss_mask", "position_ids")
+
+FIELDS = Fields(
+    names=("input_ids", *NEEDED), shifted=True, dtypes={"loss_mask": "float32"}
+)
+"""What its micro-batches are made of, without a copy."""
 
 MakeLoader = Callable[[int, int], Loader]
 """Makes a loader for a rank and a world size."""
@@ -41,8 +47,8 @@ class MicroBatches(Iterator[Any]):
     Args:
         loader: With ``epochs=None`` (or a mixture that does not end),
             ``format="torch"``, Megatron's data-parallel rank, its micro-batch size and
-            ``Fields(names=("input_ids", "labels", "loss_mask", "position_ids"),
-            shifted=True)``.
+            ``fields=FIELDS`` of this module, or others with these names, shifted: a
+            mask that is not float32 is copied.
         consumed_samples: Sequences that all ranks consumed before; a resume needs
             nothing else, whatever the number of ranks was.
 
@@ -57,7 +63,8 @@ class MicroBatches(Iterator[Any]):
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "Megatron predicts labels[i] from tokens[i]: give the Loader "
-                "fields=Fields(names=..., shifted=True)"
+                "fields=pagefeed.integrations.megatron.FIELDS, or others with "
+                "shifted=True"
             )
         if loader.num_steps_left is not None:
             raise InvalidArgumentError(

@@ -20,13 +20,18 @@ _Base: Any = require(
 __all__ = ["PagefeedDataLoader"]
 
 WHO = "OLMo-core"
+LENGTHS = ("doc_lens", "max_doc_lens")
+"""What its attention wants, both, of the borders of documents."""
+
+OF_BORDERS = (*LENGTHS, "cu_seqlens", "max_seqlen")
 
 
 class PagefeedDataLoader(_Base):
     """Feeds OLMo-core's trainer, which counts batches in tokens.
 
-    With the fields ``loss_mask`` and ``cu_seqlens`` the loss is that of each document
-    alone, and attention stays inside. A state loads at any number of ranks.
+    With the fields ``loss_mask``, ``doc_lens`` and ``max_doc_lens`` the loss is that of
+    each document alone, and attention stays inside. A state loads at any number of
+    ranks.
 
     Args:
         loader: With ``format="torch"`` and the data-parallel rank.
@@ -43,6 +48,8 @@ class PagefeedDataLoader(_Base):
     def __init__(self, loader: Loader, *, work_dir: str | os.PathLike[str]) -> None:
         check_torch(loader, WHO)
         check_fields(loader, ["loss_mask"], WHO)
+        if any(name in loader.fields.names for name in OF_BORDERS):
+            check_fields(loader, LENGTHS, WHO)
         length: int = loader.sequences.length  # type: ignore[attr-defined]
         super().__init__(
             work_dir=work_dir,

@@ -149,14 +149,14 @@ class LaneReader:
         delay, last = self._window.delay, min(last, first + self.read_ahead)
         latest = last + delay + 1
         if self._is_long:
-            latest = self._window.expected_time(last) + self._window.spread
+            latest = self._window.expected_time(lane, last) + self._window.spread
         if held is None or not held.first_place <= first <= held.end_place:
             begin = first
             ahead = min(MIN_STRETCH, self.read_ahead)
             end = max(latest, first + ahead + delay)
             if self._is_long:
-                expected = self._window.expected_time(first) - self._window.spread
-                begin, end = max(0, expected), latest
+                expected = self._window.expected_time(lane, first)
+                begin, end = max(0, expected - self._window.spread), latest
             kept = np.empty(0, dtype=np.int64)
         else:
             begin = held.end_time
@@ -191,7 +191,9 @@ class LaneReader:
                 units.append(self._sequence.some(run, places))
             yield
         first_place = low + num_left
-        if first_place > missing.place and not len(missing.kept):
+        num_found = sum(map(len, units))
+        is_there = first_place <= missing.place < first_place + num_found
+        if not is_there and not len(missing.kept):
             begin, end = missing.place, missing.place + window.delay + 1
             yield from self._resolve_long(missing._replace(begin=begin, end=end))
             return

@@ -107,14 +107,19 @@ class DelayWindow:
         packed &= self._place_mask
         return Stretches(low, high, first, last, packed)
 
-    def expected_time(self, place: int) -> int:
-        """Return about when the unit at a place of a lane leaves, at the end too early.
+    def expected_time(self, lane: int, place: int) -> int:
+        """Return about when the unit at a place of a lane leaves.
 
-        It hardly ever leaves more than :attr:`spread` before or after that.
+        Of lanes longer than the delay it hardly ever leaves more than :attr:`spread`
+        before or after that.
         """
-        if 2 * place >= self.delay:
-            return place + self.delay // 2
-        return math.isqrt(2 * self.delay * place)
+        length = self.lanes.length(lane)
+        if 2 * place < self.delay:
+            return math.isqrt(2 * self.delay * place)
+        if 2 * (length - place) < self.delay:
+            left = math.isqrt(2 * self.delay * max(0, length - place))
+            return length + self.delay - left
+        return place + self.delay // 2
 
     @property
     def spread(self) -> int:

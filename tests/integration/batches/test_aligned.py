@@ -61,6 +61,15 @@ def test_they_arrive_in_their_own_type_with_their_padding(tmp_path: Path):
     assert batch["labels"].tolist() == [[-100, 6], [-100, -100], [8, -100]]
     assert batch["loss_mask"].tolist() == [[0, 1], [0, 0], [1, 0]]
     assert batch["loss_weight"].tolist() == [[0.5, 1], [0, 0], [4, 0]]
+    weights = pf.Fields(names=fields, dtypes={"loss_mask": "float32"})
+    for cut, mask in [
+        (None, [[0, 1, 1, 0, 0, 1, 0, 0]]),
+        (documents, [[0, 1], [0, 0], [1, 0]]),
+    ]:
+        options = {"batch_size": len(mask), "fields": weights, "drop_last": False}
+        [batch] = loader(data, cut, **options)
+        assert batch["loss_mask"].dtype == np.float32
+        assert batch["loss_mask"].tolist() == mask
     whole = next(iter(loader(data, pf.Documents(), batch_size=3)))
     assert pa.array(whole["kind"]).to_pylist() == [[1, 2, 3], [], [4]]
     view = pf.SequenceView(data, pf.Windows(4))
@@ -146,6 +155,19 @@ def test_labels_of_files_are_not_moved(tmp_path: Path):
     fields = pf.Fields(names=("input_ids", "labels"), shifted=True)
     with pytest.raises(InvalidArgumentError, match="shifted=True moves labels"):
         loader(data, fields=fields)
+
+
+@pytest.mark.parametrize("cut", [pf.Windows(8), pf.Documents(max_length=8)], ids=str)
+def test_types_and_ignored_labels_are_not_those_of_files(tmp_path: Path, cut: Any):
+    path = write(tmp_path / "a.parquet", {"input_ids": [[1]], "labels": [[1]]})
+    data = pf.parquet(path, column="input_ids", aligned=["labels"])
+    names = ("input_ids", "labels")
+    fields = pf.Fields(names=names, dtypes={"labels": "int32"})
+    with pytest.raises(InvalidArgumentError, match=r"the type that the files have"):
+        loader(data, cut, fields=fields, dtype="int32")
+    fields = pf.Fields(names=names, ignore_index=0)
+    with pytest.raises(InvalidArgumentError, match=r"aligned=\{'labels': 0\}"):
+        loader(data, cut, fields=fields)
 
 
 def test_datasets_of_a_mixture_have_the_same(tmp_path: Path):

@@ -14,19 +14,19 @@ from pagefeed.integrations import dialects  # noqa: E402
 LENGTH = 96
 NAMES = (
     *("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen"),
-    *("loss_mask", "document_ids"),
+    *("loss_mask", "document_ids", "doc_lens", "max_doc_lens"),
 )
 
 
 @pytest.fixture(params=[False, True], ids=["as they are", "shifted"])
 def batch(tmp_path, request):
-    write_numbered(tmp_path)
+    return first_batch(tmp_path, pf.Fields(names=NAMES, shifted=request.param))
+
+
+def first_batch(folder, fields):
+    write_numbered(folder)
     loader = numbered_loader(
-        tmp_path,
-        sequences=pf.Packed(LENGTH),
-        padding=0,
-        format="torch",
-        fields=pf.Fields(names=NAMES, shifted=request.param),
+        folder, sequences=pf.Packed(LENGTH), padding=0, format="torch", fields=fields
     )
     return next(iter(loader))
 
@@ -66,6 +66,14 @@ def test_megatron_masks_what_carries_no_loss(batch):
     assert (labels == -100).sum() == (mask == 0).sum() > 0
 
 
+def test_megatron_takes_a_mask_of_floats_as_it_is(tmp_path):
+    fields = pf.Fields(names=NAMES, shifted=True, dtypes={"loss_mask": torch.float32})
+    batch = first_batch(tmp_path, fields)
+    made = dialects.megatron(batch)
+    assert made["loss_mask"] is batch["loss_mask"]
+    assert torch.equal(made["loss_mask"], (batch["labels"] != -100).float())
+
+
 def test_a_mask_of_ones_own_gives_megatron_no_loss_where_there_is_no_label(batch):
     labels = batch["labels"].clone()
     batch["loss_mask"] = torch.ones(labels.shape, dtype=torch.uint8)
@@ -86,6 +94,7 @@ def test_olmo_has_the_lengths_of_documents(batch):
         assert lengths[: len(expected)] == expected
         assert not any(lengths[len(expected) :])
         assert made["max_doc_lens"][row] == max(expected)
+    assert made["doc_lens"] is batch["doc_lens"]
     assert made["doc_lens"].dtype == torch.int32
     assert torch.equal(made["label_mask"], batch["loss_mask"])
 

@@ -15,6 +15,7 @@ from made.documents import (
 )
 from models.field_model import assert_model
 from pagefeed.batches.fields import FIELDS as ALL_FIELDS
+from pagefeed.errors import InvalidArgumentError
 
 FIELDS = tuple(name for name in ALL_FIELDS if name != "metadata")
 LENGTH = 48
@@ -31,6 +32,13 @@ SEQUENCES = [
     pf.Packed(LENGTH, eos=EOS, split="never"),
     pf.Packed(LENGTH, eos=EOS, method="greedy"),
 ]
+OTHER_TYPES = {
+    "labels": "int32",
+    "position_ids": "int32",
+    "document_ids": "int64",
+    "attention_mask": "int64",
+    "loss_mask": "float32",
+}
 SMALL = "40KiB"
 """Holds a batch with its fields and few of its pages at a time."""
 
@@ -93,7 +101,12 @@ def check(loader, document_of):
         parts = parts_of(arrays["input_ids"], document_of)
         assert tuple(arrays) == fields.names
         assert_model(
-            arrays, parts, shifted=fields.shifted, across=fields.across_documents
+            arrays,
+            parts,
+            shifted=fields.shifted,
+            across=fields.across_documents,
+            dtypes=fields.dtypes,
+            ignored=fields.ignore_index,
         )
         num_batches += 1
     assert num_batches == len(loader) > 5
@@ -117,22 +130,57 @@ def test_of_all_settings(folders, document_of, shifted, across):
     check(loader_of(folders[0][0], sequences, fields=fields), document_of)
 
 
-def test_as_tensors_of_the_same_memory(folders, document_of):
+@pytest.mark.parametrize("memory", ["16MiB", SMALL])
+@pytest.mark.parametrize("sequences", [SEQUENCES[1], SEQUENCES[6]], ids=str)
+def test_of_other_types(folders, document_of, sequences, memory):
+    fields = pf.Fields(names=FIELDS, dtypes=OTHER_TYPES, ignore_index=-1)
+    options = {"fields": fields, "memory": memory, "batch_size": 4, "dtype": "int32"}
+    check(loader_of(folders[0][0], sequences, **options), document_of)
+
+
+def test_labels_hold_all_tokens(folders):
+    names = ("input_ids", "labels")
+    fields = pf.Fields(names=names, dtypes={"labels": torch.int32})
+    sequences = pf.Packed(LENGTH, eos=EOS)
+    with pytest.raises(InvalidArgumentError, match="give the Loader dtype='int32'"):
+        loader_of(folders[0][0], sequences, fields=fields)
+
+
+def test_types_change_neither_states_nor_order(folders):
+    sequences = pf.Packed(LENGTH, eos=EOS)
+    plain, typed = (
+        loader_of(folders[0][0], sequences, fields=fields, batch_size=4, dtype="int32")
+        for fields in (
+            FIELDS,
+            pf.Fields(names=FIELDS, dtypes=OTHER_TYPES, ignore_index=0),
+        )
+    )
+    for ours, theirs in zip(plain, typed, strict=True):
+        assert np.array_equal(ours["input_ids"], theirs["input_ids"])
+        assert plain.state_dict() == typed.state_dict()
+        typed.load_state_dict(plain.state_dict())
+        break
+
+
+@pytest.mark.parametrize("types", [{}, OTHER_TYPES], ids=["usual", "others"])
+def test_as_tensors_of_the_same_memory(folders, document_of, types):
     sequences = pf.Windows(LENGTH, eos=EOS)
-    options = {"fields": FIELDS, "format": "torch", "dtype": "int32"}
+    fields = pf.Fields(names=FIELDS, dtypes=types)
+    options = {"fields": fields, "format": "torch", "dtype": "int32"}
     loader = loader_of(folders[0][0], sequences, **options)
     check(loader, document_of)
     batch = next(iter(loader))
     starts = [
         value.data_ptr() for value in batch.values() if isinstance(value, torch.Tensor)
     ]
-    assert len(starts) == len(FIELDS) - 1
+    assert len(starts) == len(FIELDS) - 2
     # Beside each other, as only memory of the engine is.
     assert starts == sorted(starts)
-    assert starts[-1] - starts[0] < 30 * batch["input_ids"].numel() + 600
-    assert batch["labels"].dtype == torch.int64
+    assert starts[-1] - starts[0] < 40 * batch["input_ids"].numel() + 700
+    labels, mask = "int64", "bool"
+    assert str(batch["labels"].dtype) == f"torch.{types.get('labels', labels)}"
+    assert str(batch["loss_mask"].dtype) == f"torch.{types.get('loss_mask', mask)}"
     assert batch["cu_seqlens"].dtype == torch.int32
-    assert batch["loss_mask"].dtype == torch.bool
 
 
 def test_of_mixtures(folders, document_of):
@@ -153,15 +201,17 @@ def test_of_mixtures(folders, document_of):
     check(loader, document_of)
 
 
+@pytest.mark.parametrize("types", [{}, OTHER_TYPES], ids=["usual", "others"])
 @pytest.mark.parametrize("pad", ["longest", "max_length"])
-def test_of_padded_documents(folders, pad):
+def test_of_padded_documents(folders, pad, types):
     sequences = pf.Documents(max_length=LENGTH, pad=pad)
-    fields = pf.Fields(names=FIELDS, shifted=True)
-    loader = loader_of(folders[0][0], sequences, fields=fields, batch_size=7)
+    fields = pf.Fields(names=FIELDS, shifted=True, dtypes=types)
+    options = {"fields": fields, "batch_size": 7, "dtype": "int32"}
+    loader = loader_of(folders[0][0], sequences, **options)
     for batch in loader:
         counts = batch.pop("lengths").tolist()
         parts = [(row, 0, count) for row, count in enumerate(counts) if count]
-        assert_model(batch, parts, shifted=True, across=False)
+        assert_model(batch, parts, shifted=True, across=False, dtypes=types)
         assert batch["input_ids"].shape[1] == (
             max(1, *counts) if pad == "longest" else LENGTH
         )

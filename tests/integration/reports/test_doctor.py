@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 
 import pagefeed as pf
 from pagefeed.cli import main
+from pagefeed.reports.limits.causes import cause_of_data
 
 SECONDS = 0.4
 NUM_PROCESSORS = len(os.sched_getaffinity(0))
@@ -111,6 +113,27 @@ def test_a_slow_transform(folder):
     # A faster one than the model is not hidden either: it is no part of the overlap.
     found = pf.doctor(loader, lambda _: time.sleep(0.15), seconds=SECONDS)
     assert (found.limit, found.cause) == ("overlap", "transform")
+
+
+def test_threads_that_idle_between_epochs_do_not_wait_for_storage(tmp_path):
+    rows = [[*range(500)]] * 8
+    for name in "ab":
+        pq.write_table(pa.table({"input_ids": rows}), tmp_path / f"{name}.parquet")
+    loader = make(tmp_path, batch_size=15)
+    assert len(loader) == 1
+    seen = pf.doctor(loader, seconds=SECONDS).evidence
+    assert seen is not None
+    assert seen.start_seconds > 0.3 * seen.seconds
+    # As of many processors; here the threads would wait for theirs.
+    idle: dict[str, Any] = {
+        "num_threads": 16,
+        "busy_threads": 1.0,
+        "wait_seconds": 0.6 * seen.seconds,
+    }
+    of_many = replace(seen, **idle)
+    assert cause_of_data(of_many, loader)[:2] == ("overhead", "epochs")
+    joined = replace(of_many, start_seconds=0.0)
+    assert cause_of_data(joined, loader).name == "storage"
 
 
 def test_too_few_threads(folder):

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from pagefeed.batches import steps_ahead
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import session_of
 from pagefeed.reports.dataset_forecast import forecast
 from pagefeed.reports.reuse import needed_bytes, simulate_loads
 from pagefeed.reports.verification import Leg, verify
@@ -71,6 +73,32 @@ def test_pages_without_a_planned_use_are_read_again(tmp_path, window):
     loads = loader.stats()["pages_loaded"] / plan.pages
     assert plan.loads_per_page == pytest.approx(loads, rel=0.1)
     assert loads > 1.3
+
+
+def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
+    """In twice as much as is planned ahead: first what is held is seen, then reads."""
+    tokens = pa.array(np.arange(1_600_000, dtype=np.int32))
+    rows = pa.FixedSizeListArray.from_arrays(tokens, 100)
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    loader = make_loader(
+        tmp_path,
+        sequences=pf.Windows(4),
+        batch_size=64,
+        shuffle=pf.Shuffle(window=1 << 14),
+    )
+    counts = []
+    whole = Planner.sequences
+
+    def counted(self, first, count):
+        counts.append(count)
+        return whole(self, first, count)
+
+    monkeypatch.setattr(Planner, "sequences", counted)
+    forecast(loader)
+    session = session_of(loader)
+    ahead = steps_ahead(session.track.horizon(loader.memory), 64)
+    assert 1 << 16 < 64 * 2 * ahead < loader.num_sequences // 2
+    assert 0 < max(counts) - 2 * ahead <= 2
 
 
 def test_same_page_pairs_are_those_of_the_batches(token_files):

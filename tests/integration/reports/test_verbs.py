@@ -1,15 +1,18 @@
-"""Verbs end cleanly: at Ctrl-C, and when nobody reads on."""
+"""Verbs end cleanly: at Ctrl-C, when nobody reads on, at arguments that are wrong."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from made.numbered import LENGTH, write_numbered
+from pagefeed.cli import main
+from pagefeed.cli.common import in_flags
 
 COMMAND = [sys.executable, "-m", "pagefeed"]
 
@@ -57,3 +60,34 @@ def test_a_reader_that_has_enough_is_no_error(run):
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--batch-size", "0"], "--batch-size=0 must"),
+        (["--memory", "1XB"], "--memory='1XB'"),
+        (["--world-size", "-1"], "--world-size"),
+    ],
+)
+def test_errors_name_arguments_as_they_are_typed(run, capsys, arguments, said):
+    assert main(["plan", *run, *arguments]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert "_size" not in error
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("batch_size=8 and memory=1", "--batch-size=8 and --memory=1"),
+        ("lower batch_size, give more memory", "lower --batch-size, give more memory"),
+        ("Loader(memory=1), x.memory=1", "Loader(memory=1), x.memory=1"),
+        ("my_batch_size=1, --batch-size=0", "my_batch_size=1, --batch-size=0"),
+        ("source='mds'", "--from='mds'"),
+        ("paths=[]", "paths=[]"),
+    ],
+)
+def test_names_alone_become_flags(message, said):
+    options = Namespace(batch_size=0, memory="", source=None, paths=[], run=main)
+    assert in_flags(message, options) == said

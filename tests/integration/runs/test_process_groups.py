@@ -39,6 +39,7 @@ def found(folder):
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in (0, 1)]

@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,9 @@ from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import StateMismatchError
 from pagefeed.loader import session_of
 from pagefeed.sequences.sequence_index import identity_of
+
+USUAL_LANES = 48
+"""Runs have so many at the usual numbers of ranks."""
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,17 @@ def test_a_state_that_no_loader_saved_is_refused(loader, change):
     with pytest.raises(StateMismatchError):
         loader.load_state_dict(before | change)
     assert loader.state_dict() == before
+
+
+def test_as_many_lanes_as_are_usual_load_on_few_pages(tmp_path):
+    table = pa.table({"input_ids": [[*range(100)]] * 10})
+    pq.write_table(table, tmp_path / "a.parquet")
+    data = pf.parquet(tmp_path, column="input_ids")
+    loader = pf.Loader(data, sequences=pf.Windows(10), batch_size=4)
+    state = loader.state_dict()
+    loader.load_state_dict(state | {"num_lanes": USUAL_LANES})
+    with pytest.raises(StateMismatchError, match=f"at most {USUAL_LANES}$"):
+        loader.load_state_dict(state | {"num_lanes": USUAL_LANES + 1})
 
 
 def test_what_a_state_lacks_or_has_too_is_named(loader):

@@ -202,15 +202,29 @@ def test_tokens_are_those_of_the_texts_as_counted(folder):
 
 FIELDS = (
     *("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens"),
-    *("max_seqlen", "attention_mask", "loss_mask"),
+    *("max_seqlen", "doc_lens", "max_doc_lens", "attention_mask", "loss_mask"),
 )
+OTHER_TYPES = {
+    "labels": "int32",
+    "position_ids": "int32",
+    "document_ids": "int64",
+    "attention_mask": "float32",
+    "loss_mask": "float32",
+}
 
 
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("across", [False, True])
-def test_fields_are_those_of_documents(stream, shifted, across):
-    fields = pf.Fields(names=FIELDS, shifted=shifted, across_documents=across)
-    loader = open_loader(stream, batch_size=3, fields=fields)
+@pytest.mark.parametrize("types", [{}, OTHER_TYPES], ids=["usual", "others"])
+def test_fields_are_those_of_documents(stream, shifted, across, types):
+    fields = pf.Fields(
+        names=FIELDS,
+        shifted=shifted,
+        across_documents=across,
+        dtypes=types,
+        ignore_index=-7,
+    )
+    loader = open_loader(stream, batch_size=3, fields=fields, dtype="int32")
     for batch in itertools.islice(loader, 60):
         parts = []
         for row, tokens in enumerate(batch["input_ids"]):
@@ -218,7 +232,9 @@ def test_fields_are_those_of_documents(stream, shifted, across):
             borders = sorted({0, *ends, LENGTH})
             pairs = itertools.pairwise(borders)
             parts += [(row, begin, end - begin) for begin, end in pairs]
-        assert_model(batch, parts, shifted=shifted, across=across)
+        assert_model(
+            batch, parts, shifted=shifted, across=across, dtypes=types, ignored=-7
+        )
 
 
 def test_selected_rows_alone_come(folder):

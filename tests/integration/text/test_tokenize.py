@@ -18,6 +18,8 @@ import pagefeed as pf
 from made.texts_made import make_texts, make_tokenizer
 from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import main
+from pagefeed.prepare.texts.tables import ArrowFile
+from pagefeed.storage import LocalStorage
 
 TEXTS = [text or "" for text in make_texts()]
 SCORES = [number * 7 % 11 for number in range(len(TEXTS))]
@@ -130,6 +132,22 @@ def test_every_input_gives_the_same_tokens(kind, tmp_path, tok, ids):
     assert found[names[1]].to_pylist() == SCORES
     assert found[names[2]].to_pylist() == TABLE["url"].to_pylist()
     assert len(done.files) > 2
+
+
+@pytest.mark.parametrize("num_batches", [0, 1, 5])
+@pytest.mark.parametrize("most", [1, 1 << 30])
+def test_arrow_files_are_divided_at_their_batches(tmp_path, num_batches, most):
+    """As many pieces as are wanted and there are batches for, none of them empty."""
+    path = tmp_path / "a.arrow"
+    with ipc.new_file(path, TABLE.schema) as out:
+        for _ in range(num_batches):
+            out.write_table(TABLE[:3])
+    pieces = [*ArrowFile().pieces(LocalStorage(), str(path), most)]
+    ends = [(piece.begin, piece.end) for piece in pieces]
+    if num_batches and most == 1:
+        assert ends == [(n, n + 1) for n in range(num_batches)]
+    else:
+        assert ends == [(0, num_batches)]
 
 
 def write_lines(path):

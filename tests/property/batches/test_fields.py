@@ -1,6 +1,7 @@
 """The fields that the engine makes, against a plain model, for any documents."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from models.field_model import assert_model
 from pagefeed import _core
+from pagefeed.batches.fields import DTYPES, IGNORED, Fields
 from pagefeed.batches.fields import FIELDS as ALL_FIELDS
-from pagefeed.batches.fields import Fields
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS = tuple(name for name in ALL_FIELDS if name != "metadata")
@@ -54,9 +55,15 @@ def batches(draw):
     return rows, length, draw(st.permutations(parts))
 
 
+def dtypes():
+    """Types of some fields."""
+    kinds = {name: st.sampled_from(of) for name, of in DTYPES.items()}
+    return st.fixed_dictionaries({}, optional=kinds)
+
+
 def engine_of(index, rows, length, dtype, fields, memory):
-    # All fields take 26 bytes a token, and a little for borders and alignment.
-    least = (np.dtype(dtype).itemsize + 27) * rows * length + 600
+    # All fields take 42 bytes a token at most, and a little for borders and alignment.
+    least = (np.dtype(dtype).itemsize + 43) * rows * length + 700
     return _core.Engine(
         [index],
         num_threads=1,
@@ -77,13 +84,22 @@ def engine_of(index, rows, length, dtype, fields, memory):
     across=st.booleans(),
     memory=st.sampled_from([ROOMY, TIGHT]),
     names=st.just(FIELDS) | st.sets(st.sampled_from(FIELDS), min_size=1).map(sorted),
+    kinds=dtypes(),
+    ignored=st.just(IGNORED) | st.integers(-(2**31), 2**31 - 1),
 )
 def test_fields_agree_with_the_model(
-    index, shape, dtype, shifted, across, memory, names
+    index, shape, dtype, shifted, across, memory, names, kinds, ignored
 ):
     rows, length, parts = shape
     names = tuple(dict.fromkeys(("input_ids", *names)))
-    fields = Fields(names=names, shifted=shifted, across_documents=across)
+    kinds = {name: kind for name, kind in kinds.items() if name in names}
+    fields = Fields(
+        names=names,
+        shifted=shifted,
+        across_documents=across,
+        dtypes=kinds,
+        ignore_index=ignored,
+    )
     engine = engine_of(index, rows, length, dtype, fields, memory)
     tokens = np.full((rows, length), PADDING, dtype=dtype)
     source = np.arange(len(parts)) % (NUM_PAGES * ROWS_OF_PAGE)
@@ -104,7 +120,9 @@ def test_fields_agree_with_the_model(
     batch = fields.arrays(memory, (rows, length), dtype)
     assert tuple(batch) == names
     assert np.array_equal(batch["input_ids"], tokens)
-    assert_model(batch, parts, shifted=shifted, across=across)
+    assert_model(
+        batch, parts, shifted=shifted, across=across, dtypes=kinds, ignored=ignored
+    )
 
 
 @settings(max_examples=30)
@@ -113,15 +131,22 @@ def test_fields_agree_with_the_model(
     length=st.integers(1, 9),
     shifted=st.booleans(),
     across=st.booleans(),
+    kinds=dtypes(),
 )
 def test_fields_of_padded_documents_agree_with_the_model(
-    tmp_path_factory, lengths, length, shifted, across
+    tmp_path_factory, lengths, length, shifted, across, kinds
 ):
     path = tmp_path_factory.mktemp("lists") / "lists.parquet"
     documents = [[*range(1, count + 1)] for count in lengths]
     rows = pa.array(documents, pa.list_(pa.int32()))
     pq.write_table(pa.table({"input_ids": rows}), path)
-    fields = Fields(names=FIELDS, shifted=shifted, across_documents=across)
+    fields = Fields(
+        names=FIELDS,
+        shifted=shifted,
+        across_documents=across,
+        dtypes=kinds,
+        ignore_index=0,
+    )
     [batch] = pf.Loader(
         pf.parquet(path, column="input_ids"),
         sequences=pf.Documents(max_length=length, pad="max_length"),
@@ -134,7 +159,7 @@ def test_fields_of_padded_documents_agree_with_the_model(
     cut = np.minimum(lengths, length)
     assert np.array_equal(batch.pop("lengths"), cut)
     parts = [(row, 0, count) for row, count in enumerate(cut.tolist()) if count]
-    assert_model(batch, parts, shifted=shifted, across=across)
+    assert_model(batch, parts, shifted=shifted, across=across, dtypes=kinds, ignored=0)
 
 
 def test_memory_is_aligned_and_counted(index):
@@ -151,6 +176,7 @@ def test_memory_is_aligned_and_counted(index):
     memory = engine.next_batch()
     arrays = fields.arrays(memory, (2, 100), "uint16")
     assert memory.max_seqlen == arrays.pop("max_seqlen") == 100
+    assert memory.max_doc_lens == arrays.pop("max_doc_lens") == [100, 100]
     starts = []
     for name, array in arrays.items():
         assert array.base is memory
@@ -175,3 +201,38 @@ def test_names_are_checked():
         with pytest.raises(InvalidArgumentError):
             Fields.parse(wrong)
     assert not Fields.parse(["input_ids"]).are_made
+
+
+def test_types_and_the_ignored_label_are_checked():
+    names = ("input_ids", "labels", "loss_mask")
+    wrong: dict[str, dict[str, Any]] = {
+        r"dtypes\['loss_mask'\]='float23' is unknown.* bool, int64, float32": {
+            "dtypes": {"loss_mask": "float23"}
+        },
+        r"dtypes\['labels'\]='float32' is unknown: choose one of int64, int32": {
+            "dtypes": {"labels": "float32"}
+        },
+        "dtypes='los_mask' is unknown": {"dtypes": {"los_mask": "float32"}},
+        "'attention_mask', which is not among the fields": {
+            "dtypes": {"attention_mask": "int64"}
+        },
+        "must name types by field": {"dtypes": "float32"},
+        "ignore_index": {"dtypes": {"labels": "int32"}, "ignore_index": 1 << 31},
+        "ignore_index=None": {"ignore_index": None},
+    }
+    for message, settings_ in wrong.items():
+        with pytest.raises(InvalidArgumentError, match=message):
+            Fields(names=names, **settings_)
+
+
+@pytest.mark.parametrize(
+    "kind", ["float32", np.float32, np.dtype(np.float32)], ids=["name", "type", "dtype"]
+)
+def test_types_are_names_or_those_of_numpy(kind):
+    usual = Fields(names=("input_ids", "loss_mask"))
+    asked = Fields(names=("input_ids", "loss_mask"), dtypes={"loss_mask": kind})
+    assert asked.dtype_of("loss_mask") == "float32"
+    assert asked != usual
+    again = Fields(names=("input_ids", "loss_mask"), dtypes={"loss_mask": np.bool_})
+    assert (again, hash(again)) == (usual, hash(usual))
+    assert set(usual.settings) == {"fields", "shifted", "across_documents"}

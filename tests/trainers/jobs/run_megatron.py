@@ -14,17 +14,14 @@ from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.core.safe_globals import register_safe_globals
 from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
 
-import pagefeed as pf
 from job import Job
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.megatron import MicroBatches, dataset_provider
+from pagefeed.integrations.megatron import FIELDS, MicroBatches, dataset_provider
 from pagefeed.launch import from_megatron
 
 job = Job()
 IGNORED = -100
 RANK = job.rank, job.world_size
-NAMES = ("input_ids", "labels", "loss_mask", "position_ids")
-FIELDS = pf.Fields(names=NAMES, shifted=True)
 
 
 def make(rank, world_size, **options):

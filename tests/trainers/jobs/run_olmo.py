@@ -18,7 +18,7 @@ from pagefeed.integrations.olmo import PagefeedDataLoader
 from tiny_model import Model
 
 job = Job()
-FIELDS = ("input_ids", "loss_mask", "cu_seqlens")
+FIELDS = ("input_ids", "loss_mask", "doc_lens", "max_doc_lens")
 
 
 class Module(TrainModule):

@@ -5,26 +5,35 @@
 
 use std::ops::Range;
 
-use super::{Borders, Field, Fields, IGNORED, Number, Parts};
+use super::lengths::{longest, put_lengths};
+use super::{Borders, Field, Fields, Number, Parts, Slots};
 
 /// What fields came to, beside their memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Borders that were written: one more than segments.
     pub num_borders: usize,
     /// Tokens of the longest segment.
     pub max_seqlen: usize,
+    /// Segments of the row that has most, if their lengths are written.
+    pub most_segments: usize,
+    /// Tokens of the longest segment of each row, if that was asked for.
+    pub max_doc_lens: Vec<usize>,
 }
 
 /// Writes the fields of a batch, row after row, best while its tokens are in the
 /// processor's cache. The memory is empty for fields that are not made.
 pub struct Maker<'a> {
-    labels: &'a mut [i64],
-    position_ids: &'a mut [i64],
-    document_ids: &'a mut [i32],
+    labels: Slots<'a>,
+    position_ids: Slots<'a>,
+    document_ids: Slots<'a>,
     cu_seqlens: &'a mut [i32],
-    attention_mask: &'a mut [u8],
-    loss_mask: &'a mut [u8],
+    doc_lens: &'a mut [i32],
+    attention_mask: Slots<'a>,
+    loss_mask: Slots<'a>,
+    /// Whether the longest segment of each row was asked for.
+    wants_longest: bool,
+    ignored: i64,
     across_documents: bool,
     /// Places by which labels stand before their token.
     shift: usize,
@@ -38,12 +47,15 @@ impl<'a> Maker<'a> {
     /// Prepares to make fields in their memory, of rows of `row_length`.
     pub fn new(fields: &Fields, row_length: usize, parts: &mut Parts<'a>) -> Self {
         Self {
-            labels: parts.take(Field::Labels),
-            position_ids: parts.take(Field::PositionIds),
-            document_ids: parts.take(Field::DocumentIds),
+            labels: parts.slots(fields, Field::Labels),
+            position_ids: parts.slots(fields, Field::PositionIds),
+            document_ids: parts.slots(fields, Field::DocumentIds),
             cu_seqlens: parts.take(Field::CuSeqlens),
-            attention_mask: parts.take(Field::AttentionMask),
-            loss_mask: parts.take(Field::LossMask),
+            doc_lens: parts.take(Field::DocLens),
+            wants_longest: fields.has(Field::MaxDocLens),
+            attention_mask: parts.slots(fields, Field::AttentionMask),
+            loss_mask: parts.slots(fields, Field::LossMask),
+            ignored: fields.ignored,
             across_documents: fields.across_documents,
             shift: usize::from(fields.shifted),
             row_length,
@@ -76,6 +88,10 @@ impl<'a> Maker<'a> {
     pub fn finish<T: Number + Into<i64>>(mut self, tokens: &[T], borders: &Borders) -> Made {
         self.make_before(tokens.len(), tokens, borders);
         self.put_border(tokens.len());
+        self.made.most_segments = put_lengths(self.doc_lens, self.row_length, borders);
+        if self.wants_longest {
+            self.made.max_doc_lens = longest(self.row_length, borders);
+        }
         self.made
     }
 
@@ -119,17 +135,10 @@ impl<'a> Maker<'a> {
     /// Writes what a segment's tokens have in common, and their places in it.
     #[inline(always)]
     fn put_segment(&mut self, segment: Range<usize>, is_document: bool, number: i32) {
-        if let Some(places) = self.position_ids.get_mut(segment.clone()) {
-            for (to, place) in places.iter_mut().zip(0..) {
-                *to = place;
-            }
-        }
-        if let Some(ids) = self.document_ids.get_mut(segment.clone()) {
-            ids.fill(if is_document { number } else { -1 });
-        }
-        if let Some(mask) = self.attention_mask.get_mut(segment) {
-            mask.fill(u8::from(is_document));
-        }
+        self.position_ids.count(segment.clone());
+        let document = if is_document { number } else { -1 };
+        self.document_ids.fill(segment.clone(), document.into());
+        self.attention_mask.fill(segment, is_document.into());
     }
 
     /// Writes the labels that are the tokens of a segment.
@@ -151,24 +160,14 @@ impl<'a> Maker<'a> {
         let first = start.max(row.start + self.shift) - self.shift;
         let (middle, last) = (predicted - self.shift, end - self.shift);
         self.ignore(first..middle);
-        if let Some(labels) = self.labels.get_mut(middle..last) {
-            for (to, &token) in labels.iter_mut().zip(&tokens[predicted..end]) {
-                *to = token.into();
-            }
-        }
-        if let Some(mask) = self.loss_mask.get_mut(middle..last) {
-            mask.fill(1);
-        }
+        self.labels.copy(middle..last, &tokens[predicted..end]);
+        self.loss_mask.fill(middle..last, 1);
     }
 
     #[inline(always)]
     fn ignore(&mut self, places: Range<usize>) {
-        if let Some(labels) = self.labels.get_mut(places.clone()) {
-            labels.fill(IGNORED);
-        }
-        if let Some(mask) = self.loss_mask.get_mut(places) {
-            mask.fill(0);
-        }
+        self.labels.fill(places.clone(), self.ignored);
+        self.loss_mask.fill(places, 0);
     }
 }
 

@@ -5,16 +5,19 @@
 //! row, or the padding of a row.
 
 mod borders;
+mod lengths;
 mod make;
 mod sections;
+mod slots;
 
 pub use borders::Borders;
 pub use make::{Made, Maker};
 pub use sections::{Number, Parts, Sections};
+pub use slots::{FieldType, Slots};
 
 use crate::error::{Error, Result};
 
-/// Label that carries no loss.
+/// Label that carries no loss, unless another is asked for.
 pub const IGNORED: i64 = -100;
 
 /// What a batch may hold.
@@ -22,31 +25,37 @@ pub const IGNORED: i64 = -100;
 pub enum Field {
     /// The tokens, always there.
     InputIds,
-    /// Tokens to predict, [`IGNORED`] where there is none: i64 per token.
+    /// Tokens to predict, where there is none that which is ignored.
     Labels,
-    /// Place of each token in its segment, from 0: i64 per token.
+    /// Place of each token in its segment, from 0.
     PositionIds,
-    /// Number of each token's document in its row, -1 on padding: i32 per token.
+    /// Number of each token's document in its row, -1 on padding.
     DocumentIds,
     /// Borders of the segments in the flattened batch: i32, one more than segments.
     CuSeqlens,
     /// Tokens of the longest segment: a number that takes no memory.
     MaxSeqlen,
-    /// 0 on padding: one byte per token.
+    /// Lengths of the segments of each row, 0 behind them.
+    DocLens,
+    /// Tokens of the longest segment of each row: numbers that take no memory.
+    MaxDocLens,
+    /// 0 on padding, otherwise 1.
     AttentionMask,
-    /// 1 where labels carry loss: one byte per token.
+    /// 1 where labels carry loss, otherwise 0.
     LossMask,
 }
 
 impl Field {
     /// All of them, in the order in which they lie in memory.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::InputIds,
         Self::Labels,
         Self::PositionIds,
         Self::DocumentIds,
         Self::CuSeqlens,
         Self::MaxSeqlen,
+        Self::DocLens,
+        Self::MaxDocLens,
         Self::AttentionMask,
         Self::LossMask,
     ];
@@ -60,8 +69,23 @@ impl Field {
             Self::DocumentIds => "document_ids",
             Self::CuSeqlens => "cu_seqlens",
             Self::MaxSeqlen => "max_seqlen",
+            Self::DocLens => "doc_lens",
+            Self::MaxDocLens => "max_doc_lens",
             Self::AttentionMask => "attention_mask",
             Self::LossMask => "loss_mask",
+        }
+    }
+
+    /// The types that it may have, its usual one first; none if that is not its own.
+    pub fn types(self) -> &'static [FieldType] {
+        match self {
+            Self::InputIds | Self::MaxSeqlen | Self::MaxDocLens => &[],
+            Self::CuSeqlens | Self::DocLens => &[FieldType::I32],
+            Self::Labels | Self::PositionIds => &[FieldType::I64, FieldType::I32],
+            Self::DocumentIds => &[FieldType::I32, FieldType::I64],
+            Self::AttentionMask | Self::LossMask => {
+                &[FieldType::Bool, FieldType::I64, FieldType::F32]
+            }
         }
     }
 
@@ -75,27 +99,52 @@ impl Field {
 }
 
 /// What is made of a batch, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
     wanted: [bool; Field::ALL.len()],
+    types: [FieldType; Field::ALL.len()],
     /// Labels stand where they are predicted, one place before their token.
     pub shifted: bool,
     /// The first token of a document is predicted from the last of the one before it.
     pub across_documents: bool,
+    /// Label that carries no loss.
+    pub ignored: i64,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self::new(&[], false, false)
+    }
 }
 
 impl Fields {
-    /// These fields, and the tokens.
+    /// These fields in their usual types, and the tokens.
     pub fn new(names: &[Field], shifted: bool, across_documents: bool) -> Self {
-        let mut fields = Self {
+        Self {
+            wanted: Field::ALL.map(|field| names.contains(&field)),
+            types: Field::ALL
+                .map(|field| field.types().first().copied().unwrap_or(FieldType::Bool)),
             shifted,
             across_documents,
-            ..Self::default()
-        };
-        for &name in names {
-            fields.wanted[name as usize] = true;
+            ignored: IGNORED,
         }
-        fields
+    }
+
+    /// The same with a field of another type.
+    pub fn with_type(mut self, field: Field, field_type: FieldType) -> Result<Self> {
+        if !field.types().contains(&field_type) {
+            return Err(Error::invalid(format!(
+                "{} is never of {field_type:?}",
+                field.name()
+            )));
+        }
+        self.types[field as usize] = field_type;
+        Ok(self)
+    }
+
+    /// The type of a field that has one of its own.
+    pub fn type_of(&self, field: Field) -> FieldType {
+        self.types[field as usize]
     }
 
     /// Whether a field is made. Tokens always are.
@@ -103,12 +152,23 @@ impl Fields {
         field == Field::InputIds || self.wanted[field as usize]
     }
 
-    /// Refuses batches of more tokens than their borders can count.
+    /// Refuses batches of more tokens than their borders can count, and labels that
+    /// cannot tell what is ignored.
     pub fn check(&self, num_tokens: usize) -> Result<()> {
-        if self.has(Field::CuSeqlens) && i32::try_from(num_tokens).is_err() {
+        for field in [Field::CuSeqlens, Field::DocLens] {
+            if self.has(field) && i32::try_from(num_tokens).is_err() {
+                return Err(Error::invalid(format!(
+                    "{} are int32 and cannot count the {num_tokens} tokens of a batch; \
+                     lower the batch size",
+                    field.name()
+                )));
+            }
+        }
+        let of_labels = self.type_of(Field::Labels);
+        if !of_labels.holds(self.ignored) {
             return Err(Error::invalid(format!(
-                "cu_seqlens are int32 and cannot count the {num_tokens} tokens of a batch; \
-                 lower the batch size"
+                "labels of {of_labels:?} do not hold {}, the label that is ignored",
+                self.ignored
             )));
         }
         Ok(())

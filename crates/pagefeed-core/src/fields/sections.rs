@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Field, Fields};
+use super::{Field, FieldType, Fields, Slots};
 
 /// Alignment of a field: a line of the cache, and any vector.
 const ALIGNMENT: usize = 64;
@@ -29,12 +29,10 @@ impl Sections {
         let ranges = Field::ALL.map(|field| {
             let num_bytes = match field {
                 Field::InputIds => num_tokens.saturating_mul(token_bytes),
-                Field::Labels | Field::PositionIds => num_tokens.saturating_mul(8),
-                Field::DocumentIds => num_tokens.saturating_mul(4),
                 // As many as there are if every token is a segment.
                 Field::CuSeqlens => num_tokens.saturating_add(1).saturating_mul(4),
-                Field::MaxSeqlen => 0,
-                Field::AttentionMask | Field::LossMask => num_tokens,
+                Field::MaxSeqlen | Field::MaxDocLens => 0,
+                _ => num_tokens.saturating_mul(fields.type_of(field).num_bytes()),
             };
             if num_bytes == 0 || !fields.has(field) {
                 return end..end;
@@ -102,6 +100,16 @@ impl<'a> Parts<'a> {
         // SAFETY: numbers are any bits.
         unsafe { bytes.align_to_mut() }.1
     }
+
+    /// The same as numbers of the type that it has.
+    pub fn slots(&mut self, fields: &Fields, field: Field) -> Slots<'a> {
+        match fields.type_of(field) {
+            FieldType::Bool => Slots::Bool(self.take(field)),
+            FieldType::I32 => Slots::I32(self.take(field)),
+            FieldType::I64 => Slots::I64(self.take(field)),
+            FieldType::F32 => Slots::F32(self.take(field)),
+        }
+    }
 }
 
 /// Numbers that fields are made of: any bits are one.
@@ -120,7 +128,7 @@ macro_rules! numbers {
     };
 }
 
-numbers!(u8, u16, i32, i64);
+numbers!(u8, u16, i32, i64, f32);
 
 #[cfg(test)]
 mod tests {

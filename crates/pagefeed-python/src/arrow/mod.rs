@@ -3,6 +3,8 @@
 pub mod table;
 mod values;
 
+use std::collections::HashMap;
+
 use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -102,7 +104,8 @@ impl ArrowArray {
     /// The lists of integers as rows of `length` tokens, cut or filled up with
     /// `padding`, and the fields made of them.
     #[pyo3(signature = (
-        length, padding, dtype, fields, *, shifted=false, across_documents=false
+        length, padding, dtype, *, fields=Vec::new(), shifted=false,
+        across_documents=false, dtypes=HashMap::new(), ignore_index=-100
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -117,12 +120,21 @@ impl ArrowArray {
         fields: Vec<String>,
         shifted: bool,
         across_documents: bool,
+        dtypes: HashMap<String, String>,
+        ignore_index: i64,
     ) -> PyResult<Buffer> {
         let padding = Padding {
             length,
             token: padding,
             token_type: token_type(dtype)?,
-            fields: parse_fields(py, &fields, shifted, across_documents)?,
+            fields: parse_fields(
+                py,
+                &fields,
+                &dtypes,
+                shifted,
+                across_documents,
+                ignore_index,
+            )?,
         };
         detached(py, || padding.batch(&self.array)).map(Buffer::from)
     }

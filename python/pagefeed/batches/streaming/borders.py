@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.batches.fields import IGNORED, Fields
+from pagefeed.batches.fields import DTYPES, Fields
 
 __all__ = ["fields_of"]
 
@@ -38,22 +38,32 @@ def fields_of(
     has_loss = np.ones(rows * length, dtype=bool)
     has_loss[firsts[:-1] if fields.across_documents else begins] = False
     has_loss = has_loss.reshape(rows, length)
-    labels = np.where(has_loss, tokens.astype(np.int64), IGNORED)
+    ignored = fields.ignore_index
+    labels = np.where(has_loss, tokens.astype(np.int64), ignored)
     if fields.shifted:
-        labels, has_loss = _shifted(labels, IGNORED), _shifted(has_loss, 0)
+        labels, has_loss = _shifted(labels, ignored), _shifted(has_loss, 0)
     number = np.arange(len(begins)) - np.searchsorted(begins, begins // length * length)
-    made = {
+    lengths = np.zeros((rows, number.max() + 1), np.int32)
+    lengths[begins // length, number] = counts
+    made: dict[str, Any] = {
         "input_ids": tokens,
         "labels": labels,
         "position_ids": _spread(-begins, counts, tokens.shape)
         + np.arange(rows * length).reshape(rows, length),
-        "document_ids": _spread(number, counts, tokens.shape).astype(np.int32),
-        "cu_seqlens": borders.astype(np.int32),
+        "document_ids": _spread(number, counts, tokens.shape),
+        "cu_seqlens": borders,
         "max_seqlen": int(counts.max()),
+        "doc_lens": lengths,
+        "max_doc_lens": lengths.max(axis=1).tolist(),
         "attention_mask": np.ones((rows, length), dtype=bool),
         "loss_mask": has_loss,
     }
-    return {name: made[name] for name in fields.names}
+    return {
+        name: made[name].astype(fields.dtype_of(name), copy=False)
+        if name in DTYPES
+        else made[name]
+        for name in fields.names
+    }
 
 
 def _spread(

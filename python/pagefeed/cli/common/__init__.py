@@ -1,5 +1,6 @@
 """What verbs share: the arguments of a run and of a mixture, and what they tell."""
 
+from pagefeed.cli.common.flags import in_flags
 from pagefeed.cli.common.formats import format_of, make_flat
 from pagefeed.cli.common.options import (
     AnyDataset,
@@ -21,6 +22,7 @@ __all__ = [
     "configure_storage",
     "configure_tokenizer",
     "format_of",
+    "in_flags",
     "make_dataset",
     "make_flat",
     "make_loader",

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from pagefeed._base import format_bytes
 from pagefeed.loader import Loader, session_of
+from pagefeed.mixture import Mixture
 from pagefeed.reports.limits.evidence import Evidence
 
 __all__ = ["Cause", "cause_of_data"]
@@ -26,6 +27,7 @@ TRANSFORM_SHARE = 0.5
 RELOAD_SHARE = 0.25
 BUSY_SHARE = 0.5
 WAIT_SHARE = 0.3
+START_SHARE = 0.3
 SMALL_READ = 1 << 16
 
 
@@ -53,16 +55,18 @@ def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Caus
         return _transform(seen)
     if seen.reload_share > RELOAD_SHARE:
         return _memory(seen, loader)
-    if alone and waited < WAIT_SHARE * seen.seconds:
+    is_ahead = alone and waited < WAIT_SHARE * seen.seconds
+    busy = seen.busy_threads
+    idles = busy is not None and busy < BUSY_SHARE * seen.num_threads
+    if (is_ahead or idles) and seen.start_seconds > START_SHARE * seen.seconds:
+        return _starts(seen, loader)
+    if is_ahead:
         advice = (
             "the loader's threads are ahead; the time goes into the consumer's own "
             "steps: take larger batches"
         )
         return Cause("overhead", "batch_size", advice)
-    busy = seen.busy_threads
-    if busy is not None and busy < BUSY_SHARE * seen.num_threads:
-        return _storage(seen)
-    return _processors(seen, loader)
+    return _storage(seen) if idles else _processors(seen, loader)
 
 
 def _transform(seen: Evidence) -> Cause:
@@ -73,6 +77,17 @@ def _transform(seen: Evidence) -> Cause:
         "process (pagefeed.torch.as_dataset with num_workers=1)"
     )
     return Cause("transform", "transform", advice)
+
+
+def _starts(seen: Evidence, loader: Loader) -> Cause:
+    setting = "max_epochs" if isinstance(loader.dataset, Mixture) else "epochs"
+    share = seen.start_seconds / seen.seconds
+    advice = (
+        f"an iteration has {len(loader):,} steps, and {share:.0%} of the time is that "
+        f"to their first batches, for which few threads have work: more {setting} in "
+        "one iteration join without a gap"
+    )
+    return Cause("overhead", setting, advice)
 
 
 def _memory(seen: Evidence, loader: Loader) -> Cause:

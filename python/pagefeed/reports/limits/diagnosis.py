@@ -7,8 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from pagefeed._base import Work
@@ -95,7 +94,7 @@ def doctor(
     if not seconds > 0:
         raise InvalidArgumentError(f"seconds={seconds!r} must be more than 0")
     twin, found = copy.copy(loader), Diagnosis()
-    batches = _without_end(twin, found.damage)
+    batches = _Endless(twin, found.damage)
     with (
         Work("diagnosis", total=3 if train else 1, unit="measurements") as work,
         warnings.catch_warnings(),
@@ -183,20 +182,32 @@ def _of_overlap() -> Cause:
     return Cause("processors", "num_threads", advice)
 
 
-def _without_end(loader: Loader, damage: list[Damage]) -> Iterator[Batch]:
-    """Batches of one epoch after the other."""
-    for _ in repeat(None):
-        taken = 0
-        for batch in sound_batches(loader, damage):
-            taken += 1
-            yield batch
-        if not taken:
+class _Endless(Iterator[Batch]):
+    """Batches of one iteration after the other."""
+
+    def __init__(self, loader: Loader, damage: list[Damage]) -> None:
+        self._loader, self._damage = loader, damage
+        self._batches: Iterator[Batch] = iter(())
+        self.start_seconds = 0.0
+        """Time to the first batch of each."""
+
+    def __next__(self) -> Batch:
+        """Return the next batch, if need be of the next iteration."""
+        batch = next(self._batches, None)
+        if batch is not None:
+            return batch
+        begin = time.perf_counter()
+        self._batches = sound_batches(self._loader, self._damage)
+        batch = next(self._batches, None)
+        if batch is None:
             raise InvalidArgumentError("no batch can be read: see what is damaged")
+        self.start_seconds += time.perf_counter() - begin
+        return batch
 
 
 def _measure(
     loader: Loader,
-    batches: Iterator[Batch],
+    batches: _Endless,
     train: Callable[[Batch], object] | None,
     seconds: float,
 ) -> Evidence:
@@ -205,13 +216,14 @@ def _measure(
         if train is not None:
             train(batch)
     wait_for_device()
+    before = batches.start_seconds
     with recording(loader) as made:
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             batch = next(batches)
             if train is not None:
                 train(batch)
-    return made.evidence
+    return replace(made.evidence, start_seconds=batches.start_seconds - before)
 
 
 def _fixed(train: Callable[[Batch], object], batch: Batch, seconds: float) -> float:

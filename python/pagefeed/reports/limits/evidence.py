@@ -40,6 +40,8 @@ class Evidence:
     """Of these, those read again for lack of memory."""
     bytes_read: int
     """Bytes of these pages."""
+    start_seconds: float = 0.0
+    """Time to the first batches of iterations that began meanwhile, as far as seen."""
 
     @property
     def step_seconds(self) -> float:

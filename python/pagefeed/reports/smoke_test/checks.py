@@ -78,12 +78,12 @@ def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
     return Check(name="ids", ok=ok, found=found + ("" if ok else ": ids beyond it"))
 
 
-def check_labels(kept: Sequence[Arrays], *, shifted: bool) -> Check:
+def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Check:
     """Labels are the tokens they should be, at the place where they should be."""
     if not kept or "labels" not in kept[0]:
         found = "the batches have no labels: those made here are used"
         return Check(name="labels", ok=None, found=found)
-    shares = {offset: _same_share(kept, offset) for offset in OFFSETS}
+    shares = {offset: _same_share(kept, offset, ignored) for offset in OFFSETS}
     expected = int(shifted)
     ok = shares[expected] >= SAME_SHARE
     best = max(OFFSETS, key=lambda offset: (shares[offset], -abs(offset - expected)))
@@ -99,7 +99,7 @@ def check_labels(kept: Sequence[Arrays], *, shifted: bool) -> Check:
     return Check(name="labels", ok=ok, found=found)
 
 
-def _same_share(kept: Sequence[Arrays], offset: int) -> float:
+def _same_share(kept: Sequence[Arrays], offset: int, ignored: int) -> float:
     """Share of the labels that are the token ``offset`` places on."""
     same = total = 0
     for arrays in kept:
@@ -108,18 +108,20 @@ def _same_share(kept: Sequence[Arrays], offset: int) -> float:
         inside = slice(max(0, -offset), length - max(0, offset))
         moved = slice(max(0, offset), length + min(0, offset))
         wanted = labels[..., inside]
-        counts = wanted != IGNORED
+        counts = wanted != ignored
         same += int((counts & (wanted == tokens[..., moved])).sum())
         total += int(counts.sum())
     return same / max(1, total)
 
 
 def pair_of(
-    arrays: Arrays, *, shifted: bool
+    arrays: Arrays, *, shifted: bool, ignored: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return tokens and what a model is to predict at each: int64 [batch, length]."""
     tokens = arrays["input_ids"].astype(np.int64)
     labels = arrays.get("labels", tokens).astype(np.int64)
+    if "labels" in arrays:
+        labels[labels == ignored] = IGNORED
     if shifted and "labels" in arrays:
         return tokens, labels
     targets = np.full_like(tokens, IGNORED)

@@ -25,7 +25,7 @@ from pagefeed.reports.smoke_test.checks import (
     check_tokenizer,
     pair_of,
 )
-from pagefeed.reports.smoke_test.learning import Learning, learn
+from pagefeed.reports.smoke_test.learning import Learning, Tokens, learn
 from pagefeed.reports.smoke_test.observation import Observation, observe
 from pagefeed.reports.soundness import Damage
 from pagefeed.sequences import Documents
@@ -101,6 +101,7 @@ def smoke(
         )
     if shifted is None:
         shifted = loader.fields.shifted
+    ignored = loader.fields.ignore_index
     loaders = [loader, *(_other_ranks(loader) if ranks is None else ranks)]
     seen = [observe(one, steps, f"batches of rank {one.rank}") for one in loaders]
     ours = seen[0]
@@ -109,13 +110,14 @@ def smoke(
         known = tokenizer.vocab_size
     known = known or recorded_vocab_size(loader.dataset)
     size = known or ours.greatest + 1
+    pairs = [pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.kept]
     checks = [
         check_rate(ours, steps),
         check_ids(ours, size, is_known=known is not None),
-        check_labels(ours.kept, shifted=shifted),
+        check_labels(ours.kept, shifted=shifted, ignored=ignored),
         check_numbers(ours),
         *check_learning(
-            _learning(ours, max(size, ours.greatest + 1), model, shifted=shifted), size
+            _learning(pairs, ours, max(size, ours.greatest + 1), model), size
         ),
         *check_ranks(loaders, seen, steps, plan),
         _check_resume(loader, ours),
@@ -139,13 +141,11 @@ def _other_ranks(loader: Loader) -> list[Loader]:
 
 
 def _learning(
+    pairs: list[tuple[Tokens, Tokens]],
     seen: Observation,
     vocab_size: int,
     model: Any | None,  # noqa: ANN401
-    *,
-    shifted: bool,
 ) -> Learning | None:
-    pairs = [pair_of(arrays, shifted=shifted) for arrays in seen.kept]
     if not pairs or seen.least < 0:
         return None
     try:

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::decode::{NumberType, TokenPage};
 use crate::engine::EngineConfig;
 use crate::error::{Error, Kind, Result};
-use crate::fields::Number;
+use crate::fields::{Number, Slots};
 use crate::gather::OwnTokens;
 
 /// A column that comes with the tokens.
@@ -74,15 +74,14 @@ impl<'a> AlignedWriter<'a> {
     }
 
     /// Writes to `mask` where a column has other numbers than its padding.
-    pub fn mask(&self, column: usize, mask: &mut [u8]) {
+    pub fn mask(&self, column: usize, mask: &mut Slots<'_>) {
         let Some((column, memory)) = self.columns.get(column) else {
             return;
         };
         let width = column.number.num_bytes();
         let padding = &column.padding.to_le_bytes()[..width];
-        for (mask, number) in mask.iter_mut().zip(memory.chunks_exact(width)) {
-            *mask = u8::from(number != padding);
-        }
+        let numbers = memory.chunks_exact(width);
+        mask.mark(numbers.map(|number| number != padding));
     }
 }
 

@@ -186,10 +186,9 @@ impl Batch {
         buffer.map_or(0..0, |buffer| buffer.sections.aligned_range(column))
     }
 
-    /// What the fields came to.
-    pub fn made(&self) -> Made {
-        let buffer = self.buffer.as_ref();
-        buffer.map_or(Made::default(), |buffer| buffer.made)
+    /// What the fields came to; nothing if there is no memory.
+    pub fn made(&self) -> Option<&Made> {
+        self.buffer.as_ref().map(|buffer| &buffer.made)
     }
 
     /// The bytes, to be written to: nobody else looks at a batch once delivered.

@@ -57,7 +57,7 @@ fn gather_as<T: BatchToken>(
     let loss_mask = config
         .layout
         .loss_column
-        .map(|column| (column, parts.take::<u8>(Field::LossMask)));
+        .map(|column| (column, parts.slots(fields, Field::LossMask)));
     let mut maker = (batch.is_last && fields.need_borders())
         .then(|| Maker::new(fields, config.row_length, &mut parts));
     let num_covered = batch.num_covered();
@@ -147,8 +147,8 @@ fn gather_as<T: BatchToken>(
             (page, error)
         })?;
     }
-    if let Some((column, mask)) = loss_mask.filter(|_| batch.is_last) {
-        writer.aligned.mask(column, mask);
+    if let Some((column, mut mask)) = loss_mask.filter(|_| batch.is_last) {
+        writer.aligned.mask(column, &mut mask);
     }
     let documents = writer.documents.take();
     if let Some(maker) = maker {

@@ -8,7 +8,7 @@ pub fn borders(batch: &Batch) -> Vec<usize> {
     let borders = bytes
         .chunks_exact(4)
         .map(|bytes| i32::from_ne_bytes(bytes.try_into().unwrap()));
-    let borders = borders.take(batch.made().num_borders);
+    let borders = borders.take(batch.made().unwrap().num_borders);
     borders.map(|border| border as usize).collect()
 }
 

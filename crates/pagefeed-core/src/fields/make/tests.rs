@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::decode::Joins;
-use crate::fields::Sections;
+use crate::fields::{FieldType, IGNORED, Sections};
 
-const ALL: [Field; 8] = Field::ALL;
+const ALL: [Field; 10] = Field::ALL;
 
 /// Two rows of six: documents of 2 and 3 tokens and padding; padding, then 4 tokens.
 fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Made) {
-    let fields = Fields::new(names, shifted, across);
-    let sections = Sections::new(&fields, 12, 2);
+    made_of(&Fields::new(names, shifted, across))
+}
+
+fn made_of(fields: &Fields) -> (Sections, Vec<i64>, Made) {
+    let sections = Sections::new(fields, 12, 2);
     // Memory of batches is aligned, and was used before.
     let mut memory = vec![-1i64; sections.num_bytes().div_ceil(8)];
     // SAFETY: numbers are any bytes.
@@ -26,7 +29,7 @@ fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Ma
     }
     let mut parts = sections.split(bytes);
     let tokens = parts.take::<u16>(Field::InputIds);
-    let mut maker = Maker::new(&fields, 6, &mut parts);
+    let mut maker = Maker::new(fields, 6, &mut parts);
     maker.make_before(5, tokens, &borders);
     maker.make_before(7, tokens, &borders);
     let result = maker.finish(tokens, &borders);
@@ -48,11 +51,17 @@ fn fields_are_those_of_segments() {
     let expected = Made {
         num_borders: 6,
         max_seqlen: 4,
+        most_segments: 3,
+        max_doc_lens: vec![3, 4],
     };
     assert_eq!(result, expected);
     assert_eq!(
         field::<i32>(&sections, memory, Field::CuSeqlens)[..6],
         [0, 2, 5, 6, 8, 12]
+    );
+    assert_eq!(
+        field::<i32>(&sections, memory, Field::DocLens)[..6],
+        [2, 3, 1, 2, 4, 0]
     );
     assert_eq!(
         field::<i64>(&sections, memory, Field::PositionIds),
@@ -90,10 +99,63 @@ fn each_field_may_be_made_alone() {
     let (every, mut all, result) = made(&ALL, false, false);
     for name in [Field::PositionIds, Field::Labels] {
         let (sections, mut memory, alone) = made(&[name], false, false);
-        assert_eq!(alone, result);
+        assert_eq!(alone.num_borders, result.num_borders);
+        assert_eq!(alone.max_seqlen, result.max_seqlen);
+        assert_eq!((alone.most_segments, alone.max_doc_lens.len()), (0, 0));
         assert_eq!(
             field::<i64>(&sections, &mut memory, name),
             field::<i64>(&every, &mut all, name)
         );
     }
+}
+
+#[test]
+fn fields_come_in_other_types() {
+    let mut fields = Fields::new(&ALL, true, false);
+    for (name, field_type) in [
+        (Field::Labels, FieldType::I32),
+        (Field::PositionIds, FieldType::I32),
+        (Field::DocumentIds, FieldType::I64),
+        (Field::AttentionMask, FieldType::I64),
+        (Field::LossMask, FieldType::F32),
+    ] {
+        fields = fields.with_type(name, field_type).unwrap();
+    }
+    fields.ignored = -1;
+    fields.check(12).unwrap();
+    let (sections, mut memory, _) = made_of(&fields);
+    let memory = &mut memory;
+    assert_eq!(sections.range(Field::LossMask).len(), 12 * 4);
+    let labels = [2, -1, 4, 5, -1, -1, -1, -1, 10, 11, 12, -1];
+    assert_eq!(field::<i32>(&sections, memory, Field::Labels), labels);
+    assert_eq!(
+        field::<i32>(&sections, memory, Field::PositionIds)[..6],
+        [0, 1, 0, 1, 2, 0]
+    );
+    assert_eq!(
+        field::<i64>(&sections, memory, Field::DocumentIds)[..6],
+        [0, 0, 1, 1, 1, -1]
+    );
+    assert_eq!(
+        field::<i64>(&sections, memory, Field::AttentionMask)[..6],
+        [1, 1, 1, 1, 1, 0]
+    );
+    // As bits: 0 and 1 of floats.
+    let one = i64::from(1f32.to_bits());
+    assert_eq!(
+        field::<i32>(&sections, memory, Field::LossMask),
+        labels.map(|label| if label == -1 { 0 } else { one })
+    );
+}
+
+#[test]
+fn types_that_do_not_hold_a_field_are_refused() {
+    let fields = Fields::new(&ALL, false, false);
+    assert!(fields.with_type(Field::Labels, FieldType::Bool).is_err());
+    assert!(fields.with_type(Field::CuSeqlens, FieldType::I64).is_err());
+    assert!(fields.with_type(Field::InputIds, FieldType::I64).is_err());
+    let mut narrow = fields.with_type(Field::Labels, FieldType::I32).unwrap();
+    narrow.ignored = 1 << 31;
+    assert!(narrow.check(1).is_err());
+    assert!(FieldType::from_name("float16").is_err());
 }

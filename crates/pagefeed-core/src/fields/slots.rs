@@ -1,0 +1,134 @@
+//! The places of a field in a batch, as numbers of whatever type it has there.
+
+use std::ops::Range;
+
+use super::sections::Number;
+use crate::error::{Error, Result};
+
+/// Type of the numbers of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldType {
+    /// A byte: 0 or 1.
+    Bool,
+    /// 32-bit signed.
+    I32,
+    /// 64-bit signed.
+    I64,
+    /// 32-bit floating point.
+    F32,
+}
+
+impl FieldType {
+    /// The type of a name that NumPy has for it.
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name {
+            "bool" => Ok(Self::Bool),
+            "int32" => Ok(Self::I32),
+            "int64" => Ok(Self::I64),
+            "float32" => Ok(Self::F32),
+            _ => Err(Error::invalid(format!("no field is of {name:?}"))),
+        }
+    }
+
+    /// Bytes of a number.
+    pub fn num_bytes(self) -> usize {
+        match self {
+            Self::Bool => 1,
+            Self::I32 | Self::F32 => 4,
+            Self::I64 => 8,
+        }
+    }
+
+    /// Whether a label is such a number.
+    pub(super) fn holds(self, label: i64) -> bool {
+        match self {
+            Self::I32 => i32::try_from(label).is_ok(),
+            Self::I64 => true,
+            Self::Bool | Self::F32 => false,
+        }
+    }
+}
+
+/// A number that a field may be made of.
+pub(super) trait FieldNumber: Number {
+    /// From one that it holds: a place, a label, 0 or 1.
+    fn of(value: i64) -> Self;
+}
+
+macro_rules! field_numbers {
+    ($($number:ty),*) => {
+        $(
+            impl FieldNumber for $number {
+                #[inline(always)]
+                fn of(value: i64) -> Self {
+                    value as Self
+                }
+            }
+        )*
+    };
+}
+
+field_numbers!(u8, i32, i64, f32);
+
+/// The memory of a field; empty if it is not made.
+#[derive(Debug)]
+pub enum Slots<'a> {
+    /// Of [`FieldType::Bool`].
+    Bool(&'a mut [u8]),
+    /// Of [`FieldType::I32`].
+    I32(&'a mut [i32]),
+    /// Of [`FieldType::I64`].
+    I64(&'a mut [i64]),
+    /// Of [`FieldType::F32`].
+    F32(&'a mut [f32]),
+}
+
+/// Does the same with the numbers of any type.
+macro_rules! with_numbers {
+    ($slots:expr, $numbers:ident => $body:expr) => {
+        match $slots {
+            Slots::Bool($numbers) => $body,
+            Slots::I32($numbers) => $body,
+            Slots::I64($numbers) => $body,
+            Slots::F32($numbers) => $body,
+        }
+    };
+}
+
+impl Slots<'_> {
+    /// Writes one number to all of `places`.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, places: Range<usize>, value: i64) {
+        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
+            numbers.fill(FieldNumber::of(value));
+        });
+    }
+
+    /// Counts `places` from 0.
+    #[inline(always)]
+    pub(super) fn count(&mut self, places: Range<usize>) {
+        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
+            for (to, place) in numbers.iter_mut().zip(0..) {
+                *to = FieldNumber::of(place);
+            }
+        });
+    }
+
+    /// Writes tokens to `places`.
+    #[inline(always)]
+    pub(super) fn copy<T: Number + Into<i64>>(&mut self, places: Range<usize>, tokens: &[T]) {
+        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
+            for (to, &token) in numbers.iter_mut().zip(tokens) {
+                *to = FieldNumber::of(token.into());
+            }
+        });
+    }
+
+    /// Writes a flag to each place.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self, flags: impl Iterator<Item = bool>) {
+        with_numbers!(self, numbers => for (to, flag) in numbers.iter_mut().zip(flags) {
+            *to = FieldNumber::of(flag.into());
+        });
+    }
+}
