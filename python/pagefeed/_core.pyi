@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ __all__ = [
     "Engine",
     "FlatField",
     "Index",
+    "ListFile",
     "RecordColumn",
     "Remote",
     "Tokenizer",
@@ -266,9 +267,6 @@ class Tokenizer:
     def encode_batch(
         self, texts: list[str], num_threads: int
     ) -> tuple[bytes, bytes]: ...
-    def encode_joined(
-        self, data: object, offsets: object, num_threads: int, is_narrow: bool
-    ) -> tuple[bytes, bytes, int, list[int]]: ...
     def places(self, text: str) -> list[tuple[int, int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     @property
@@ -277,6 +275,21 @@ class Tokenizer:
     def added_tokens(self) -> list[tuple[int, str, bool]]: ...
     def canonical(self) -> str: ...
     def engine(self) -> tuple[str, str]: ...
+
+@final
+class ListFile:
+    def __new__(
+        cls, empty: bytes, num_lists: int, compression: str, page_bytes: int
+    ) -> Self: ...
+    def encode(
+        self, tokenizer: Tokenizer, data: object, offsets: object, num_threads: int
+    ) -> tuple[int, int, list[int]]: ...
+    def append(self, column: int, values: object, counts: object) -> None: ...
+    @property
+    def num_waiting(self) -> int: ...
+    def end_group(self, others: bytes | None = None) -> None: ...
+    def end(self) -> None: ...
+    def take(self) -> bytes: ...
 
 def pack(
     lengths: npt.NDArray[np.int64], length: int, *, method: str, never_split: bool
