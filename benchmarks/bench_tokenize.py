@@ -5,10 +5,10 @@ By processor time, in turns, so that ratios hold on a busy machine too::
     python benchmarks/bench_tokenize.py [--texts FILES --tokenizer FILE] [--rounds 3]
 
 1. ``pagefeed.tokenize`` of Parquet and of lines of JSON on one thread, beside bare
-   ``encode_batch`` of the same texts; all on threads that have seen nothing. Once with a
-   tokenizer that was just loaded, whose engine is still to be tried on its first
+   ``encode_batch`` of the same texts; all on threads that have seen nothing. Once with
+   a tokenizer that was just loaded, whose engine is still to be tried on its first
    documents, and once with one for which that is over, as in a job of many files.
-2. The same by parts, in ns a token: reading alone, with encoding, with pages, with files.
+2. The same by parts, in ns a token: reading alone, with encoding and pages.
 3. The codecs of pages: bytes a token, ns to write, tokens/s when loaded.
 4. ``shuffle="row"`` over the files it wrote, beside the same rows as pyarrow writes
    them by default, with memory for a tenth of the decoded tokens.
@@ -126,7 +126,8 @@ def compare(data: Inputs, rounds: int) -> Path:
     for codec, folder in files.items():
         size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
         rate = statistics.median(loaded(folder) for _ in range(rounds))
-        print(f"{codec}: {size / data.num_tokens:.2f} bytes a token, {rate:.0f} M/s loaded")
+        print(f"{codec}: {size / data.num_tokens:.2f} bytes a token, ", end="")
+        print(f"{rate:.0f} M tokens/s loaded")
     return files["zstd"]
 
 
@@ -162,7 +163,10 @@ def parts(data: Inputs, rounds: int) -> None:
         times: Times = {}
         for _ in range(rounds):
             put = partial(note, times, data)
-            put("bare encoding", lambda: data.proven.encode_batch(data.texts, num_threads=1))
+            put(
+                "bare encoding",
+                lambda: data.proven.encode_batch(data.texts, num_threads=1),
+            )
             put("reading alone", lambda paths=paths: read(paths))  # type: ignore[misc]
             for codec in CODECS:
                 take = partial(encoded, data, paths, codec)
@@ -197,7 +201,9 @@ def encoded(data: Inputs, paths: list[Path], codec: str) -> None:
         for chunk in table["text"].cast(pa.large_binary()).chunks:
             _, offsets, content = chunk.buffers()
             borders = np.frombuffer(offsets, np.int64, len(chunk) + 1, 8 * chunk.offset)
-            lists.encode(data.proven.handle, np.frombuffer(content, np.uint8), borders, 1)
+            lists.encode(
+                data.proven.handle, np.frombuffer(content, np.uint8), borders, 1
+            )
             lists.take()
 
     read(paths, take)

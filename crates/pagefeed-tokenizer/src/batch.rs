@@ -5,7 +5,7 @@ use pagefeed_core::parallel::on_threads;
 use pagefeed_core::text::Encode;
 
 /// Below so many bytes per thread, starting one takes longer than it saves.
-const BYTES_PER_THREAD: usize = 256 << 10;
+const BYTES_PER_THREAD: usize = 128 << 10;
 /// A thread takes texts of about so many bytes at a time.
 const BYTES_AT_ONCE: usize = 64 << 10;
 

@@ -103,7 +103,7 @@ def numbered(
 
 
 class _LinesBefore:
-    """How many lines end before a place of a file, asked for one place after another."""
+    """How many lines end before a place of a file, asked for one after another."""
 
     def __init__(self, storage: Storage, file: str) -> None:
         self._storage = storage

@@ -85,7 +85,10 @@ class _Groups:
         """Yield the rows from ``begin`` on of the group of rows ``[first, end)``."""
         if begin == end:
             return
-        size, wanted = self._file.metadata.row_group(group).total_byte_size, self._wanted
+        size, wanted = (
+            self._file.metadata.row_group(group).total_byte_size,
+            self._wanted,
+        )
         mean = max(1, size // (end - first))
         for batch in self._file.iter_batches(
             batch_size=max(1, wanted.batch_bytes // mean),

@@ -1,4 +1,4 @@
-"""The file of a shard: lists by the core, further columns by pyarrow; it appears whole."""
+"""The file of a shard: lists by the core, further columns by pyarrow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ShardFile:
     @property
     def waiting(self) -> int:
         """Bytes of what is in no row group yet, about, before it is compressed."""
-        others = sum(table.nbytes for table in self._others)
+        others = sum(int(table.nbytes) for table in self._others)
         return STORED_BYTES * self.lists.num_waiting + others
 
     def write(self, others: Any) -> None:  # noqa: ANN401
