@@ -82,7 +82,9 @@ impl ListFile {
         counts: Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (values, counts): (Held<u32>, Held<u32>) = (Held::new(values)?, Held::new(counts)?);
-        detached(py, || self.file.append(column, values.all(), counts.all(), 1))
+        detached(py, || {
+            self.file.append(column, values.all(), counts.all(), 1)
+        })
     }
 
     /// Values and rows of the lists since the last row group.

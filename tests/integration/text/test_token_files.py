@@ -1,4 +1,4 @@
-"""Files of tokens are what they say, for every reader, codec and cut into row groups."""
+"""Files of tokens are what they say, for every reader, codec and row group."""
 
 import gzip
 import json

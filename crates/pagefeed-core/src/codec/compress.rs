@@ -65,9 +65,16 @@ mod tests {
 
     #[test]
     fn pages_come_back_as_they_were() {
-        let page: Vec<u8> = (0..100_000_u32).flat_map(|n| (n % 777).to_le_bytes()).collect();
+        let page: Vec<u8> = (0..100_000_u32)
+            .flat_map(|n| (n % 777).to_le_bytes())
+            .collect();
         let mut compressor = Compressor::default();
-        for codec in [Codec::Uncompressed, Codec::Snappy, Codec::Zstd, Codec::Lz4Raw] {
+        for codec in [
+            Codec::Uncompressed,
+            Codec::Snappy,
+            Codec::Zstd,
+            Codec::Lz4Raw,
+        ] {
             for page in [&page[..], &page[..1], &[]] {
                 let mut stored = vec![7];
                 compressor.compress(codec, page, &mut stored).unwrap();
@@ -78,6 +85,10 @@ mod tests {
                 assert_eq!(found, page, "{codec:?}");
             }
         }
-        assert!(compressor.compress(Codec::Brotli, &page, &mut vec![]).is_err());
+        assert!(
+            compressor
+                .compress(Codec::Brotli, &page, &mut vec![])
+                .is_err()
+        );
     }
 }

@@ -6,8 +6,7 @@
 use parquet::basic::{CompressionCodec, Encoding, PageType, SortOrder, Type};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, ColumnIndexBuilder, LevelHistogram, OffsetIndexBuilder,
-    PageEncodingStats,
+    ColumnChunkMetaData, ColumnIndexBuilder, LevelHistogram, OffsetIndexBuilder, PageEncodingStats,
 };
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
@@ -97,7 +96,9 @@ impl ListColumn {
     fn cut(&mut self, values: &[u32], counts: &[u32]) -> Result<Vec<Rows>> {
         let (mut full, mut left) = (Vec::new(), values);
         let mut first = 0;
-        let mut room = self.values_per_page.saturating_sub(self.waiting.values.len());
+        let mut room = self
+            .values_per_page
+            .saturating_sub(self.waiting.values.len());
         let mut size = 0;
         for (number, &count) in counts.iter().enumerate() {
             size += count as usize;
@@ -206,7 +207,11 @@ impl ListColumn {
 }
 
 /// How often there is each repetition and definition level.
-fn histograms(num_rows: usize, num_empty: usize, num_values: usize) -> (LevelHistogram, LevelHistogram) {
+fn histograms(
+    num_rows: usize,
+    num_empty: usize,
+    num_values: usize,
+) -> (LevelHistogram, LevelHistogram) {
     let (rows, empty, values) = (num_rows as i64, num_empty as i64, num_values as i64);
     let repetitions = vec![rows, values + empty - rows];
     (repetitions.into(), vec![empty, values].into())

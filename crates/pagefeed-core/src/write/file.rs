@@ -179,15 +179,17 @@ fn columns_of(file: &ParquetMetaData) -> Result<Vec<ColumnCloseResult>> {
         return Err(Error::invalid(format!("one row group, not {count}")));
     };
     let pages = file.page_index_for_row_group(0);
-    let closed = group.columns().iter().enumerate().map(|(number, column)| {
-        ColumnCloseResult {
+    let closed = group
+        .columns()
+        .iter()
+        .enumerate()
+        .map(|(number, column)| ColumnCloseResult {
             bytes_written: column.compressed_size().unsigned_abs(),
             rows_written: group.num_rows().unsigned_abs(),
             metadata: column.clone(),
             bloom_filter: None,
             column_index: pages.column_index(number).cloned(),
             offset_index: pages.offset_index(number).cloned(),
-        }
-    });
+        });
     Ok(closed.collect())
 }

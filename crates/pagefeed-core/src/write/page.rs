@@ -117,7 +117,10 @@ fn header(plain: &[u8], stored: &[u8], num_levels: usize) -> Result<Vec<u8>> {
     };
     let checksum = i64::from(hash(stored).cast_signed());
     let mut bytes = Vec::with_capacity(64);
-    put_numbers(&mut bytes, &[DATA_PAGE, size(plain.len())?, size(stored.len())?, checksum]);
+    put_numbers(
+        &mut bytes,
+        &[DATA_PAGE, size(plain.len())?, size(stored.len())?, checksum],
+    );
     bytes.push(1 << 4 | Wire::Struct.code());
     put_numbers(&mut bytes, &[size(num_levels)?, PLAIN, RLE, RLE]);
     bytes.extend_from_slice(&[0, 0]);

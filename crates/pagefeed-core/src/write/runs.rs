@@ -11,7 +11,7 @@ pub struct Runs {
 impl Runs {
     /// Appends a level some times.
     pub fn push(&mut self, level: u8, times: usize) {
-        if level != self.level {
+        if level != self.level && times > 0 {
             self.end();
             self.level = level;
         }

@@ -21,7 +21,12 @@ const LISTS: &str = "
     }
     required group labels (LIST) { repeated group list { required int32 element; } }";
 const OTHERS: &str = "required binary url (STRING);";
-const CODECS: [Codec; 4] = [Codec::Uncompressed, Codec::Snappy, Codec::Zstd, Codec::Lz4Raw];
+const CODECS: [Codec; 4] = [
+    Codec::Uncompressed,
+    Codec::Snappy,
+    Codec::Zstd,
+    Codec::Lz4Raw,
+];
 
 /// A file with a column of texts, if `rows` are given, else one without rows.
 fn other_file(fields: &str, rows: Option<&[ByteArray]>) -> Bytes {
@@ -43,7 +48,9 @@ fn other_file(fields: &str, rows: Option<&[ByteArray]>) -> Bytes {
 fn rows() -> Vec<Vec<u32>> {
     let counts = [0, 0, 1, 700, 2, 0, 3, 64, 65, 1, 0].repeat(9);
     let row = |(number, count): (usize, usize)| {
-        (0..count).map(|n| ((number * 131 + n * 7919) % 65_536) as u32).collect()
+        (0..count)
+            .map(|n| ((number * 131 + n * 7919) % 65_536) as u32)
+            .collect()
     };
     counts.into_iter().enumerate().map(row).collect()
 }
@@ -63,8 +70,12 @@ fn written(codec: Codec, at_once: usize, num_threads: usize) -> Bytes {
             file.take(|some| bytes.extend_from_slice(some));
         }
         assert!(file.num_levels() > 2 * group.len());
-        let urls: Vec<_> = group.iter().map(|row| format!("{}", row.len()).as_str().into()).collect();
-        file.end_group(Some(other_file(OTHERS, Some(&urls)))).unwrap();
+        let urls: Vec<_> = group
+            .iter()
+            .map(|row| format!("{}", row.len()).as_str().into())
+            .collect();
+        file.end_group(Some(other_file(OTHERS, Some(&urls))))
+            .unwrap();
         assert_eq!(file.num_levels(), 0);
     }
     file.end().unwrap();
@@ -74,14 +85,22 @@ fn written(codec: Codec, at_once: usize, num_threads: usize) -> Bytes {
 
 /// The lists of a column of a row group.
 fn lists(file: &SerializedFileReader<Bytes>, group: usize, column: usize) -> Vec<Vec<u32>> {
-    let ColumnReader::Int32ColumnReader(mut reader) =
-        file.get_row_group(group).unwrap().get_column_reader(column).unwrap()
+    let ColumnReader::Int32ColumnReader(mut reader) = file
+        .get_row_group(group)
+        .unwrap()
+        .get_column_reader(column)
+        .unwrap()
     else {
         panic!("no column of integers");
     };
     let (mut values, mut repetitions, mut definitions) = (vec![], vec![], vec![]);
     reader
-        .read_records(1 << 20, Some(&mut definitions), Some(&mut repetitions), &mut values)
+        .read_records(
+            1 << 20,
+            Some(&mut definitions),
+            Some(&mut repetitions),
+            &mut values,
+        )
         .unwrap();
     let (mut found, mut values): (Vec<Vec<u32>>, _) = (vec![], values.into_iter());
     for (repetition, definition) in repetitions.into_iter().zip(definitions) {
@@ -108,7 +127,14 @@ fn rows_come_back_whatever_was_given_at_once() {
         let found = [lists(&file, 0, 0), lists(&file, 1, 0)].concat();
         assert_eq!(found, expected, "{codec:?}");
         let turned = [lists(&file, 0, 1), lists(&file, 1, 1)].concat();
-        assert!(turned.iter().flatten().eq(expected.iter().flatten().map(|v| !v).collect::<Vec<_>>().iter()));
+        assert!(
+            turned.iter().flatten().eq(expected
+                .iter()
+                .flatten()
+                .map(|v| !v)
+                .collect::<Vec<_>>()
+                .iter())
+        );
         let urls = file.get_row_iter(None).unwrap().map(|row| {
             let row = row.unwrap();
             let (_, url) = row.get_column_iter().nth(2).unwrap();
@@ -130,7 +156,10 @@ fn footers_tell_of_every_page() {
     assert!(created_by.starts_with("pagefeed version "));
     let group = found.row_group(0);
     let pages = found.page_index_for_row_group(0);
-    let (offsets, index) = (pages.offset_index(0).unwrap(), pages.column_index(0).unwrap());
+    let (offsets, index) = (
+        pages.offset_index(0).unwrap(),
+        pages.column_index(0).unwrap(),
+    );
     assert!(offsets.page_locations.len() > 5);
     assert!(pages.offset_index(2).is_some());
     for (number, location) in offsets.page_locations.iter().enumerate() {
@@ -143,7 +172,10 @@ fn footers_tell_of_every_page() {
     let levels = |histogram: Option<&[i64]>| histogram.unwrap().to_vec();
     let repetitions = levels(index.repetition_level_histogram(1));
     let next = &offsets.page_locations[1..=2];
-    assert_eq!(repetitions[0], next[1].first_row_index - next[0].first_row_index);
+    assert_eq!(
+        repetitions[0],
+        next[1].first_row_index - next[0].first_row_index
+    );
     let half = rows().len().div_ceil(2);
     let values: usize = rows()[..half].iter().map(Vec::len).sum();
     let empty = rows()[..half].iter().filter(|row| row.is_empty()).count();
