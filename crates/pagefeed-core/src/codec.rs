@@ -1,5 +1,6 @@
-//! Decompression into buffers of exactly the promised size.
+//! Decompression into buffers of exactly the promised size; compression of what is written.
 
+pub mod compress;
 mod gzip;
 mod lz4;
 mod snappy;

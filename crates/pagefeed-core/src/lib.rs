@@ -8,8 +8,8 @@
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
 //! turns pages into tokens or Arrow arrays, [`pages`] loads them by number,
 //! [`packing`] puts documents into sequences, [`gather`] copies tokens into batches, [`fields`] makes what comes
-//! with them, [`metadata`] what is known of their documents, [`engine`] executes plans on its own threads. Nothing here knows about
-//! Python.
+//! with them, [`metadata`] what is known of their documents, [`engine`] executes plans on its own threads. [`write`](mod@write) makes files of tokens.
+//! Nothing here knows about Python.
 
 pub mod buffers;
 pub mod codec;
@@ -30,6 +30,7 @@ pub mod packing;
 pub mod pad;
 pub mod page;
 pub mod pages;
+pub mod parallel;
 pub mod pickle;
 mod prefetch;
 pub mod schema;
@@ -37,5 +38,6 @@ pub mod storage;
 pub mod store;
 pub mod text;
 pub mod thrift;
+pub mod write;
 
 pub use error::{Error, Kind, Result};

@@ -14,6 +14,7 @@ mod engine;
 mod error;
 mod flat;
 mod index;
+mod list_file;
 mod metadata;
 mod numbers;
 mod order;
@@ -41,6 +42,8 @@ mod _core {
     use crate::flat::{FlatField, RecordColumn, flat_index};
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::list_file::ListFile;
     #[pymodule_export]
     use crate::metadata::{check_metadata, document_table};
     #[pymodule_export]

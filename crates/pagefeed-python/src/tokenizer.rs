@@ -10,7 +10,7 @@ use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::{Encode, EncodeRows};
-use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch, encode_joined};
+use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -91,17 +91,6 @@ pub fn bytes_of<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
     bytes.unwrap_or_else(|_| PyBytes::new(py, &[]))
 }
 
-/// The same of numbers below 65,536, as uint16.
-fn narrow_bytes_of<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
-    let bytes = PyBytes::new_with(py, 2 * numbers.len(), |bytes| {
-        for (place, number) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(numbers) {
-            *place = (*number as u16).to_ne_bytes();
-        }
-        Ok(())
-    });
-    bytes.unwrap_or_else(|_| PyBytes::new(py, &[]))
-}
-
 /// The texts that lines of JSON have in a field, one after the other, and where each
 /// begins (int64); None if something is odd with one of them.
 #[pyfunction]
@@ -117,9 +106,6 @@ pub fn json_texts<'py>(
         (PyBytes::new(py, &texts.bytes), PyBytes::new(py, &offsets))
     }))
 }
-
-/// Ids and counts as bytes, the largest id, and which texts are no UTF-8.
-type Joined<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32, Vec<usize>);
 
 #[pymethods]
 impl Tokenizer {
@@ -167,35 +153,6 @@ impl Tokenizer {
         let encoder = self.encoder();
         let all = detached(py, || encode_batch(encoder.as_ref(), &texts, num_threads))?;
         Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts)))
-    }
-
-    /// The ids of texts that lie one after the other in `data` (uint8), each from one of
-    /// `offsets` (int64) to the next: ids in native order, uint16 if `is_narrow` and all
-    /// of them fit, else uint32; counts as of `encode_batch`; the largest id; and the
-    /// numbers of texts that are no UTF-8, which come to nothing.
-    fn encode_joined<'py>(
-        &self,
-        py: Python<'py>,
-        data: Bound<'_, PyAny>,
-        offsets: Bound<'_, PyAny>,
-        num_threads: usize,
-        is_narrow: bool,
-    ) -> PyResult<Joined<'py>> {
-        let data: Held<u8> = Held::new(data)?;
-        let offsets: Held<i64> = Held::new(offsets)?;
-        let encoder = self.encoder();
-        let (all, largest, wrong) = detached(py, || {
-            let found = encode_joined(encoder.as_ref(), data.all(), offsets.all(), num_threads);
-            found.map(|(all, wrong)| {
-                let largest = all.ids.iter().copied().max().unwrap_or(0);
-                (all, largest, wrong)
-            })
-        })?;
-        let ids = match is_narrow && largest <= u32::from(u16::MAX) {
-            true => narrow_bytes_of(py, &all.ids),
-            false => bytes_of(py, &all.ids),
-        };
-        Ok((ids, bytes_of(py, &all.counts), largest, wrong))
     }
 
     /// Where in a text each token comes from: bytes, begin and end.
@@ -338,7 +295,8 @@ impl<T: Element> Held<T> {
         })
     }
 
-    fn all(&self) -> &[T] {
+    /// All of them.
+    pub fn all(&self) -> &[T] {
         if self.length == 0 {
             return &[];
         }

@@ -1,6 +1,7 @@
 //! The reference: the `tokenizers` library.
 
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use pagefeed_core::error::{Error, Result};
 use serde_json::Value;
@@ -13,6 +14,8 @@ const WITHOUT_EFFECT: [&str; 4] = ["truncation", "padding", "post_processor", "d
 /// A tokenizer of the library.
 pub struct Exact {
     library: Library,
+    /// Known only from a copy of the whole vocabulary.
+    vocab_size: OnceLock<u32>,
 }
 
 impl Exact {
@@ -28,7 +31,10 @@ impl Exact {
             .map_err(|error| failed(&error.to_string()))?
             .with_padding(None);
         library.set_encode_special_tokens(as_text);
-        Ok(Self { library })
+        Ok(Self {
+            library,
+            vocab_size: OnceLock::new(),
+        })
     }
 
     /// Appends the ids of `text`.
@@ -59,8 +65,10 @@ impl Exact {
 
     /// One more than the largest id.
     pub fn vocab_size(&self) -> u32 {
-        let vocab = self.library.get_vocab(true);
-        vocab.values().max().map_or(0, |id| id.saturating_add(1))
+        *self.vocab_size.get_or_init(|| {
+            let vocab = self.library.get_vocab(true);
+            vocab.values().max().map_or(0, |id| id.saturating_add(1))
+        })
     }
 
     /// The id of a token, as it is written in the vocabulary.

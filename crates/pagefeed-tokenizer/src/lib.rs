@@ -19,6 +19,6 @@ pub mod trials;
 
 mod tokenizer;
 
-pub use batch::{Encoded, encode_batch, encode_joined};
+pub use batch::{Encoded, TakePart, encode_batch, encode_joined};
 pub use json_lines::{Joined, json_texts};
 pub use tokenizer::{Engine, Tokenizer};

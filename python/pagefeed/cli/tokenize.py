@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--compression",
         default="zstd",
         choices=["zstd", "lz4", "snappy", "none"],
-        help="of pages (zstd)",
+        help="of pages: the smallest files, none the fastest (zstd)",
     )
     add("--num-threads", type=int, help="(one per CPU)")
     add("--retries", type=int, default=3, help="of a shard, if files fail (3)")

@@ -11,6 +11,7 @@ from pagefeed.storage.remote import Located, RemoteStorage, StorageOptions, loca
 from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.writing import (
     FileWriter,
+    SummedWriter,
     make_folder,
     names_in,
     remove_files,
@@ -26,6 +27,7 @@ __all__ = [
     "RemoteStorage",
     "Storage",
     "StorageOptions",
+    "SummedWriter",
     "located",
     "make_folder",
     "names_in",

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pagefeed._base import WholeWriter
 from pagefeed.errors import FileAccessError
 
-__all__ = ["FileWriter", "make_folder", "names_in", "remove_files"]
+__all__ = ["FileWriter", "SummedWriter", "make_folder", "names_in", "remove_files"]
 
 
 class FileWriter(WholeWriter):
@@ -28,8 +28,8 @@ class FileWriter(WholeWriter):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with FileWriter(f"{folder}/a.bin") as out:
         ...         out.write(b"abc")
-        ...     out.size, out.crc32 == zlib.crc32(b"abc")
-        (3, True)
+        ...     out.size
+        3
     """
 
     def __init__(self, path: str) -> None:
@@ -37,8 +37,6 @@ class FileWriter(WholeWriter):
         """Where the file will be."""
         self.size = 0
         """Bytes written so far."""
-        self.crc32 = 0
-        """Their checksum."""
         with _writing(path):
             number, self.draft = tempfile.mkstemp(
                 prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or "."
@@ -50,7 +48,6 @@ class FileWriter(WholeWriter):
         """Append bytes."""
         with _writing(self.path):
             self._file.write(data)
-        self.crc32 = zlib.crc32(data, self.crc32)
         self.size += len(data)
 
     def commit(self) -> None:
@@ -75,6 +72,20 @@ class FileWriter(WholeWriter):
 
     def _clear(self) -> None:
         self.abandon()
+
+
+class SummedWriter(FileWriter):
+    """The same with a checksum of what was written."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.crc32 = 0
+        """CRC-32 of the bytes so far."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        super().write(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
 
 
 def make_folder(path: str) -> str:

@@ -29,7 +29,14 @@ from pagefeed.errors import (
     MissingFileError,
     UnsupportedError,
 )
-from pagefeed.storage import FileWriter, LocalStorage, PathLike, make_folder, plain_path
+from pagefeed.storage import (
+    FileWriter,
+    LocalStorage,
+    PathLike,
+    SummedWriter,
+    make_folder,
+    plain_path,
+)
 
 __all__ = ["StreamWriter"]
 
@@ -95,9 +102,9 @@ class StreamWriter(WholeWriter):
         self._has_payloads = METADATA in names
         self._fields = tuple(name for name in names if name not in (TOKEN, METADATA))
         files = [TOKENS, DOCUMENTS, *[INDEX, PAYLOADS] * self._has_payloads]
-        self._files: dict[str, FileWriter] = {}
+        self._files: dict[str, SummedWriter] = {}
         for name in files:
-            self._files[name] = FileWriter(f"{self.folder}/{name}")
+            self._files[name] = SummedWriter(f"{self.folder}/{name}")
         for name in {DOCUMENTS, INDEX} & set(files):
             self._files[name].write(bytes(8))
 

@@ -24,6 +24,9 @@ __all__ = ["JsonLines"]
 
 SEEN_BYTES = 1 << 20
 """Of the begin of a file, by which the types of columns are told."""
+BLOCK_BYTES = 1 << 20
+"""Of lines that are read at once: what is larger is fresh from the system each time,
+which takes as long as reading it."""
 MOST_BYTES = (1 << 31) - 1
 """Of a block for pyarrow."""
 _BOM = b"\xef\xbb\xbf"
@@ -55,7 +58,8 @@ class JsonLines(Lines):
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the records of a piece."""
-        for block, first in numbered(storage, piece, wanted.batch_bytes):
+        size = min(BLOCK_BYTES, wanted.batch_bytes)
+        for block, first in numbered(storage, piece, size):
             data = block.removeprefix(_BOM)
             table = None if wanted.is_chat else _at_once(data, wanted)
             if table is None:

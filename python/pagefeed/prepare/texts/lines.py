@@ -86,27 +86,35 @@ def numbered(
 ) -> Iterator[tuple[bytes, Callable[[], int]]]:
     """Yield blocks of lines, each with what tells the number of its first line.
 
-    What lies before a piece is counted only if somebody asks.
+    Lines are counted only if somebody asks; what is decompressed cannot be had again,
+    and is counted as it comes.
     """
-    before, start = 0, 0 if piece.begin == 0 else None
+    count = 0
+    before = _LinesBefore(storage, piece.file)
+    is_counted = codec_of(piece.file) is not None
     with opened(storage, piece.file) as stream:
         for at, block in line_blocks(stream, piece.begin, piece.end, size):
 
-            def first(
-                begin: int | None = start, more: int = before, at: int = at
-            ) -> int:
-                if begin is None:
-                    return _lines_before(storage, piece.file, at) + 1
-                return begin + more + 1
+            def first(at: int = at, known: int = count) -> int:
+                return 1 + (known if is_counted else before(at))
 
             yield block, first
-            before += block.count(b"\n")
+            count += block.count(b"\n") if is_counted else 0
 
 
-def _lines_before(storage: Storage, file: str, end: int) -> int:
-    count, at = 0, 0
-    while at < end:
-        stop = min(end, at + _COUNTED_BYTES)
-        count += storage.read(file, at, stop).count(b"\n")
-        at = stop
-    return count
+class _LinesBefore:
+    """How many lines end before a place of a file, asked for one after another."""
+
+    def __init__(self, storage: Storage, file: str) -> None:
+        self._storage = storage
+        self._file = file
+        self._at = self._count = 0
+
+    def __call__(self, end: int) -> int:
+        if end < self._at:
+            self._at = self._count = 0
+        while self._at < end:
+            stop = min(end, self._at + _COUNTED_BYTES)
+            self._count += self._storage.read(self._file, self._at, stop).count(b"\n")
+            self._at = stop
+        return self._count

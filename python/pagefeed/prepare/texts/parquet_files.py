@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from pagefeed.errors import CorruptFileError
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.errors import ColumnNotFoundError, DataError
 from pagefeed.prepare.texts.records import (
     Batch,
     Piece,
@@ -16,10 +20,13 @@ from pagefeed.prepare.texts.records import (
     translated,
 )
 from pagefeed.prepare.texts.streams import opened
-from pagefeed.prepare.texts.tables import check_columns_of
+from pagefeed.prepare.texts.tables import check_columns_of, sliced
 from pagefeed.storage import PARQUET, Storage
 
 __all__ = ["ParquetFile"]
+
+JOINED_BYTES = 1 << 20
+"""Pages smaller than this are joined: every batch takes its time."""
 
 
 class ParquetFile:
@@ -43,36 +50,96 @@ class ParquetFile:
         return {field.name: field.type for field in schema}
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the rows of a piece; a row group that is damaged is rejected whole."""
+        """Yield the rows of a piece; what follows damage of a row group is rejected."""
         opened_file = _opened(storage, piece.file)
         check_columns_of(opened_file.schema_arrow.names, wanted, piece.file)
         groups = [opened_file.metadata.row_group(n) for n in range(piece.end or 0)]
         rows = sum(group.num_rows for group in groups[: piece.begin])
+        # pyarrow has the last word: it tells rows that are no UTF-8 from the others.
+        readers = (_pages_of(storage, piece.file, wanted), _Groups(opened_file, wanted))
         for number in range(piece.begin, piece.end or 0):
-            group = groups[number]
-            mean = max(1, group.total_byte_size // max(1, group.num_rows))
-            done = 0
-            try:
-                with translated(piece.file):
-                    for batch in opened_file.iter_batches(
-                        batch_size=max(1, wanted.batch_bytes // mean),
-                        row_groups=[number],
-                        columns=wanted.columns,
-                        use_threads=False,
-                    ):
-                        table = arrow().Table.from_batches([batch])
-                        at = rows + done
-                        yield Batch(
-                            table.select(wanted.columns),
-                            lambda row, at=at: f"row {at + row}",  # type: ignore[misc]
-                        )
-                        done += len(batch)
-            except CorruptFileError as problem:
-                place = f"rows {rows + done} to {rows + group.num_rows - 1}"
-                lost = group.num_rows - done
-                found = Rejected(piece.file, place, str(problem), None, lost)
+            end, done, error = rows + groups[number].num_rows, rows, ""
+            for reader in readers:
+                try:
+                    with translated(piece.file):
+                        for table in reader.read(number, rows, done, end):
+                            yield from sliced(table, done, wanted)
+                            done += len(table)
+                except DataError as problem:
+                    error = str(problem)
+            if done < end:
+                place = f"rows {done} to {end - 1}"
+                found = Rejected(piece.file, place, error, None, end - done)
                 yield Batch(no_rows(wanted), str, (found,))
-            rows += group.num_rows
+            rows = end
+
+
+class _Groups:
+    """Row groups as pyarrow reads them."""
+
+    def __init__(self, file: Any, wanted: Wanted) -> None:  # noqa: ANN401
+        self._file = file
+        self._wanted = wanted
+
+    def read(self, group: int, first: int, begin: int, end: int) -> Iterator[Any]:
+        """Yield the rows from ``begin`` on of the group of rows ``[first, end)``."""
+        if begin == end:
+            return
+        size, wanted = (
+            self._file.metadata.row_group(group).total_byte_size,
+            self._wanted,
+        )
+        mean = max(1, size // (end - first))
+        for batch in self._file.iter_batches(
+            batch_size=max(1, wanted.batch_bytes // mean),
+            row_groups=[group],
+            columns=wanted.columns,
+            use_threads=False,
+        ):
+            skipped = min(len(batch), max(0, begin - first))
+            table = arrow().Table.from_batches([batch[skipped:]])
+            yield table.select(wanted.columns)
+            first += len(batch)
+
+
+class _Pages:
+    """Pages of one column as the data plane reads them, into memory used again."""
+
+    def __init__(self, index: _core.Index | None, name: str) -> None:
+        self._index = index
+        self._name = name
+
+    def read(self, group: int, first: int, begin: int, end: int) -> Iterator[Any]:
+        """Yield the rows ``[begin, end)``, of a group that begins with ``first``."""
+        del group, first
+        index, pa = self._index, arrow()
+        if index is None or begin == end:
+            return
+        pages = np.empty(2, np.int64)
+        index.pages_of_rows(np.array([begin, end - 1]), pages)
+        waiting: list[Any] = []
+        for page in range(pages[0], pages[1] + 1):
+            array = index.read_page(page, verify_checksums=True)
+            waiting.append(pa.array(array))
+            is_last = page == pages[1]
+            if is_last or sum(one.nbytes for one in waiting) >= JOINED_BYTES:
+                yield pa.table({self._name: pa.chunked_array(waiting)})
+                waiting = []
+
+
+def _pages_of(storage: Storage, file: str, wanted: Wanted) -> _Pages:
+    """Return what reads a file of this machine of which texts alone are wanted.
+
+    It has no pages if the data plane does not read the column.
+    """
+    name, index = wanted.source, None
+    is_plain = not (wanted.kept or wanted.is_chat or "." in name)
+    if is_plain and storage.handle is None:
+        with suppress(DataError, ColumnNotFoundError):
+            index = _core.Index.build(
+                [file], name, page_index=True, verify_checksums=True, num_threads=1
+            )
+    return _Pages(index, name)
 
 
 def _opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -1,4 +1,4 @@
-"""Batches of records to tables of tokens."""
+"""Batches of records to rows of tokens."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.errors import (
-    InvalidArgumentError,
-    LimitExceededError,
-    TokenRangeError,
-)
+from pagefeed import _core
+from pagefeed.errors import InvalidArgumentError, TokenRangeError
 from pagefeed.prepare.texts import Batch, Rejected, arrow
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import Tokenizer, messages_of
 
-__all__ = ["Encoded", "encode", "schema_of"]
+__all__ = ["Encoded", "encode", "num_lists_of", "schema_of"]
 
 LABELS = "labels"
-_MOST = (1 << 31) - 1
 
 Ints = npt.NDArray[Any]
 
 
 class Encoded(NamedTuple):
-    """Records as they are written."""
+    """Records whose tokens were taken."""
 
-    table: Any
-    """A ``pyarrow.Table`` of the schema of the job."""
+    others: Any
+    """Further columns of these: a ``pyarrow.Table``."""
+    num_rows: int
     num_tokens: int
     rejected: list[Rejected]
 
@@ -45,6 +42,11 @@ def schema_of(job: Job) -> Any:  # noqa: ANN401 - pyarrow has no types
     return pa.schema(fields, metadata=job.record())
 
 
+def num_lists_of(job: Job) -> int:
+    """Return how many columns of the schema are lists of tokens, the first ones."""
+    return 1 if job.chat is None else 2
+
+
 def _token_type(job: Job) -> Any:  # noqa: ANN401
     pa = arrow()
     return pa.uint16() if job.tokenizer.vocab_size <= 1 << 16 else pa.uint32()
@@ -54,8 +56,17 @@ def _lists(kind: Any) -> Any:  # noqa: ANN401
     return arrow().list_(arrow().field("element", kind, nullable=False))
 
 
-def encode(job: Job, batch: Batch, file: str, num_threads: int) -> Encoded:
+def encode(
+    job: Job, batch: Batch, file: str, num_threads: int, lists: _core.ListFile
+) -> Encoded:
     """Tokenize a batch; what no tokens can be made of is among the rejected.
+
+    Args:
+        job: What it is of.
+        batch: Records.
+        file: Where they are of.
+        num_threads: How many threads may encode.
+        lists: Takes tokens, and labels.
 
     Raises:
         TokenRangeError: If the tokenizer gives an id that it says it has not.
@@ -70,12 +81,12 @@ def encode(job: Job, batch: Batch, file: str, num_threads: int) -> Encoded:
         return batch.place(int(sound[row]))
 
     make = _texts if job.chat is None else _chats
-    rows, columns = make(job, source, _Rejecting(file, place, rejected), num_threads)
+    reject = _Rejecting(file, place, rejected)
+    rows, num_tokens = make(job, source, reject, num_threads, lists)
     if len(rows) < len(sound):
         kept = [column.take(rows) for column in kept]
-    schema = schema_of(job)
-    table = arrow().Table.from_arrays([*columns, *kept], schema=schema)
-    return Encoded(table, len(columns[0].values), rejected)
+    others = arrow().table(dict(zip(job.wanted.kept, kept, strict=True)))
+    return Encoded(others, len(rows), num_tokens, rejected)
 
 
 class _Rejecting(NamedTuple):
@@ -101,8 +112,9 @@ def _kept(
     for row, error in sorted(bad.items()):
         record = _as_bytes(table.column(0)[row].as_py())
         rejected.append(Rejected(file, batch.place(row), error, record))
-    sound = np.setdiff1d(np.arange(len(table)), [*bad])
+    sound = np.arange(len(table))
     if bad:
+        sound = np.setdiff1d(sound, [*bad])
         columns = [column.take(sound) for column in columns]
     return sound, columns
 
@@ -145,8 +157,9 @@ def _texts(
     source: Any,  # noqa: ANN401
     reject: _Rejecting,
     num_threads: int,
-) -> tuple[Ints, list[Any]]:
-    """The rows that are texts, and their tokens."""
+    lists: _core.ListFile,
+) -> tuple[Ints, int]:
+    """Take the tokens of texts; returns the rows that are texts, and how many."""
     pa = arrow()
     if pa.types.is_dictionary(source.type):
         source = source.cast(source.type.value_type)
@@ -156,20 +169,17 @@ def _texts(
     )
     data = texts.buffers()[2]
     content = np.frombuffer(b"" if data is None else data, np.uint8)
-    tokenizer, dtype = job.tokenizer, _token_type(job).to_pandas_dtype()
-    found, lengths, largest, wrong = tokenizer.handle.encode_joined(
-        content, borders, num_threads, dtype == np.uint16
+    num_tokens, largest, wrong = lists.encode(
+        job.tokenizer.handle, content, borders, num_threads
     )
-    counts = np.frombuffer(lengths, np.uint32)
     rows = np.arange(len(texts))
     if wrong:
         for row in wrong:
             reject(row, "it is not UTF-8", texts[row].as_py())
         rows = np.setdiff1d(rows, wrong)
-        counts = counts[rows]
-    if len(found):
-        _check_id(tokenizer, largest)
-    return rows, [_as_lists(np.frombuffer(found, dtype), counts)]
+    if num_tokens:
+        _check_id(job.tokenizer, largest)
+    return rows, num_tokens
 
 
 def _as_one(texts: Any) -> Any:  # noqa: ANN401
@@ -190,31 +200,16 @@ def _check_id(tokenizer: Tokenizer, largest: int) -> None:
         )
 
 
-def _as_lists(ids: Ints, counts: Ints) -> Any:  # noqa: ANN401
-    return _lists_of(ids, counts, _lists(arrow().from_numpy_dtype(ids.dtype)))
-
-
-def _lists_of(values: Ints, counts: Ints, kind: Any) -> Any:  # noqa: ANN401
-    pa = arrow()
-    if len(values) > _MOST:
-        raise LimitExceededError(
-            f"some documents have {len(values):,} tokens together, 2**31 - 1 are the "
-            "most: divide them"
-        )
-    offsets = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=kind)
-
-
 def _chats(
     job: Job,
     source: Any,  # noqa: ANN401
     reject: _Rejecting,
     num_threads: int,
-) -> tuple[Ints, list[Any]]:
-    """The rows that are chats, their tokens, and labels."""
+    lists: _core.ListFile,
+) -> tuple[Ints, int]:
+    """Take tokens and labels of chats; returns the rows that are, and how many."""
     del num_threads  # Templates need the GIL.
-    pa, chat = arrow(), job.chat
+    chat = job.chat
     if chat is None:
         raise InvalidArgumentError("a job without a chat template has no messages")
     rows, ids, labels = [], [], []
@@ -230,16 +225,11 @@ def _chats(
         rows.append(row)
         ids.append(tokens)
         labels.append(targets)
-    counts = np.array([len(one) for one in ids], np.int64)
-    none = np.zeros(0, np.uint32)
-    joined = np.concatenate([none, *ids])
-    if len(joined):
-        _check_id(job.tokenizer, int(joined.max()))
-    dtype = _token_type(job).to_pandas_dtype()
-    tokens = _as_lists(joined.astype(dtype), counts)
-    empty = np.zeros(0, np.int32)
-    targets = np.concatenate([empty, *labels])
-    return np.array(rows, np.int64), [
-        tokens,
-        _lists_of(targets, counts, _lists(pa.int32())),
-    ]
+    counts = np.array([len(one) for one in ids], np.uint32)
+    tokens = np.concatenate([np.zeros(0, np.uint32), *ids])
+    if len(tokens):
+        _check_id(job.tokenizer, int(tokens.max()))
+    targets = np.concatenate([np.zeros(0, np.int32), *labels])
+    for number, values in enumerate((tokens, targets)):
+        lists.append(number, values.view(np.uint32), counts)
+    return np.array(rows, np.int64), len(tokens)

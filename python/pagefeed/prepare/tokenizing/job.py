@@ -26,7 +26,7 @@ from pagefeed.tokenizer import ChatTemplate, Tokenizer
 
 __all__ = ["Job", "Layout", "Task", "make_wanted", "plan"]
 
-VERSION = 1
+VERSION = 2
 TEXT_PER_SHARD = 2
 """Bytes of text of a task, for a byte of a shard: such a task is about one shard."""
 TYPES_READ = 8

@@ -6,21 +6,19 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Self
 
 from pagefeed.errors import CancelledError, CorruptFileError
-from pagefeed.prepare.parquet_file import ParquetFileWriter
-from pagefeed.prepare.texts import Batch, Rejected, arrow, read_piece
-from pagefeed.prepare.tokenizing.encoding import encode, schema_of
+from pagefeed.prepare.texts import Batch, Rejected, read_piece
+from pagefeed.prepare.tokenizing.encoding import encode, num_lists_of, schema_of
 from pagefeed.prepare.tokenizing.folder import JobFolder, ShardRecord, shard_name
 from pagefeed.prepare.tokenizing.job import Job
+from pagefeed.prepare.tokenizing.shard_file import ShardFile
 
 __all__ = ["is_done", "run_task"]
 
-GROUP_BYTES = 32 << 20
-"""Of tables that wait to become a row group."""
-STORED_BYTES = 4
-"""Of a token, before pages are compressed: Parquet has no smaller numbers."""
+GROUP_BYTES = 64 << 20
+"""Of a row group, before its pages are compressed."""
 _logger = logging.getLogger("pagefeed")
 
 Advance = Callable[[int, int], object]
@@ -64,10 +62,8 @@ def run_task(
         for file, batch, following in _batches(job, task, start):
             if is_cancelled():
                 raise CancelledError("tokenizing was cancelled")
-            encoded = encode(job, batch, file, num_threads())
-            _check(job, encoded.rejected)
-            shard.add(encoded.table, encoded.num_tokens, encoded.rejected)
-            advance(batch.table.nbytes, encoded.num_tokens)
+            num_tokens = shard.add(batch, file, num_threads())
+            advance(batch.table.nbytes, num_tokens)
             if shard.is_full:
                 shard.finish(folder, following)
                 number += 1
@@ -110,13 +106,15 @@ class _Shard:
         self._task = task
         self._number = number
         self._name = f"{shard_name(task, number)}.parquet"
-        self._file: ParquetFileWriter | None = None
-        self._waiting: list[Any] = []
+        self._file = ShardFile(
+            f"{job.folder}/{self._name}", schema_of(job), num_lists_of(job), job.layout
+        )
         self._rejected: list[Rejected] = []
-        self._rows = self._tokens = 0
+        self._rows = self._tokens = self._waiting = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        self._stack.enter_context(self._file)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,56 +122,39 @@ class _Shard:
 
     @property
     def is_full(self) -> bool:
-        most = self._job.layout.shard_bytes
-        return self._file is not None and self._file.size >= most
+        return self._file.size >= self._job.layout.shard_bytes
 
-    def add(self, table: Any, num_tokens: int, rejected: list[Rejected]) -> None:  # noqa: ANN401
-        """Take a batch."""
-        if self._job.on_error == "skip":
-            rejected = [one._replace(record=None) for one in rejected]
-        self._rejected += rejected
-        self._rows += len(table)
-        self._tokens += num_tokens
-        if len(table):
-            self._waiting.append(table)
-        most = min(GROUP_BYTES, self._job.layout.shard_bytes)
-        if sum(table.nbytes for table in self._waiting) >= most:
-            self._flush()
+    def add(self, batch: Batch, file: str, num_threads: int) -> int:
+        """Tokenize a batch; returns the number of tokens."""
+        found = encode(self._job, batch, file, num_threads, self._file.lists)
+        _check(self._job, found.rejected)
+        for one in found.rejected:
+            is_kept = self._job.on_error != "skip"
+            self._rejected.append(one if is_kept else one._replace(record=None))
+        self._rows += found.num_rows
+        self._tokens += found.num_tokens
+        if found.num_rows:
+            self._waiting += found.num_rows
+            self._file.write(found.others)
+        if self._file.waiting >= min(GROUP_BYTES, self._job.layout.shard_bytes):
+            self._end_group()
+        return found.num_tokens
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        table = arrow().concat_tables(self._waiting)
-        self._waiting = []
-        if self._file is None:
-            self._file = self._stack.enter_context(self._opened())
-        self._file.write(table)
-
-    def _opened(self) -> ParquetFileWriter:
-        layout, schema = self._job.layout, schema_of(self._job)
-        return ParquetFileWriter(
-            f"{self._job.folder}/{self._name}",
-            schema,
-            compression=layout.compression,
-            # Tokens are many and differ; names of sources and languages are few.
-            use_dictionary=list(self._job.wanted.kept),
-            data_page_size=layout.page_bytes,
-            # Looked at for the end of a page once in a page, not every 1,024 tokens.
-            write_batch_size=max(1024, layout.page_bytes // STORED_BYTES),
-            write_page_checksum=True,
-        )
+    def _end_group(self) -> None:
+        if self._waiting:
+            self._file.end_group()
+            self._waiting = 0
 
     def finish(self, folder: JobFolder, following: tuple[int, int] | None) -> None:
         """Have it finished for good."""
-        self._flush()
-        if self._file is not None:
-            self._file.commit()
+        self._end_group()
+        self._file.commit()
         record = ShardRecord(
-            file=None if self._file is None else self._name,
+            file=self._name if self._rows else None,
             rows=self._rows,
             tokens=self._tokens,
-            bytes=0 if self._file is None else self._file.size,
-            sha256="" if self._file is None else self._file.sha256,
+            bytes=self._file.size,
+            sha256=self._file.sha256 if self._rows else "",
             rejected=sum(one.num_records or 0 for one in self._rejected),
             next=following,
         )
