@@ -42,6 +42,19 @@ def every(number, act):
     return fault
 
 
+def after(number, act):
+    """A fault that strikes all requests but so many first ones."""
+    lock, count = threading.Lock(), [0]
+
+    def fault(handler):
+        with lock:
+            count[0] += 1
+            due = count[0] > number
+        return bool(due and act(handler))
+
+    return fault
+
+
 def busy(handler):
     handler.send(503, b"later", {"Retry-After": "0"})
     return True
@@ -108,12 +121,17 @@ def test_a_request_that_hangs_is_sent_a_second_time(web, web_server):
 
 
 def test_credentials_that_expire_are_told_at_once(web, web_server):
-    loader = numbered_loader(dataset(web), memory="1MiB")
-    batches = iter(loader)
-    next(batches)
-    web_server.fault = lambda handler: handler.send(403, b"expired") is None
+    data = dataset(web)
+    assert len(data) == 600
+    web_server.asked.clear()
+    assert tokens_of(data)
+    half = len(web_server.asked) // 2
+    web_server.fault = after(
+        half, lambda handler: handler.send(403, b"expired") is None
+    )
+    loader = numbered_loader(data)
     with pytest.raises(AccessDeniedError, match="give credentials that are valid"):
-        list(batches)
+        list(loader)
     state = loader.state_dict()
     web_server.fault = None
     again = numbered_loader(dataset(web))
@@ -169,11 +187,13 @@ def test_an_object_replaced_in_the_middle_is_refused(web, web_server):
     before = path.read_bytes()
     data = dataset(web)
     assert len(data) == 600
-    reads = threading.Semaphore(1)
+    # Once: what is asked late would else replace it again after the test.
+    reads, writes = threading.Semaphore(1), threading.Semaphore(1)
 
     def replace(handler):
         is_read = handler.path.endswith(path.name) and "Range" in handler.headers
-        if is_read and not reads.acquire(blocking=False):
+        is_second = is_read and not reads.acquire(blocking=False)
+        if is_second and writes.acquire(blocking=False):
             path.write_bytes(before + b"longer")
         return False
 

@@ -119,9 +119,9 @@ def requests_of(port):
 def test_an_epoch_goes_on_when_a_server_comes_back(s3):
     expected = tokens_of(pf.parquet(s3.folder, column="input_ids"))
     size = sum(path.stat().st_size for path in s3.folder.iterdir())
-    # So slow that much is still to come after the first batch.
+    # So slow, and one after another, that much is still to come after the first batch.
     with slow_proxy(port_of(s3), bytes_per_second=size / 5) as port:
-        data = dataset(s3, port, deadline=100)
+        data = dataset(s3, port, deadline=100, max_in_flight=1)
         batches = iter(numbered_loader(data, memory="1MiB"))
         found = [next(batches)["input_ids"].tolist()]
     again = threading.Thread(target=serve_later, args=(port_of(s3), port))

@@ -213,7 +213,7 @@ fn rounded(size: usize) -> usize {
 /// Memory for at least `size` bytes, from the system.
 fn map(size: usize) -> Result<MmapMut> {
     let memory = MmapMut::map_anon(rounded(size)).map_err(|_| no_memory(size))?;
-    ask_for_huge_pages(&memory);
+    will_write(&memory[..size]);
     Ok(memory)
 }
 
@@ -237,22 +237,30 @@ pub(crate) fn no_memory(size: usize) -> Error {
     ))
 }
 
-/// Tells the system that large memory will be written as a whole: otherwise it is
-/// handed out in pieces of 4 KiB, at a cost of a fifth of decoding a page of texts.
+/// Tells the system that fresh memory will be written as a whole: otherwise it is handed
+/// out in pieces of 4 KiB, each when it is first written, at a cost of a fifth of decoding
+/// a page of texts. What huge pages fit in comes as such; what is smaller, at one call.
 #[cfg(target_os = "linux")]
-pub(crate) fn ask_for_huge_pages<T>(memory: &[T]) {
+pub(crate) fn will_write<T>(memory: &[T]) {
+    const PAGE: usize = 4 << 10;
     const HUGE_PAGE: usize = 2 << 20;
     let range = memory.as_ptr_range();
-    let start = (range.start as usize).next_multiple_of(HUGE_PAGE);
-    let end = range.end as usize / HUGE_PAGE * HUGE_PAGE;
-    if start < end {
-        // SAFETY: advice changes nothing in the memory, all of which is ours.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    let advise = |unit: usize, advice| {
+        let start = (range.start as usize).next_multiple_of(unit);
+        let end = range.end as usize / unit * unit;
+        if start < end {
+            // SAFETY: neither changes anything in the memory, all of which is ours.
+            unsafe { libc::madvise(start as *mut libc::c_void, end - start, advice) };
+        }
+        start < end
+    };
+    if !advise(HUGE_PAGE, libc::MADV_HUGEPAGE) && size_of_val(memory) >= MIN_KEPT_BYTES {
+        advise(PAGE, libc::MADV_POPULATE_WRITE);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn ask_for_huge_pages<T>(_memory: &[T]) {}
+pub(crate) fn will_write<T>(_memory: &[T]) {}
 
 #[cfg(test)]
 mod tests {

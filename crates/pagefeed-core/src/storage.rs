@@ -132,7 +132,16 @@ impl Fetched {
         self
     }
 
-    fn find(&self, range: &Range<u64>) -> Option<Bytes> {
+    /// Further bytes of the same file.
+    pub(crate) fn add(&mut self, range: Range<u64>, bytes: Bytes) {
+        let at = self
+            .parts
+            .partition_point(|(part, _)| part.start <= range.start);
+        self.parts.insert(at, (range, bytes));
+    }
+
+    /// The bytes of a range, if they are among these.
+    pub(crate) fn find(&self, range: &Range<u64>) -> Option<Bytes> {
         let next = self
             .parts
             .partition_point(|(part, _)| part.start <= range.start);

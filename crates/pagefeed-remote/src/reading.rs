@@ -1,9 +1,13 @@
 //! Reading ranges of files: of the cache, or by requests that are joined, hedged, tried
 //! again, and held against what was indexed.
+//!
+//! Each range is read by a task of its own on the threads that hold the connections: a
+//! thread that waits is woken once it is there, not for every piece of it that comes.
 
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -19,23 +23,39 @@ use crate::pace::may_hedge;
 use crate::places::address::{Address, without_query};
 use crate::places::bucket::Meta;
 use crate::requests::{Requests, joined};
+use crate::runtime;
+use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 
 /// A file, and the state it was indexed in.
-#[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
-    pub(crate) url: &'a str,
-    pub(crate) address: &'a Address,
-    pub(crate) expected: Option<Stamp>,
+pub(crate) struct Source {
+    url: String,
+    address: Address,
+    expected: Option<Stamp>,
+    /// Ends its reads.
+    cancel: Option<Arc<AtomicBool>>,
 }
 
-impl Source<'_> {
+impl Source {
+    pub(crate) fn new(
+        url: &str,
+        expected: Option<Stamp>,
+        cancel: &Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        Ok(Self {
+            url: url.to_string(),
+            address: Address::parse(url)?,
+            expected,
+            cancel: cancel.clone(),
+        })
+    }
+
     /// What tells it from other files and versions; nothing if its version is unknown.
     fn key(&self) -> Option<u64> {
         let stamp = self.expected?;
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
         let state = (stamp.size, stamp.modified_ns, stamp.inode);
-        let text = format!("{} {state:?}", without_query(self.url));
+        let text = format!("{} {state:?}", without_query(&self.url));
         is_known.then(|| XxHash3_64::oneshot(text.as_bytes()))
     }
 }
@@ -43,8 +63,8 @@ impl Source<'_> {
 impl Live {
     /// Ranges of a file that is in the state expected, if one is.
     pub(crate) async fn read(
-        &self,
-        source: Source<'_>,
+        self: &Arc<Self>,
+        source: Source,
         ranges: &[Range<u64>],
     ) -> Result<Vec<Bytes>> {
         let size = |range: &Range<u64>| range.end.saturating_sub(range.start);
@@ -61,14 +81,15 @@ impl Live {
             )));
         }
         let cache = self.cache.as_ref().zip(source.key());
+        let source = Arc::new(source);
         let Some((cache, key)) = cache else {
             let requests = Requests::covering(ranges);
-            let answers = self.answers(source, &requests).await?;
+            let answers = self.answers(&source, &requests).await?;
             return Ok(requests.of_each(&answers, ranges));
         };
         let found = cache.find(key, &joined(ranges, 0));
         let requests = Requests::covering(&found.missing);
-        let answers = self.answers(source, &requests).await?;
+        let answers = self.answers(&source, &requests).await?;
         for (range, bytes) in requests.0.iter().zip(&answers) {
             cache.store(key, range.start, bytes);
         }
@@ -76,14 +97,23 @@ impl Live {
         Ok(all.of_each(&bytes, ranges))
     }
 
-    async fn answers(&self, source: Source<'_>, requests: &Requests) -> Result<Vec<Bytes>> {
-        let one = |range| self.retried(move || self.attempt(source, range));
+    async fn answers(
+        self: &Arc<Self>,
+        source: &Arc<Source>,
+        requests: &Requests,
+    ) -> Result<Vec<Bytes>> {
+        let one = |range: &Range<u64>| {
+            let (live, source, range) = (Arc::clone(self), Arc::clone(source), range.clone());
+            runtime::spawned(source.cancel.clone(), async move {
+                live.retried(|| live.attempt(&source, &range)).await
+            })
+        };
         try_join_all(requests.0.iter().map(one)).await
     }
 
     /// One attempt to read a range, and another one beside it if it takes long: the first
     /// to succeed.
-    async fn attempt(&self, source: Source<'_>, range: &Range<u64>) -> Result<Bytes, Failure> {
+    async fn attempt(&self, source: &Source, range: &Range<u64>) -> Result<Bytes, Failure> {
         let _pass = self.gate.enter().await.map_err(Failure::Final)?;
         let size = range.end - range.start;
         let first = pin!(self.part(source, range));
@@ -107,36 +137,35 @@ impl Live {
     }
 
     /// One request for a range.
-    async fn part(&self, source: Source<'_>, range: &Range<u64>) -> Result<Bytes, Failure> {
-        let Source { url, expected, .. } = source;
+    async fn part(&self, source: &Source, range: &Range<u64>) -> Result<Bytes, Failure> {
+        let Source {
+            url,
+            address,
+            expected,
+            ..
+        } = source;
         let _under_way = UnderWay::begin(&self.counters);
         let begin = Instant::now();
         let known = self.known(url).map(|(meta, _)| meta);
-        let tag = known.filter(|meta| expected == Some(stamp(meta)));
+        let tag = known.filter(|meta| *expected == Some(stamp(meta)));
         let tag = tag.and_then(|meta| meta.tag());
-        let (bytes, meta) = self.bytes(source.address, range, tag).await?;
-        add(&self.counters.bytes_fetched, bytes.len() as u64);
+        let (body, meta) = self.body(address, range, tag).await?;
+        add(&self.counters.bytes_fetched, body.len());
         if expected.is_some_and(|expected| expected != stamp(&meta)) {
             return Err(Failure::stale("the object changed since it was indexed"));
         }
-        if bytes.len() as u64 != range.end - range.start {
-            return Err(Failure::again(format!(
-                "{} bytes came of the {} asked for",
-                bytes.len(),
-                range.end - range.start
-            )));
-        }
+        let bytes = body.whole()?;
         self.note(url, &meta);
         self.gate.measure(bytes.len() as u64, begin.elapsed());
         Ok(bytes)
     }
 
-    async fn bytes(
+    async fn body(
         &self,
         address: &Address,
         range: &Range<u64>,
         tag: Option<String>,
-    ) -> Result<(Bytes, Meta), Failure> {
+    ) -> Result<(Body, Meta), Failure> {
         match address {
             Address::Object {
                 provider,

@@ -1,27 +1,20 @@
 //! The face: files of all remote places, and those of this machine among them.
 
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select, try_join_all};
-use pagefeed_core::error::{Error, Kind, Result};
+use futures_util::future::try_join_all;
+use pagefeed_core::error::{Error, Result};
 use pagefeed_core::storage::{FileRanges, Storage};
 use pagefeed_core::store::{FileId, Stamp, Store};
-use tokio::time::sleep;
 
 use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};
 use crate::options::Options;
-use crate::places::address::Address;
 use crate::reading::Source;
 use crate::runtime;
-
-/// How often a blocking call looks whether it is to end.
-const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file as a store lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,27 +82,17 @@ impl Remote {
     /// Bytes of a file in whatever state it is.
     pub fn read_now(&self, url: &str, range: Range<u64>) -> Result<Bytes> {
         let read = async {
-            let address = Address::parse(url)?;
-            let source = Source {
-                url,
-                address: &address,
-                expected: None,
-            };
+            let source = Source::new(url, None, &self.cancel)?;
             let all = self.live.read(source, std::slice::from_ref(&range)).await?;
             Ok(all.into_iter().next().unwrap_or_default())
         };
-        self.block(read)
+        self.block_on_reads(read)
             .map_err(|error| self.live.named(error, url))
     }
 
     async fn ranges_of(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let read = async {
-            let address = Address::parse(&file.path)?;
-            let source = Source {
-                url: &file.path,
-                address: &address,
-                expected: Some(file.stamp),
-            };
+            let source = Source::new(&file.path, Some(file.stamp), &self.cancel)?;
             self.live.read(source, ranges).await
         };
         read.await
@@ -117,20 +100,12 @@ impl Remote {
     }
 
     fn block<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        runtime::handle()?.block_on(async {
-            let Some(cancel) = &self.cancel else {
-                return work.await;
-            };
-            let cancelled = async {
-                while !cancel.load(Ordering::Relaxed) {
-                    sleep(CANCEL_INTERVAL).await;
-                }
-            };
-            match select(pin!(work), pin!(cancelled)).await {
-                Either::Left((result, _)) => result,
-                Either::Right(_) => Err(Error::new(Kind::Cancelled, "the read was cancelled")),
-            }
-        })
+        runtime::handle()?.block_on(runtime::unless(self.cancel.clone(), work))
+    }
+
+    /// The same of reads, which look for themselves whether they are to end.
+    fn block_on_reads<T>(&self, reads: impl Future<Output = Result<T>>) -> Result<T> {
+        runtime::handle()?.block_on(reads)
     }
 }
 
@@ -147,7 +122,7 @@ impl Storage for Remote {
         if is_local(&file.path) {
             return self.local.read_ranges(file, ranges);
         }
-        self.block(self.ranges_of(file, ranges))
+        self.block_on_reads(self.ranges_of(file, ranges))
     }
 
     fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
@@ -157,7 +132,7 @@ impl Storage for Remote {
             }
             self.ranges_of(&each.file, &each.ranges).await
         });
-        self.block(try_join_all(reads))
+        self.block_on_reads(try_join_all(reads))
     }
 
     fn will_need(&self, file: &FileId, range: Range<u64>) {

@@ -1,10 +1,16 @@
 //! The one runtime of a process: two threads, begun with the first remote read.
 
+use std::pin::pin;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::time::Duration;
 
-use pagefeed_core::error::{Error, Result};
+use futures_util::future::{Either, select};
+use pagefeed_core::error::{Error, Kind, Result};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 struct Begun {
     /// The process whose threads these are: a fork leaves them behind.
@@ -25,7 +31,12 @@ pub(crate) fn handle() -> Result<Handle> {
         return Ok(begun.runtime.handle().clone());
     }
     let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(
+            std::env::var("PF_RT")
+                .ok()
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(2),
+        )
         .thread_name("pagefeed-remote")
         .enable_all()
         .build()
@@ -40,5 +51,45 @@ pub(crate) fn handle() -> Result<Handle> {
             unused.runtime.shutdown_background();
             self::handle()
         }
+    }
+}
+
+/// How often it is looked whether work is to end.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What `work` comes to on the threads of the runtime; it ends when this is dropped, and
+/// soon after `cancel` becomes true.
+///
+/// Who waits for it need not look for that: hundreds of threads that wake for a look each
+/// time would take a good part of a processor.
+pub(crate) async fn spawned<T: Send + 'static>(
+    cancel: Option<Arc<AtomicBool>>,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let mut task = JoinSet::new();
+    task.spawn_on(unless(cancel, work), &handle()?);
+    let failed = || Error::new(Kind::Internal, "a remote read failed; please report it");
+    match task.join_next().await {
+        Some(done) => done.map_err(|_| failed())?,
+        None => Err(failed()),
+    }
+}
+
+/// What `work` comes to, unless `cancel` becomes true.
+pub(crate) async fn unless<T>(
+    cancel: Option<Arc<AtomicBool>>,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Some(cancel) = cancel else {
+        return work.await;
+    };
+    let cancelled = async {
+        while !cancel.load(Ordering::Relaxed) {
+            sleep(CANCEL_INTERVAL).await;
+        }
+    };
+    match select(pin!(work), pin!(cancelled)).await {
+        Either::Left((result, _)) => result,
+        Either::Right(_) => Err(Error::new(Kind::Cancelled, "the read was cancelled")),
     }
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, Kept, Key, OpenedCache};
+use crate::pages::errand::Errand;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::storage::{FileRanges, Storage};
@@ -105,12 +106,16 @@ impl AlignedColumn {
         (stored, num_values.saturating_mul(width))
     }
 
-    /// What reading these rows takes, but for dictionaries that are kept.
-    pub fn ranges(&self, rows: Range<u64>) -> Result<Vec<FileRanges>> {
+    /// What reading these rows takes, for the page of this number in its fetch, but for
+    /// dictionaries that are kept or that others fetch.
+    pub(super) fn ranges(
+        &self,
+        rows: Range<u64>,
+        number: usize,
+        errand: &mut Errand<'_>,
+    ) -> Result<Vec<FileRanges>> {
         let ranges = |part: Part| {
-            let key = |range: &Range<u64>| self.column.key(&part.record, range.start);
-            let dictionary = part.record.dictionary.as_ref();
-            let is_wanted = dictionary.is_none_or(|range| self.dictionaries.claim(key(range)));
+            let is_wanted = self.column.wants_dictionary(&part.record, number, errand);
             self.column.index.run_ranges(part.page, is_wanted)
         };
         self.parts(rows)?.into_iter().map(ranges).collect()

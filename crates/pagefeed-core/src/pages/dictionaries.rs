@@ -1,9 +1,10 @@
 //! Decoded dictionaries and the like, kept inside a byte budget.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
+use bytes::Bytes;
 
 use crate::decode::{OpenedRun, Tokens};
 use crate::error::Result;
@@ -21,6 +22,8 @@ pub trait Held: Clone {
 pub struct Cache<V> {
     capacity: usize,
     entries: Mutex<Entries<V>>,
+    /// Those who wait for a fetch of others wait here.
+    settled: Condvar,
 }
 
 /// Decoded dictionaries.
@@ -29,11 +32,25 @@ pub type DictionaryCache = Cache<Kept>;
 /// Pages of columns that come with tokens, opened.
 pub type OpenedCache = Cache<Arc<OpenedRun>>;
 
+/// Who is to fetch something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is kept.
+    Nobody,
+    /// Whoever asked.
+    Caller,
+    /// Another is at it, or has.
+    Another,
+}
+
 struct Entries<V> {
     by_key: HashMap<Key, Entry<V>>,
-    /// What somebody fetches, to keep it.
-    claimed: HashSet<Key>,
+    /// What somebody fetches for all, and what of it came and is not decoded yet.
+    claimed: HashMap<Key, Option<Bytes>>,
+    /// Of what is kept.
     bytes: usize,
+    /// Of what came.
+    claimed_bytes: usize,
     clock: u64,
 }
 
@@ -84,11 +101,17 @@ impl<V: Held> Entries<V> {
             last_use: self.clock,
         };
         self.bytes += bytes;
-        self.claimed.remove(&key);
+        self.forget(&key);
         if let Some(twin) = self.by_key.insert(key, entry) {
             // Two threads made the same at the same time.
             self.bytes -= twin.kept.num_bytes();
         }
+    }
+
+    /// Ends a claim, and drops what came of it.
+    fn forget(&mut self, key: &Key) {
+        let came = self.claimed.remove(key).flatten();
+        self.claimed_bytes -= came.map_or(0, |bytes| bytes.len());
     }
 
     /// Drops the least recently used eighth, so that the search for it pays.
@@ -112,23 +135,62 @@ impl<V: Held> Cache<V> {
             capacity,
             entries: Mutex::new(Entries {
                 by_key: HashMap::new(),
-                claimed: HashSet::new(),
+                claimed: HashMap::new(),
                 bytes: 0,
+                claimed_bytes: 0,
                 clock: 0,
             }),
+            settled: Condvar::new(),
         }
     }
 
     /// Bytes it holds.
     pub fn num_bytes(&self) -> usize {
-        self.lock().bytes
+        let entries = self.lock();
+        entries.bytes + entries.claimed_bytes
     }
 
-    /// Whether the caller is to fetch what is for `key`: it is not there, and nobody else
-    /// is at it.
-    pub fn claim(&self, key: Key) -> bool {
+    /// Who is to fetch what is for `key`. Of what the caller is to,
+    /// [`Cache::settle`] must tell what came.
+    pub fn claim(&self, key: Key) -> Claim {
         let mut entries = self.lock();
-        !entries.by_key.contains_key(&key) && entries.claimed.insert(key)
+        if entries.by_key.contains_key(&key) {
+            return Claim::Nobody;
+        }
+        if entries.claimed.contains_key(&key) {
+            return Claim::Another;
+        }
+        entries.claimed.insert(key, None);
+        Claim::Caller
+    }
+
+    /// Gives what was claimed to all who wait for it; without bytes, as they could not be
+    /// fetched, each is left to itself.
+    pub fn settle(&self, key: Key, bytes: Option<Bytes>) {
+        let mut entries = self.lock();
+        // It may have been made meanwhile.
+        if let Some(came) = entries.claimed.get_mut(&key) {
+            match bytes {
+                None => entries.forget(&key),
+                Some(bytes) => {
+                    let size = bytes.len();
+                    *came = Some(bytes);
+                    entries.claimed_bytes += size;
+                }
+            }
+        }
+        self.settled.notify_all();
+    }
+
+    /// Waits for what another fetches for `key`; nothing if it is kept by now, or could
+    /// not be fetched.
+    pub fn wait(&self, key: &Key) -> Option<Bytes> {
+        let mut entries = self.lock();
+        while let Some(None) = entries.claimed.get(key) {
+            let woken = self.settled.wait(entries);
+            entries = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        entries.claimed.get(key).cloned().flatten()
     }
 
     /// Whether there is something for `key`.
@@ -142,14 +204,22 @@ impl<V: Held> Cache<V> {
             return Ok(kept);
         }
         // Made without the lock: other threads go on with others.
-        let kept = load()?;
+        let made = load();
         let mut entries = self.lock();
-        entries.insert(key, kept.clone());
-        entries.shrink(self.capacity);
-        Ok(kept)
+        match &made {
+            Ok(kept) => {
+                entries.insert(key, kept.clone());
+                entries.shrink(self.capacity);
+            }
+            // Another attempt fetches it anew.
+            Err(_) => entries.forget(&key),
+        }
+        drop(entries);
+        self.settled.notify_all();
+        made
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Entries<V>> {
+    fn lock(&self) -> MutexGuard<'_, Entries<V>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,6 +227,7 @@ impl<V: Held> Cache<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn the_least_recently_used_go_first_and_the_budget_holds() {
@@ -191,7 +262,8 @@ mod tests {
     fn one_fetches_for_all() {
         let cache = DictionaryCache::new(100);
         let key = (0, 0, 7);
-        assert!(cache.claim(key) && !cache.claim(key));
+        assert_eq!(cache.claim(key), Claim::Caller);
+        assert_eq!(cache.claim(key), Claim::Another);
         let load = || {
             Ok(Kept {
                 dictionary: Arc::new(Tokens::U16(vec![7; 60])),
@@ -199,8 +271,31 @@ mod tests {
             })
         };
         cache.get_or_load(key, load).unwrap();
-        assert!(!cache.claim(key), "it is there");
+        assert_eq!(cache.claim(key), Claim::Nobody, "it is there");
+        assert_eq!(cache.wait(&key), None, "nothing is to come");
         cache.get_or_load((0, 0, 8), load).unwrap();
-        assert!(cache.claim(key), "it is gone");
+        assert_eq!(cache.claim(key), Claim::Caller, "it is gone");
+    }
+
+    #[test]
+    fn others_wait_for_what_one_fetches() {
+        let cache = DictionaryCache::new(100);
+        let key = (0, 0, 7);
+        for bytes in [Some(Bytes::from_static(b"seven")), None] {
+            assert_eq!(cache.claim(key), Claim::Caller);
+            let came = std::thread::scope(|scope| {
+                let others = [(); 3].map(|()| scope.spawn(|| cache.wait(&key)));
+                cache.settle(key, bytes.clone());
+                others.map(|other| other.join().unwrap())
+            });
+            assert_eq!(came, [(); 3].map(|()| bytes.clone()));
+            assert_eq!(cache.num_bytes(), bytes.map_or(0, |bytes| bytes.len()));
+            // What cannot be decoded is fetched anew.
+            let failed = cache.get_or_load(key, || Err(Error::corrupt("bad")));
+            assert!(failed.is_err());
+            assert_eq!(cache.num_bytes(), 0);
+        }
+        cache.settle(key, Some(Bytes::from_static(b"late")));
+        assert_eq!(cache.num_bytes(), 0, "nobody claimed it");
     }
 }

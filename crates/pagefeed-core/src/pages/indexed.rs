@@ -1,11 +1,13 @@
 //! An index, and where its files are read.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
+use crate::pages::errand::Errand;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
 
@@ -50,18 +52,30 @@ impl Indexed {
         dictionaries.get_or_load(key, load).map(Some)
     }
 
+    /// Whether the dictionary of a page, if it has one, is to be fetched with it.
+    pub(super) fn wants_dictionary(
+        &self,
+        record: &PageRecord,
+        number: usize,
+        errand: &mut Errand<'_>,
+    ) -> bool {
+        let wants =
+            |range: &Range<u64>| errand.brings(number, self.key(record, range.start), range);
+        record.dictionary.as_ref().is_none_or(wants)
+    }
+
     /// Fetches ranges of several pages, unless they may as well be read when they are
     /// decoded.
     pub(super) fn fetch(
         &self,
         pages: &[u64],
-        ranges: impl Fn(u64) -> Result<FileRanges>,
+        mut ranges: impl FnMut(u64) -> Result<FileRanges>,
     ) -> Result<Vec<Fetched>> {
         if self.storage.num_in_flight() == 0 {
             return Ok(pages.iter().map(|_| Fetched::default()).collect());
         }
-        let located = |&page: &u64| ranges(page).map_err(|error| self.locate_page(error, page));
-        let ranges: Vec<FileRanges> = pages.iter().map(located).collect::<Result<_>>()?;
+        let mut located = |&page: &u64| ranges(page).map_err(|error| self.locate_page(error, page));
+        let ranges: Vec<FileRanges> = pages.iter().map(&mut located).collect::<Result<_>>()?;
         fetch(&*self.storage, &ranges)
     }
 

@@ -10,11 +10,12 @@
 //! what lies in their records by itself.
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps
-//! dictionaries and shared pages between loads,
+//! dictionaries and shared pages between loads, `errand` has each fetched once,
 //! [`token_ids`] refuses numbers that are no tokens.
 
 pub mod aligned_column;
 pub mod dictionaries;
+mod errand;
 pub mod flat;
 mod flat_parts;
 pub mod indexed;

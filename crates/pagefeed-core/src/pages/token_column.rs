@@ -10,6 +10,7 @@ use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::aligned_column::AlignedColumn;
 use crate::pages::dictionaries::DictionaryCache;
+use crate::pages::errand::Errand;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::flat_parts;
 use crate::pages::indexed::Indexed;
@@ -166,12 +167,11 @@ impl TokenColumn {
         Ok(page)
     }
 
-    /// What reading a page takes, but for dictionaries that are kept.
-    fn ranges(&self, page: u64) -> Result<FileRanges> {
+    /// What reading a page takes, the one of this number in its fetch, but for
+    /// dictionaries that are kept or that others fetch.
+    fn ranges(&self, page: u64, number: usize, errand: &mut Errand<'_>) -> Result<FileRanges> {
         let record = self.column.index.page(page)?;
-        let key = |range: &Range<u64>| self.column.key(&record, range.start);
-        let dictionary = record.dictionary.as_ref();
-        let is_wanted = dictionary.is_none_or(|range| self.dictionaries.claim(key(range)));
+        let is_wanted = self.column.wants_dictionary(&record, number, errand);
         let own = self.column.index.run_ranges(page, is_wanted)?;
         if self.aligned.is_empty() {
             return Ok(own);
@@ -179,7 +179,7 @@ impl TokenColumn {
         let rows = self.rows(page, &record)?;
         let mut ranges = own.ranges;
         for column in &self.aligned {
-            let parts = column.ranges(rows.clone())?;
+            let parts = column.ranges(rows.clone(), number, errand)?;
             ranges.extend(parts.into_iter().flat_map(|part| part.ranges));
         }
         Ok(FileRanges::new(own.file, ranges))
@@ -223,7 +223,12 @@ impl PageSource for TokenColumn {
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        self.column.fetch(pages, |page| self.ranges(page))
+        let mut errand = Errand::new(&self.dictionaries);
+        let mut numbers = 0..;
+        let fetched = self.column.fetch(pages, |page| {
+            self.ranges(page, numbers.next().unwrap_or_default(), &mut errand)
+        })?;
+        Ok(errand.complete(fetched))
     }
 
     fn decode(

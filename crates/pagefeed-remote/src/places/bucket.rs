@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
@@ -11,6 +10,7 @@ use pagefeed_core::error::{Error, Result};
 
 use crate::options::Options;
 use crate::places::address::{Provider, object_path};
+use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 use crate::transport::{Connector, Transport, observed};
 
@@ -112,7 +112,7 @@ impl Bucket {
         key: &str,
         range: &Range<u64>,
         if_match: Option<String>,
-    ) -> Result<(Bytes, Meta), Failure> {
+    ) -> Result<(Body, Meta), Failure> {
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.clone())),
             if_match,
@@ -122,10 +122,16 @@ impl Bucket {
         let read = async {
             let found = self.store.get_opts(&path, options).await?;
             let meta = meta(&found.meta);
-            Ok((found.bytes().await?, meta))
+            let mut body = Body::of(range);
+            let mut pieces = found.into_stream();
+            while let Some(piece) = pieces.try_next().await? {
+                body.push(piece);
+            }
+            Ok((body, meta))
         };
         let (result, answer) = observed(read).await;
-        result.map_err(|error| Failure::of_store(&error, &answer))
+        let (body, meta) = result.map_err(|error| Failure::of_store(&error, &answer))?;
+        Ok((body, meta))
     }
 
     /// Objects whose keys begin with a prefix of whole names, in no order.

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ETAG, LINK, RANGE};
 use http::{HeaderValue, Method};
 use pagefeed_core::error::{Error, Result};
@@ -20,6 +19,7 @@ use crate::options::{Options, check_web_address};
 use crate::places::bucket::Meta;
 use crate::places::web::{read_range, redirect, request, send, text};
 use crate::transport::Transport;
+use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 
 /// Signed URLs hold for an hour or so; those of this age are asked for anew.
@@ -120,7 +120,7 @@ impl Hub {
         &self,
         (dataset, commit, path): (&str, &str, &str),
         range: &Range<u64>,
-    ) -> Result<(Bytes, Meta), Failure> {
+    ) -> Result<(Body, Meta), Failure> {
         let (name, resolved) = self.resolve(dataset, commit, path).await?;
         let bytes = format!("bytes={}-{}", range.start, range.end - 1);
         let token = self.token_for(&resolved.location);

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE,
 };
@@ -13,6 +12,7 @@ use reqwest::{Request, Response};
 use url::Url;
 
 use crate::places::bucket::Meta;
+use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 use crate::transport::{Transport, observed};
 
@@ -72,7 +72,7 @@ impl Web {
         url: &Url,
         range: &Range<u64>,
         if_match: Option<String>,
-    ) -> Result<(Bytes, Meta), Failure> {
+    ) -> Result<(Body, Meta), Failure> {
         let bytes = format!("bytes={}-{}", range.start, range.end - 1);
         let mut headers = vec![(RANGE, bytes)];
         headers.extend(if_match.map(|tag| (IF_MATCH, tag)));
@@ -148,9 +148,9 @@ pub(crate) fn redirect(response: &Response, at: &Url) -> Option<Url> {
 
 /// The bytes of a response to a request for a range.
 pub(crate) async fn read_range(
-    response: Response,
+    mut response: Response,
     range: &Range<u64>,
-) -> Result<(Bytes, Meta), Failure> {
+) -> Result<(Body, Meta), Failure> {
     let meta = meta(response.headers());
     let (size, from) = match response.status().as_u16() {
         206 => (
@@ -173,13 +173,10 @@ pub(crate) async fn read_range(
     if from != Some(range.start) {
         return Err(Failure::again("the server sent another range"));
     }
-    let (body, answer) = observed(response.bytes()).await;
-    let body = body.map_err(|error| {
-        Failure::of_sent(
-            &crate::transport::Sent::Failed(error.without_url()),
-            &answer,
-        )
-    })?;
+    let mut body = Body::of(range);
+    while let Some(piece) = response.chunk().await.map_err(Failure::of_body)? {
+        body.push(piece);
+    }
     Ok((body, Meta { size, ..meta }))
 }
 

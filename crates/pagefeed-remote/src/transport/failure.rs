@@ -85,6 +85,11 @@ impl Failure {
         }
     }
 
+    /// Of an answer that broke off.
+    pub(crate) fn of_body(error: reqwest::Error) -> Self {
+        Self::again(cause(&error.without_url()))
+    }
+
     fn refused(why: &str) -> Self {
         Self::Final(Error::invalid(why))
     }

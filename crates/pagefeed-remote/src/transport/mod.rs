@@ -1,5 +1,6 @@
 //! Sending requests: the only place that holds a connection.
 
+pub(crate) mod body;
 pub(crate) mod failure;
 
 use std::fmt;

@@ -6,7 +6,7 @@ use parquet::data_type::{Int32Type, Int64Type};
 use super::narrow::check_declared;
 use super::numbers::{Tokens, with_values};
 use super::values::decode_values;
-use crate::buffers::{ask_for_huge_pages, no_memory};
+use crate::buffers::{no_memory, will_write};
 use crate::codec::Codec;
 use crate::decode::bounds::{check as check_size, damaged_plain};
 use crate::decode::encodings::hybrid::{Run, Runs};
@@ -317,10 +317,13 @@ pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
     if values.is_empty() && values.capacity() < additional {
         *values = Vec::new(); // Nothing of what was there is worth a copy.
     }
+    let before = values.capacity();
     values
         .try_reserve(additional)
         .map_err(|_| no_memory(bytes))?;
-    ask_for_huge_pages(values.spare_capacity_mut());
+    if values.capacity() > before {
+        will_write(values.spare_capacity_mut());
+    }
     Ok(())
 }
 

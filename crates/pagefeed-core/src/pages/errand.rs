@@ -1,0 +1,83 @@
+//! What the pages of one fetch share with those of others: dictionaries, of which each is
+//! fetched once.
+//!
+//! A fetch brings all that decoding takes. So who decodes never waits for a storage, and
+//! has other pages to go on with while a dictionary is on its way.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::dictionaries::{Claim, DictionaryCache, Key};
+use crate::storage::Fetched;
+
+/// Dictionaries of the pages of one fetch.
+pub(super) struct Errand<'a> {
+    dictionaries: &'a DictionaryCache,
+    /// To be fetched with the pages, for others as well.
+    own: Vec<Share>,
+    /// Others are at these.
+    awaited: Vec<Share>,
+}
+
+struct Share {
+    /// Number of the page in the fetch.
+    page: usize,
+    key: Key,
+    /// Where it lies in its file.
+    range: Range<u64>,
+}
+
+impl<'a> Errand<'a> {
+    pub(super) fn new(dictionaries: &'a DictionaryCache) -> Self {
+        Self {
+            dictionaries,
+            own: Vec::new(),
+            awaited: Vec::new(),
+        }
+    }
+
+    /// Whether a dictionary is to be fetched with a page.
+    pub(super) fn brings(&mut self, page: usize, key: Key, range: &Range<u64>) -> bool {
+        let claim = self.dictionaries.claim(key);
+        let shares = match claim {
+            Claim::Nobody => return false,
+            Claim::Caller => &mut self.own,
+            Claim::Another => &mut self.awaited,
+        };
+        shares.push(Share {
+            page,
+            key,
+            range: range.clone(),
+        });
+        claim == Claim::Caller
+    }
+
+    /// The pages, with the dictionaries that others fetch.
+    pub(super) fn complete(mut self, mut fetched: Vec<Fetched>) -> Vec<Fetched> {
+        for share in std::mem::take(&mut self.own) {
+            let bytes = fetched.get(share.page);
+            let bytes = bytes.and_then(|page| page.find(&share.range));
+            // A copy, beside which the page's own bytes need not stay.
+            let bytes = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
+            self.dictionaries.settle(share.key, bytes);
+        }
+        for share in std::mem::take(&mut self.awaited) {
+            if let Some(bytes) = self.dictionaries.wait(&share.key)
+                && let Some(page) = fetched.get_mut(share.page)
+            {
+                page.add(share.range, bytes);
+            }
+        }
+        fetched
+    }
+}
+
+impl Drop for Errand<'_> {
+    /// Nobody waits for what failed.
+    fn drop(&mut self) {
+        for share in &self.own {
+            self.dictionaries.settle(share.key, None);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The bytes of an answer, put together in memory that is used again.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use pagefeed_core::buffers::RecycledBuffer;
+use pagefeed_core::error::Result;
+
+use crate::transport::failure::Failure;
+
+/// What came of a range so far.
+pub(crate) struct Body {
+    wanted: usize,
+    /// Bytes that came, those beyond the range counted as well.
+    come: usize,
+    held: Held,
+}
+
+enum Held {
+    Nothing,
+    /// One piece, which may be all.
+    Piece(Bytes),
+    Pieces(Result<RecycledBuffer>),
+}
+
+impl Body {
+    pub(crate) fn of(range: &Range<u64>) -> Self {
+        Self {
+            wanted: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
+            come: 0,
+            held: Held::Nothing,
+        }
+    }
+
+    /// Bytes that came.
+    pub(crate) fn len(&self) -> u64 {
+        self.come as u64
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        let at = self.come;
+        self.come = self.come.saturating_add(piece.len());
+        match &mut self.held {
+            Held::Nothing => self.held = Held::Piece(piece),
+            Held::Piece(first) => {
+                let mut all = RecycledBuffer::new(self.wanted);
+                put(&mut all, 0, first);
+                put(&mut all, at, &piece);
+                self.held = Held::Pieces(all);
+            }
+            Held::Pieces(all) => put(all, at, &piece),
+        }
+    }
+
+    /// All of the range; fewer or more bytes are worth another attempt.
+    pub(crate) fn whole(self) -> Result<Bytes, Failure> {
+        if self.come != self.wanted {
+            return Err(Failure::again(format!(
+                "{} bytes came of the {} asked for",
+                self.come, self.wanted
+            )));
+        }
+        match self.held {
+            Held::Nothing => Ok(Bytes::new()),
+            Held::Piece(piece) => Ok(piece),
+            Held::Pieces(all) => Ok(Bytes::from_owner(all.map_err(Failure::Final)?)),
+        }
+    }
+}
+
+/// Copies what there is room for.
+fn put(into: &mut Result<RecycledBuffer>, at: usize, piece: &[u8]) {
+    if let Ok(into) = into
+        && let Some(room) = into.get_mut(at..)
+    {
+        let size = room.len().min(piece.len());
+        room[..size].copy_from_slice(&piece[..size]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(wanted: u64, pieces: &[&'static [u8]]) -> Result<Bytes, Failure> {
+        let mut body = Body::of(&(5..5 + wanted));
+        for piece in pieces {
+            body.push(Bytes::from_static(piece));
+        }
+        body.whole()
+    }
+
+    #[test]
+    fn pieces_become_one() {
+        for pieces in [&[&b"abcdef"[..]][..], &[b"a", b"", b"bcd", b"ef"]] {
+            assert_eq!(body(6, pieces).unwrap(), &b"abcdef"[..]);
+        }
+        assert_eq!(body(0, &[]).unwrap(), Bytes::new());
+    }
+
+    #[test]
+    fn fewer_and_more_are_tried_again() {
+        for pieces in [&[][..], &[&b"abcde"[..]], &[b"ab", b"cde"], &[b"abcdefg"]] {
+            let failure = body(6, pieces).unwrap_err();
+            assert!(matches!(failure, Failure::Again { .. }), "{failure:?}");
+        }
+        let failure = body(6, &[b"abc", b"defg", b"hi"]).unwrap_err();
+        assert!(format!("{failure:?}").contains("9 bytes came of the 6 asked for"));
+    }
+}
