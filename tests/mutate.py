@@ -36,7 +36,7 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 # The quick tests that fit a module: the first entry of which a word is in its path.
 FITTING: list[tuple[str, str]] = [
-    ("order/", "unit/order unit/sums property/order.py"),
+    ("order/", "unit/order unit/long_delays unit/sums property/order.py"),
     ("mixture/tokenizers", "recorded_tokenizer mixture_refusals"),
     ("mixture/", "unit/mixture released property/mixture integration/mixture"),
     ("run/mixed", "released mixture_lanes integration/mixture token_shares metrics"),

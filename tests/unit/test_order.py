@@ -349,30 +349,6 @@ def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
     assert np.array_equal(order.at(anywhere), units[anywhere])
 
 
-@pytest.mark.timeout(60)
-def test_places_at_the_end_of_a_long_delay_are_found_out_of_the_blue(monkeypatch):
-    """With little memory, where units leave later than the middle of the delay."""
-    settings = {"num_lanes": 6, "window": 1 << 15}
-    blocks = equal_blocks(600_000, 60_000)
-    count = 600_000
-    order = make_order(blocks, most_held=1 << 15, **settings)
-    assert order._reader._is_long
-    looked = []
-    resolve = LaneReader._resolve_long
-
-    def watched(reader, missing):
-        looked.append(missing)
-        return resolve(reader, missing)
-
-    monkeypatch.setattr(LaneReader, "_resolve_long", watched)
-    begins = [count - 6, count - 1000, count - 60_000, 300_000, 6000, 0]
-    for begin in begins:
-        positions = np.arange(begin, begin + 6)
-        assert np.array_equal(order.positions(order.at(positions)), positions)
-    # One look for each lane: the guess of when they leave is right.
-    assert len(looked) == 6 * len(begins)
-
-
 def test_lanes_that_were_forgotten_are_read_again():
     blocks = equal_blocks(6000, 10)
     whole = make_order(blocks, num_lanes=10, window=100).at(range(6000))

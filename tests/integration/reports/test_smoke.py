@@ -94,6 +94,17 @@ def test_tensors_and_unshifted_labels_pass(folder):
     assert wrong(found) == set()
 
 
+def test_another_label_is_ignored_in_another_type(folder):
+    fields = pf.Fields(
+        names=("input_ids", "labels", "loss_mask"),
+        shifted=True,
+        dtypes={"labels": "int32", "loss_mask": "float32"},
+        ignore_index=-1,
+    )
+    found = pf.smoke(make(folder, fields=fields, dtype="int32"), steps=4)
+    assert wrong(found) == set()
+
+
 @pytest.mark.parametrize("places", [1, -1])
 def test_labels_that_are_shifted_wrong(folder, places):
     def shift(batch):
