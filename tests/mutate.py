@@ -61,7 +61,7 @@ FITTING: list[tuple[str, str]] = [
     ("field", "batches/fields made_fields"),
     ("document row_columns", "batches/documents batches/decode token_ids"),
     ("batches/metadata", "metadata"),
-    ("batches/decoding reports/decoding", "batches/decode"),
+    ("batches/documents/decoding reports/decoding", "batches/decode"),
     ("batches/engines", "batches/view iterator"),
     ("batches/formats", "batches/torch"),
     ("batches/", "iterator last_steps small_files released metrics"),

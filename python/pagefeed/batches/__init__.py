@@ -6,7 +6,7 @@ plan, for texts that are not counted.
 """
 
 from pagefeed.batches.aligned import AlignedColumns
-from pagefeed.batches.decoding import Decode
+from pagefeed.batches.documents import Decode
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import (

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from pagefeed._base import check_vocab_size
 from pagefeed.batches.aligned import AlignedColumns
-from pagefeed.batches.decoding import Decode, DecodingFeed
-from pagefeed.batches.document_batches import DocumentFeed
+from pagefeed.batches.documents import Decode, DecodingFeed, DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
 from pagefeed.batches.metadata import Metadata

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, NamedTuple, cast, overload
 
 from pagefeed._base import (
     Facts,
@@ -17,7 +17,6 @@ from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned, check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import PageIndexUse
-from pagefeed.dataset.listed import Listed
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.recorded import (
     RecordedTokenizer,
@@ -32,6 +31,14 @@ from pagefeed.storage import LocalStorage, Located, Storage
 from pagefeed.tokenizer import ChatRows, Tokenizer, chats_of
 
 __all__ = ["ParquetDataset"]
+
+
+class _Listed(NamedTuple):
+    """Files before they are indexed, as their schema is read."""
+
+    storage: Storage
+    files: Sequence[str]
+    folder_columns: Mapping[str, FolderColumn]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -135,7 +142,7 @@ class ParquetDataset(DatasetRows):
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = Listed(self.storage, self.files, self.folder_columns)
+        listed = _Listed(self.storage, self.files, self.folder_columns)
         return select.schema_of(listed, 0).remove_metadata()
 
     @lazy

@@ -12,16 +12,16 @@ import numpy as np
 from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.batches.aligned import AlignedColumns
-from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.fields import Fields
-from pagefeed.batches.formats import Batch, Converter
-from pagefeed.batches.metadata import Metadata
-from pagefeed.batches.row_columns import (
+from pagefeed.batches.documents.row_columns import (
     aligned_columns,
     as_taken,
     check_aligned,
     row_columns,
 )
+from pagefeed.batches.engines import ProcessEngine
+from pagefeed.batches.fields import Fields
+from pagefeed.batches.formats import Batch, Converter
+from pagefeed.batches.metadata import Metadata
 from pagefeed.dataset import ColumnPages, Dataset, FolderColumn
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, BatchPlan

@@ -11,7 +11,7 @@ from typing import Any
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_flag, check_positive
-from pagefeed.batches.document_batches import DocumentFeed
+from pagefeed.batches.documents.document_batches import DocumentFeed
 from pagefeed.batches.formats import Batch
 from pagefeed.errors import DataError, InvalidArgumentError
 from pagefeed.run import BatchPlan
