@@ -18,23 +18,31 @@ pub struct Encoded {
     pub counts: Vec<u32>,
 }
 
+impl Encoded {
+    fn add(&mut self, more: &Self) {
+        self.ids.extend_from_slice(&more.ids);
+        self.counts.extend_from_slice(&more.counts);
+    }
+}
+
 /// Encodes `texts` on at most `num_threads` threads, this one among them.
 pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) -> Result<Encoded> {
     let mut all = Encoded::default();
-    all.counts.reserve_exact(texts.len());
     encode_parts(encoder, texts, num_threads, &mut |part| {
-        all.ids.extend_from_slice(&part.ids);
-        all.counts.extend_from_slice(&part.counts);
+        match all.counts.is_empty() {
+            true => std::mem::swap(&mut all, part),
+            false => all.add(part),
+        }
         Ok(())
     })?;
     Ok(all)
 }
 
-/// Takes some texts after the other.
-pub type TakePart<'a> = dyn FnMut(&Encoded) -> Result<()> + 'a;
+/// Takes some texts after the others.
+pub type TakePart<'a> = dyn FnMut(&mut Encoded) -> Result<()> + 'a;
 
-/// Encodes `texts` likewise, and has `take` take what comes, in order and in parts that
-/// fit into a processor's cache where one thread is at work.
+/// Encodes `texts` likewise, and has `take` take what comes: of one thread in parts that
+/// fit into a processor's cache, of several at once.
 fn encode_parts(
     encoder: &dyn Encode,
     texts: &[&str],
@@ -50,7 +58,7 @@ fn encode_parts(
             some.ids.clear();
             some.counts.clear();
             encode(encoder, part, &mut some)?;
-            take(&some)?;
+            take(&mut some)?;
         }
         return Ok(());
     }
@@ -61,7 +69,12 @@ fn encode_parts(
             Ok(some)
         }
     })?;
-    done.iter().try_for_each(take)
+    let mut all = Encoded::default();
+    all.ids
+        .reserve_exact(done.iter().map(|part| part.ids.len()).sum());
+    all.counts.reserve_exact(texts.len());
+    done.iter().for_each(|part| all.add(part));
+    take(&mut all)
 }
 
 /// Encodes texts that lie one after the other in `bytes`, each from an offset to the next.
@@ -140,8 +153,7 @@ mod tests {
     fn joined(bytes: &[u8], offsets: &[i64]) -> Result<(Encoded, Vec<usize>)> {
         let mut all = Encoded::default();
         let wrong = encode_joined(&Bytes, bytes, offsets, 2, &mut |part| {
-            all.ids.extend(&part.ids);
-            all.counts.extend(&part.counts);
+            all.add(part);
             Ok(())
         })?;
         Ok((all, wrong))

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.errors import ColumnNotFoundError, DataError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    DataError,
+    UnsupportedError,
+)
 from pagefeed.prepare.texts.records import (
     Batch,
     Piece,
@@ -65,7 +70,8 @@ class ParquetFile:
                         for table in reader.read(number, rows, done, end):
                             yield from sliced(table, done, wanted)
                             done += len(table)
-                except DataError as problem:
+                except (CorruptFileError, UnsupportedError) as problem:
+                    # Others may pass with time: batches must be the same each time.
                     error = str(problem)
             if done < end:
                 place = f"rows {done} to {end - 1}"
