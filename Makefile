@@ -85,6 +85,7 @@ check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	$(BIN)/mypy
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
+	cargo clippy --quiet --locked --package pagefeed-python --no-default-features -- --deny warnings
 	$(BIN)/pytest --quiet tests/test_layers.py
 
 .PHONY: format
