@@ -25,7 +25,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
 use crate::numbers::{lookup, numbers};
-use crate::run::{cancellable, detached};
+use crate::run::{cancellable, detached, detached_if_many};
 use crate::storage::{reading, stopped_by, storage_of};
 
 thread_local! {
@@ -313,7 +313,8 @@ impl Index {
         per_row: u64,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (starts, stops) = (starts.to_vec(py)?, stops.to_vec(py)?);
-        let pieces = detached(py, || self.index.cut(&starts, &stops, per_row))?;
+        let cut = || self.index.cut(&starts, &stops, per_row);
+        let pieces = detached_if_many(py, starts.len(), cut)?;
         let columns = [
             Buffer::from_vec(pieces.range),
             Buffer::from_vec(pieces.page),

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::run::detached;
+use crate::run::detached_if_many;
 
 /// Runs a vectorised lookup from one int64 array into another of the same length, which
 /// may be the same one: copies are looked up, as other threads may write to both.
@@ -24,7 +24,7 @@ pub fn lookup(
     }
     let from = input.to_vec(py)?;
     let mut into = vec![0; from.len()];
-    detached(py, || find(&from, into.as_mut_slice()))?;
+    detached_if_many(py, from.len(), || find(&from, into.as_mut_slice()))?;
     output.copy_from_slice(py, &into)
 }
 

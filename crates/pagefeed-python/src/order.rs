@@ -4,13 +4,13 @@ use pagefeed_core::order::{self, Permutations, Sizes};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use crate::run::detached;
+use crate::run::detached_if_many;
 
 /// Hashes each of `values`, a contiguous uint64 array, in its place.
 #[pyfunction]
 pub fn mix(py: Python<'_>, values: PyBuffer<u64>, first: u64, second: u64) -> PyResult<()> {
     let mut mixed = values.to_vec(py)?;
-    detached(py, || {
+    detached_if_many(py, mixed.len(), || {
         order::mix(&mut mixed, [first, second]);
         Ok(())
     })?;
@@ -34,7 +34,7 @@ pub fn permute(
     let copied = |array: Option<PyBuffer<u64>>| array.map(|array| array.to_vec(py)).transpose();
     let (sizes, tweaks) = (copied(sizes)?, copied(tweaks)?.unwrap_or_default());
     let mut mapped = values.to_vec(py)?;
-    detached(py, || {
+    detached_if_many(py, mapped.len(), || {
         let sizes = sizes.as_deref().map_or(Sizes::One(size), Sizes::Each);
         let rounds = &rounds[..];
         Permutations { rounds, inverse }.apply(&mut mapped, sizes, &tweaks)

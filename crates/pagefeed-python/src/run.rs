@@ -19,6 +19,22 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send
         .map_err(|error| to_python(py, &error))
 }
 
+/// Numbers up to which work on them takes some tenths of a millisecond.
+const FEW: usize = 1 << 14;
+
+/// The same, but keeps the lock for work on `count` numbers if these are few: a thread
+/// that is busy in Python gives it back 5 ms later.
+pub fn detached_if_many<T: Send>(
+    py: Python<'_>,
+    count: usize,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
+    if count > FEW {
+        return detached(py, work);
+    }
+    catch_panic(work).map_err(|error| to_python(py, &error))
+}
+
 /// Repeats `attempt`, which waits for at most the time it is given, until it has a
 /// result; between attempts Ctrl-C and other signals are served.
 pub fn interruptible<T: Send>(

@@ -359,7 +359,8 @@ def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
     torn = []
 
     def watch():
-        while not is_done.is_set():
+        # A pause, or the other thread would wait for the interpreter for seconds.
+        while not is_done.wait(1e-4):
             state = loader.state_dict()
             if state["epoch"] * num_sequences + state["position"] != state["step"]:
                 torn.append(state)
