@@ -129,9 +129,9 @@ time.sleep(0.2)
 loader = pagefeed.Loader(data, sequences=pagefeed.Windows(4), batch_size=1,
                          shuffle=None, num_threads=8, rank=0, world_size=1)
 try:
-    print([batch["input_ids"][0].tolist() for batch in loader])
+    print([batch["input_ids"][0].tolist() for batch in loader], flush=True)
 except pagefeed.errors.LimitExceededError as error:
-    print(type(error).__name__, error)
+    print(type(error).__name__, error, flush=True)
 os._exit(0)
 """
 

@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         with show_progress(sys.stderr.isatty()):
-            return int(options.run(options))
+            status = int(options.run(options))
+        sys.stdout.flush()  # Here, where a reader that has gone can be told.
     except PagefeedError as error:
         said = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
         if isinstance(error, InvalidArgumentError):
@@ -78,3 +79,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # The reader of the output, such as `head`, has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    return status

@@ -48,11 +48,13 @@ def test_ctrl_c_ends_without_a_trace(run):
     assert (process.returncode, out, err) == (130, "", "")
 
 
-def test_a_reader_that_has_enough_is_no_error(run):
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_a_reader_that_has_enough_is_no_error(run, is_buffered):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
         [*COMMAND, "inspect", *run],
+        env=os.environ | {"PYTHONUNBUFFERED": "" if is_buffered else "1"},
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,
