@@ -353,17 +353,16 @@ def test_a_damaged_page_is_passed_over_by_the_steps_of_its_error(
 
 
 def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
-    loader = numbered_loader(folder, batch_size=1, epochs=3)
+    epochs = 12
+    loader = numbered_loader(folder, batch_size=1, epochs=epochs)
     num_sequences = loader.num_sequences
     is_done = threading.Event()
-    torn = []
+    states = []
 
     def watch():
-        # A pause, or the other thread would wait for the interpreter for seconds.
+        # With pauses, or the other thread would wait for the interpreter for seconds.
         while not is_done.wait(1e-4):
-            state = loader.state_dict()
-            if state["epoch"] * num_sequences + state["position"] != state["step"]:
-                torn.append(state)
+            states.extend(loader.state_dict() for _ in range(20))
 
     watching = threading.Thread(target=watch)
     watching.start()
@@ -374,7 +373,13 @@ def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
     finally:
         is_done.set()
         watching.join()
-    assert torn == []
+    under_way = [state for state in states if state["epoch"] < epochs]
+    assert len(under_way) > 1000
+    assert [
+        state
+        for state in under_way
+        if state["epoch"] * num_sequences + state["position"] != state["step"]
+    ] == []
 
 
 @pytest.mark.parametrize("num_workers", [2, 3])
