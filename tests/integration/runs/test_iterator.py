@@ -357,7 +357,7 @@ def test_a_state_taken_beside_a_thread_that_iterates_is_whole(folder):
     loader = numbered_loader(folder, batch_size=1, epochs=epochs)
     num_sequences = loader.num_sequences
     is_done = threading.Event()
-    states = []
+    states: list[dict[str, Any]] = []
 
     def watch():
         # With pauses, or the other thread would wait for the interpreter for seconds.
