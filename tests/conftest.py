@@ -1,5 +1,6 @@
 """What all tests share: the settings of hypothesis and a fresh interpreter."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +9,13 @@ import hypothesis
 import pytest
 
 # A deadline per example would make a loaded machine fail; pytest's timeout suffices.
-hypothesis.settings.register_profile("pagefeed", deadline=None)
+# CI judges a change by the same examples every time; elsewhere each run tries new ones.
+hypothesis.settings.register_profile(
+    "pagefeed",
+    deadline=None,
+    derandomize="PAGEFEED_SAME_EXAMPLES" in os.environ,
+    max_examples=int(os.environ.get("PAGEFEED_EXAMPLES", "100")),
+)
 hypothesis.settings.load_profile("pagefeed")
 
 RunPython = Callable[[str], str]

@@ -1,6 +1,7 @@
 """The fields that the engine makes, against a plain model, for any documents."""
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ ROWS_OF_PAGE = 3
 ROW_TOKENS = 130
 PADDING = 7
 ROOMY, TIGHT = 1 << 22, 0
-"""Memory of an engine; TIGHT: so little that batches are written page by page."""
+"""Memory of an engine; TIGHT: the least it takes, so that batches are written page by
+page."""
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +64,25 @@ def dtypes():
 
 
 def engine_of(index, rows, length, dtype, fields, memory):
-    # All fields take 42 bytes a token at most, and a little for borders and alignment.
-    least = (np.dtype(dtype).itemsize + 43) * rows * length + 700
-    return _core.Engine(
-        [index],
-        num_threads=1,
-        memory=least if memory == TIGHT else memory,
-        dtype=dtype,
-        batch_rows=rows,
-        row_length=length,
-        padding=PADDING,
-        verify_checksums=[False],
-        **fields.settings,
-    )
+    def of(memory):
+        return _core.Engine(
+            [index],
+            num_threads=1,
+            memory=memory,
+            dtype=dtype,
+            batch_rows=rows,
+            row_length=length,
+            padding=PADDING,
+            verify_checksums=[False],
+            **fields.settings,
+        )
+
+    if memory != TIGHT:
+        return of(memory)
+    with pytest.raises(InvalidArgumentError) as refused:
+        of(1)
+    [least] = re.findall(r"takes (\d+) bytes", str(refused.value))
+    return of(int(least))
 
 
 @given(

@@ -114,6 +114,15 @@ impl<V: Held> Entries<V> {
         self.claimed_bytes -= came.map_or(0, |bytes| bytes.len());
     }
 
+    /// Drops what came but for `key`: of pages that nobody asks for any more (a seek) it
+    /// would stay for ever. Who waits for it still reads it again.
+    fn forget_others(&mut self, key: &Key) {
+        self.claimed
+            .retain(|other, came| came.is_none() || other == key);
+        let came = self.claimed.values().flatten();
+        self.claimed_bytes = came.map(Bytes::len).sum();
+    }
+
     /// Drops the least recently used eighth, so that the search for it pays.
     fn shrink(&mut self, capacity: usize) {
         while self.bytes > capacity && self.by_key.len() > 1 {
@@ -176,14 +185,17 @@ impl<V: Held> Cache<V> {
                     let size = bytes.len();
                     *came = Some(bytes);
                     entries.claimed_bytes += size;
+                    if entries.claimed_bytes > self.capacity {
+                        entries.forget_others(&key);
+                    }
                 }
             }
         }
         self.settled.notify_all();
     }
 
-    /// Waits for what another fetches for `key`; nothing if it is kept by now, or could
-    /// not be fetched.
+    /// Waits for what another fetches for `key`; nothing if it is kept by now, could not
+    /// be fetched, or was dropped for others.
     pub fn wait(&self, key: &Key) -> Option<Bytes> {
         let mut entries = self.lock();
         while let Some(None) = entries.claimed.get(key) {
@@ -275,6 +287,22 @@ mod tests {
         assert_eq!(cache.wait(&key), None, "nothing is to come");
         cache.get_or_load((0, 0, 8), load).unwrap();
         assert_eq!(cache.claim(key), Claim::Caller, "it is gone");
+    }
+
+    #[test]
+    fn what_came_and_is_asked_for_no_more_is_bounded() {
+        let cache = DictionaryCache::new(100);
+        for offset in 0..9 {
+            assert_eq!(cache.claim((0, 0, offset)), Claim::Caller);
+        }
+        for offset in 0..8 {
+            cache.settle((0, 0, offset), Some(Bytes::from_static(&[0; 40])));
+            assert!(cache.num_bytes() <= 100);
+        }
+        assert!(cache.wait(&(0, 0, 7)).is_some(), "the last is there");
+        assert_eq!(cache.wait(&(0, 0, 0)), None);
+        assert_eq!(cache.claim((0, 0, 0)), Claim::Caller, "anew");
+        assert_eq!(cache.claim((0, 0, 8)), Claim::Another, "on its way");
     }
 
     #[test]
