@@ -47,6 +47,9 @@ impl Permutations<'_> {
             Sizes::One(_) => true,
             Sizes::Each(sizes) => sizes.len() == values.len(),
         };
+        if !self.rounds.len().is_multiple_of(2) {
+            return Err(Error::invalid("an even number of rounds"));
+        }
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
             return Err(Error::invalid("a size or a tweak for each number"));
         }
@@ -206,5 +209,10 @@ mod tests {
         refused(&mut [0], Sizes::One(0), &[]);
         refused(&mut [0, 1], Sizes::Each(&[5]), &[]);
         refused(&mut [0, 1], Sizes::One(5), &[1]);
+        let odd = Permutations {
+            rounds: &ROUNDS[1..],
+            inverse: false,
+        };
+        assert!(odd.apply(&mut [0], Sizes::One(5), &[]).is_err());
     }
 }

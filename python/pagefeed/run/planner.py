@@ -31,8 +31,8 @@ PIECE_STEPS = 8
 LEAST_SEQUENCES = 1 << 9
 """Sequences of a piece at least: enough for NumPy's calls to cost little."""
 
-MOST_SEQUENCES = 1 << 12
-"""Sequences of a piece at most, where steps are of many: tenths of a millisecond."""
+MOST_SEQUENCES = 1 << 13
+"""Sequences of a piece at most, where steps are of many: a millisecond."""
 
 
 class BatchPlan(NamedTuple):

@@ -205,7 +205,7 @@ impl PreparedPlan {
 
     /// Finds the pages of which segments are best read alone: few of them, or long ones.
     fn find_loose(&mut self, num_uses: &[u32], config: &EngineConfig, source: &dyn PageSource) {
-        if config.row_length == 0 {
+        if config.row_length == 0 || !source.has_loose() {
             return;
         }
         let is_long = |tokens: u64| tokens <= config.row_length as u64 * MOST_LOOSE;

@@ -127,6 +127,11 @@ pub trait PageSource: Send + Sync {
         recycle: Option<TokenPage>,
     ) -> Result<Page>;
 
+    /// Whether there are pages with [`PageSource::loose_tokens`].
+    fn has_loose(&self) -> bool {
+        false
+    }
+
     /// Tokens of a page of which parts may be read alone, as they are stored like that;
     /// `None` of one that is to be decoded.
     fn loose_tokens(&self, page: u64) -> Option<u64> {

@@ -123,6 +123,10 @@ impl PageSource for NumberedPages {
         self.source(part).decode(opener, page, fetched, recycle)
     }
 
+    fn has_loose(&self) -> bool {
+        (0..self.parts.len()).any(|part| self.source(part).has_loose())
+    }
+
     fn loose_tokens(&self, page: u64) -> Option<u64> {
         let (part, page) = self.find(page).ok()?;
         self.source(part).loose_tokens(page)

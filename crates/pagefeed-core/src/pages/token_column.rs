@@ -241,9 +241,13 @@ impl PageSource for TokenColumn {
         self.read(opener, page, fetched, recycle).map(Page::Tokens)
     }
 
-    fn loose_tokens(&self, page: u64) -> Option<u64> {
+    fn has_loose(&self) -> bool {
         // A storage that answers late is better asked for pages, ahead of their use.
-        if self.column.index.as_flat().is_none() || self.num_in_flight() > 0 {
+        self.column.index.as_flat().is_some() && self.num_in_flight() == 0
+    }
+
+    fn loose_tokens(&self, page: u64) -> Option<u64> {
+        if !self.has_loose() {
             return None;
         }
         self.column

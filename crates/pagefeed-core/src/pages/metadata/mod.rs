@@ -314,6 +314,10 @@ impl PageSource for WithMetadata {
         Ok(Page::Tokens(decoded))
     }
 
+    fn has_loose(&self) -> bool {
+        self.tokens.has_loose()
+    }
+
     fn loose_tokens(&self, page: u64) -> Option<u64> {
         let mut origins = self.columns.iter().map(|column| &column.origin);
         let has_pages = origins.any(|origin| matches!(origin, Origin::Pages(_)));
