@@ -27,26 +27,36 @@ enum State {
     Held(Arc<Page>),
 }
 
+/// What every use of a page looks at: a line of the processor's cache, as thousands of
+/// pages are used under the lock for a batch of short sequences.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Entry {
-    page: u64,
-    /// What `page` is the key of, unless it is a page.
-    bundle: Option<Arc<Bundle>>,
-    sizes: PageEntry,
     content: State,
     /// Batches that still need the page, ascending.
     uses: VecDeque<BatchNumber>,
     /// Gathers reading the page right now.
     num_readers: u32,
+    was_evicted: bool,
+}
+
+/// What is asked for when a page comes or goes.
+#[derive(Debug)]
+struct Record {
+    page: u64,
+    /// What `page` is the key of, unless it is a page.
+    bundle: Option<Arc<Bundle>>,
+    sizes: PageEntry,
     /// Bytes counted against the budget.
     bytes: usize,
-    was_evicted: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct PageTable {
     slots: HashMap<u64, Slot, PageHasher>,
     entries: Vec<Entry>,
+    /// Per slot.
+    records: Vec<Record>,
     free: Vec<Slot>,
     /// Per slot the next use of a page that can be evicted, else 0: apart and compact
     /// because it is searched for its maximum.
@@ -64,7 +74,7 @@ pub(super) struct PageTable {
 impl PageTable {
     /// Memory the table takes, the pages left out; about, as queues grow by doubling.
     pub fn num_bytes(&self) -> usize {
-        let per_entry = size_of::<Entry>() + size_of::<BatchNumber>();
+        let per_entry = size_of::<Entry>() + size_of::<Record>() + size_of::<BatchNumber>();
         let per_slot = size_of::<(u64, Slot)>() + 1;
         self.entries.capacity() * per_entry
             + self.slots.capacity() * per_slot
@@ -87,25 +97,25 @@ impl PageTable {
             Some(bundle) => bundle.entry(source),
             None => source.entry(page),
         };
+        let record = Record {
+            page,
+            bundle: bundle.cloned(),
+            sizes,
+            bytes: 0,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
-                let entry = &mut self.entries[slot as usize];
-                entry.page = page;
-                entry.bundle = bundle.cloned();
-                entry.sizes = sizes;
-                entry.was_evicted = false;
+                self.entries[slot as usize].was_evicted = false;
+                self.records[slot as usize] = record;
                 slot
             }
             None => {
                 self.evictable.push(0);
+                self.records.push(record);
                 self.entries.push(Entry {
-                    page,
-                    bundle: bundle.cloned(),
-                    sizes,
                     content: State::Absent,
                     uses: VecDeque::new(),
                     num_readers: 0,
-                    bytes: 0,
                     was_evicted: false,
                 });
                 (self.entries.len() - 1) as Slot
@@ -125,17 +135,17 @@ impl PageTable {
     }
 
     pub fn page(&self, slot: Slot) -> u64 {
-        self.entries[slot as usize].page
+        self.records[slot as usize].page
     }
 
     /// What its source says of the slot's page.
     pub fn entry(&self, slot: Slot) -> &PageEntry {
-        &self.entries[slot as usize].sizes
+        &self.records[slot as usize].sizes
     }
 
     /// What the slot's page is the key of, unless it is a page.
     pub fn bundle(&self, slot: Slot) -> Option<&Arc<Bundle>> {
-        self.entries[slot as usize].bundle.as_ref()
+        self.records[slot as usize].bundle.as_ref()
     }
 
     /// Pages that were never loaded.
@@ -188,7 +198,7 @@ impl PageTable {
     fn is_fresh(&self, slot: Slot, page: u64) -> bool {
         let entry = &self.entries[slot as usize];
         let is_absent = matches!(entry.content, State::Absent);
-        is_absent && !entry.was_evicted && entry.page == page && !entry.uses.is_empty()
+        is_absent && !entry.was_evicted && self.page(slot) == page && !entry.uses.is_empty()
     }
 
     /// The next page that the source should be told about, if fewer than `distance`
@@ -207,7 +217,7 @@ impl PageTable {
         self.evictable[slot as usize] = self.next_use(slot);
         let entry = &mut self.entries[slot as usize];
         entry.content = State::Held(Arc::new(page));
-        entry.bytes = bytes;
+        self.records[slot as usize].bytes = bytes;
         &entry.uses
     }
 
@@ -223,7 +233,6 @@ impl PageTable {
         for slot in slots.clone() {
             let entry: *const Entry = &self.entries[slot as usize];
             fetch(entry);
-            fetch(entry.wrapping_add(1).cast::<u8>().wrapping_sub(1));
             fetch(&self.evictable[slot as usize]);
         }
         for slot in slots {
@@ -264,21 +273,22 @@ impl PageTable {
             }
             return None;
         }
-        self.slots.remove(&entry.page);
+        let record = &mut self.records[slot as usize];
+        self.slots.remove(&record.page);
         self.free.push(slot);
-        entry.bundle = None;
+        record.bundle = None;
         entry.uses.shrink_to(FEW_USES);
         match std::mem::replace(&mut entry.content, State::Absent) {
-            State::Held(page) => Some((page, entry.bytes)),
+            State::Held(page) => Some((page, record.bytes)),
             _ => None,
         }
     }
 
     /// Bytes of the held pages that are needed after `batch` only.
     pub fn evictable_bytes(&self, batch: BatchNumber) -> usize {
-        let pages = self.evictable.iter().zip(&self.entries);
+        let pages = self.evictable.iter().zip(&self.records);
         let later = pages.filter(|(next_use, _)| **next_use > batch);
-        later.map(|(_, entry)| entry.bytes).sum()
+        later.map(|(_, record)| record.bytes).sum()
     }
 
     /// The held page whose next use is farthest away, if that is after `batch`.
@@ -300,7 +310,7 @@ impl PageTable {
         let entry = &mut self.entries[slot as usize];
         entry.was_evicted = true;
         match std::mem::replace(&mut entry.content, State::Absent) {
-            State::Held(page) => Some((page, entry.bytes)),
+            State::Held(page) => Some((page, self.records[slot as usize].bytes)),
             _ => None,
         }
     }
