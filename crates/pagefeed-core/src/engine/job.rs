@@ -69,6 +69,8 @@ pub(super) struct GatherJob {
     pub number_in_plan: usize,
     /// Per use of the batch its page, if it is held and not written yet.
     pub pages: Vec<Option<Arc<Page>>>,
+    /// Per use of the batch whether there is one.
+    pub was_read: Vec<bool>,
     /// Per use of the batch what it is the key of; empty if all are pages.
     pub bundles: Vec<Option<Arc<Bundle>>>,
     pub memory: BatchMemory,

@@ -15,6 +15,9 @@ pub(super) type BatchNumber = u64;
 /// Place of a page in the table.
 pub(super) type Slot = u32;
 
+/// Pages that are fetched into the cache ahead of what is done with them.
+pub(super) const FETCHED_AT_ONCE: usize = 64;
+
 /// Uses that a free slot keeps room for.
 const FEW_USES: usize = 8;
 
@@ -228,19 +231,27 @@ impl PageTable {
         self.next_use(slot)
     }
 
-    /// Fetches into the cache what [`PageTable::pin`] and [`PageTable::unpin`] look at.
-    pub fn fetch(&self, slots: impl Iterator<Item = Slot> + Clone) {
-        for slot in slots.clone() {
-            let entry: *const Entry = &self.entries[slot as usize];
-            fetch(entry);
-            fetch(&self.evictable[slot as usize]);
+    /// Fetches into the cache what the use of each page looks at; of slots that exist, of
+    /// [`FETCHED_AT_ONCE`] at most, as others would drive them out again.
+    pub fn fetch(&self, slots: &[Slot]) {
+        for &slot in slots {
+            let slot = slot as usize;
+            fetch(self.entries.as_ptr().wrapping_add(slot));
+            fetch(self.evictable.as_ptr().wrapping_add(slot));
         }
-        for slot in slots {
-            let entry = &self.entries[slot as usize];
-            if let Some(next) = entry.uses.front() {
+        for &slot in slots {
+            let entry = self.entries.get(slot as usize);
+            if let Some(next) = entry.and_then(|entry| entry.uses.front()) {
                 fetch(next);
             }
-            if let State::Held(page) = &entry.content {
+        }
+    }
+
+    /// Fetches into the cache what a gather looks at of those that are held.
+    pub fn fetch_held(&self, slots: &[Slot]) {
+        for &slot in slots {
+            let content = self.entries.get(slot as usize).map(|entry| &entry.content);
+            if let Some(State::Held(page)) = content {
                 // Its counts lie before the page, which lies in up to three lines.
                 let counts = Arc::as_ptr(page).cast::<usize>().wrapping_sub(2);
                 (0..3).for_each(|line| fetch(counts.wrapping_add(8 * line)));

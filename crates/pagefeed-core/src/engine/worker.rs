@@ -180,6 +180,8 @@ fn work(shared: &Shared, role: Role) {
             }
             Job::Gather(mut job) => {
                 let result = catch_panic(|| gather(shared, &mut scratch.loose, &mut job));
+                // Outside the lock: they lie anywhere, and each counts those who hold it.
+                job.pages.clear();
                 let mut state = shared.lock();
                 state.end_gather(job, result);
                 state

@@ -7,7 +7,7 @@ use super::pending::{DONE, Phase};
 use crate::engine::PartReads;
 use crate::engine::assembly::batch::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
-use crate::engine::pages::{BatchNumber, Slot};
+use crate::engine::pages::{BatchNumber, FETCHED_AT_ONCE, Slot};
 use crate::error::Result;
 
 /// Pages that may be loaded at a stretch, ahead of their time, while a batch could be
@@ -22,16 +22,15 @@ impl State {
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
         pending.phase = Phase::Gathering;
-        let held = pending.uses.iter().copied();
-        self.pages.fetch(held.filter(|&slot| slot != DONE));
-        let pin = |&slot: &Slot| {
-            if slot == DONE {
-                None
-            } else {
-                self.pages.pin(slot)
-            }
-        };
-        let pages = pending.uses.iter().map(pin).collect();
+        let mut pages = Vec::with_capacity(pending.uses.len());
+        for slots in pending.uses.chunks(FETCHED_AT_ONCE) {
+            self.pages.fetch(slots);
+            self.pages.fetch_held(slots);
+            pages.extend(slots.iter().map(|&slot| match slot {
+                DONE => None,
+                slot => self.pages.pin(slot),
+            }));
+        }
         let mut bundles = Vec::new();
         if !pending.plan.bundles.is_empty() {
             let bundle = |&slot: &Slot| {
@@ -65,6 +64,7 @@ impl State {
             batch,
             plan: Arc::clone(&pending.plan),
             number_in_plan: pending.number_in_plan,
+            was_read: pages.iter().map(Option::is_some).collect(),
             pages,
             bundles,
             memory,
@@ -80,6 +80,7 @@ impl State {
     /// Takes note of a batch that was written, in part or in full.
     pub fn end_gather(&mut self, mut job: GatherJob, result: Result<()>) {
         self.num_running -= 1;
+        job.pages.clear();
         if let BatchMemory::Wanted(count) = job.memory {
             self.budget.num_buffers -= count; // They could not be allocated.
         }
@@ -89,9 +90,6 @@ impl State {
         self.stats.parts_read += job.reads.reads;
         self.stats.bytes_read += job.reads.bytes;
         if job.generation != self.generation {
-            self.garbage
-                .pages
-                .extend(job.pages.drain(..).flatten().filter_map(Arc::into_inner));
             if let BatchMemory::Ready(buffer) = job.memory {
                 self.take_back(buffer);
             }
@@ -99,15 +97,15 @@ impl State {
         }
         let position = (job.batch - self.head) as usize;
         let mut uses = std::mem::take(&mut self.batches[position].uses);
-        self.pages
-            .fetch(uses.iter().copied().filter(|&slot| slot != DONE));
-        for (slot, page) in uses.iter_mut().zip(job.pages) {
-            if page.is_some() {
-                drop(page);
-                if let Some((page, bytes)) = self.pages.unpin(*slot, job.batch) {
+        let parts = job.was_read.chunks(FETCHED_AT_ONCE);
+        for (slots, were_read) in uses.chunks_mut(FETCHED_AT_ONCE).zip(parts) {
+            self.pages.fetch(slots);
+            let read = slots.iter_mut().zip(were_read).filter(|(_, read)| **read);
+            for (slot, _) in read {
+                let slot = std::mem::replace(slot, DONE);
+                if let Some((page, bytes)) = self.pages.unpin(slot, job.batch) {
                     self.recycle(page, bytes);
                 }
-                *slot = DONE;
             }
         }
         let is_done = uses.iter().all(|&slot| slot == DONE);

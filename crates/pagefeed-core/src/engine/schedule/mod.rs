@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::assembly::batch::Buffer;
 use super::budget::Budget;
 use super::job::{Garbage, LoadJob};
-use super::pages::{BatchNumber, PageTable, Slot};
+use super::pages::{BatchNumber, FETCHED_AT_ONCE, PageTable, Slot};
 use super::plan::PreparedPlan;
 use super::spares::SparePages;
 use super::{EngineConfig, EngineStats, Page, PageSource};
@@ -110,12 +110,14 @@ impl State {
             let batch = self.end();
             let needed = plan.uses(number_in_plan);
             let uses: Vec<Slot> = needed.iter().map(|&page| slots[page as usize]).collect();
-            let there = uses.iter().copied().filter(|&slot| slot != DONE);
-            self.pages.fetch(there);
-            let missing = uses
-                .iter()
-                .filter(|&&slot| slot != DONE && !self.pages.add_use(slot, batch))
-                .count();
+            let mut missing = 0;
+            for slots in uses.chunks(FETCHED_AT_ONCE) {
+                self.pages.fetch(slots);
+                let there = slots.iter().filter(|&&slot| slot != DONE);
+                missing += there
+                    .filter(|&&slot| !self.pages.add_use(slot, batch))
+                    .count();
+            }
             let pending = Pending {
                 plan: Arc::clone(plan),
                 number_in_plan,
