@@ -3,7 +3,7 @@
     python benchmarks/bench_mixture.py [--rounds 5]
 
 CPU time of the control plane for a sequence: from positions to what the engine takes.
-SequenceIndex are windows of 256 tokens, 156,000 of each dataset; the figures are
+Sequences are windows of 256 tokens, 156,000 of each dataset; the figures are
 medians of rounds in turn, after a first one.
 """
 

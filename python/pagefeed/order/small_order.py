@@ -1,4 +1,4 @@
-"""DatasetOrder of very few units, in Python's own integers.
+"""The order of very few units, in Python's own integers.
 
 A dataset of a unit or two begins an epoch with every other unit, and what NumPy's calls
 cost for an epoch would be the cost of a unit. These orders are those of

@@ -111,7 +111,7 @@ class Packed:
         return identity_of(self)
 
     def bind(self, spans: Spans) -> PackedIndex:
-        """Sequences the rows of ``spans``."""
+        """Cut the rows of ``spans`` into sequences."""
         refuse_unknown_rows(spans, "Packed()")
         return PackedIndex(spans, self)
 

@@ -158,7 +158,7 @@ class SequenceSetting(Protocol):
         """What tells this cut from others, in states and caches."""
 
     def bind(self, spans: Spans) -> SequenceIndex:
-        """Sequences the rows of ``spans``."""
+        """Cut the rows of ``spans`` into sequences."""
 
 
 def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass

@@ -88,7 +88,7 @@ class Windows:
         return identity_of(self)
 
     def bind(self, spans: Spans) -> WindowIndex:
-        """Sequences the rows of ``spans``."""
+        """Cut the rows of ``spans`` into sequences."""
         return WindowIndex(spans, self)
 
 
