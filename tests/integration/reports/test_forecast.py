@@ -258,8 +258,10 @@ def test_bytes_of_metadata_are_those_of_the_run(tmp_path, shuffle):
     data = pf.parquet(tmp_path, column="input_ids", metadata=["id", "score"])
 
     def run(memory, fields=("input_ids", "metadata")):
-        sequences = pf.Windows(64)
-        settings = {"batch_size": 8, "shuffle": shuffle, "memory": memory, "seed": 1}
+        # All 2,000 in one piece of a plan: without a next one pages are let go of, and
+        # read again.
+        sequences = pf.Windows(600)
+        settings = {"batch_size": 250, "shuffle": shuffle, "memory": memory, "seed": 1}
         return pf.Loader(data, sequences=sequences, fields=fields, **settings)
 
     read = []
