@@ -7,6 +7,7 @@ import sys
 
 import torch
 from accelerate import Accelerator
+from torch import distributed
 
 import pagefeed as pf
 from pagefeed.integrations.accelerate import prepare
@@ -59,3 +60,5 @@ if __name__ == "__main__":
     tokens, run = sys.argv[1:3]
     train(tokens, run, stop=10, resume=False)
     train(tokens, run, stop=15, resume=True)
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

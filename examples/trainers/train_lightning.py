@@ -11,6 +11,7 @@ from pathlib import Path
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import distributed
 
 import pagefeed as pf
 from pagefeed.integrations.lightning import LoaderDataModule
@@ -72,3 +73,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv[2])
     train(sys.argv[1], folder, 10)
     train(sys.argv[1], folder, 15, resume=folder / "step=10.ckpt")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

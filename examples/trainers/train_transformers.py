@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 examples/trainers/train_transformers.py tokens/ run/
 
 import sys
 
+from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 import pagefeed as pf
@@ -52,3 +53,5 @@ if __name__ == "__main__":
     train(tokens, run, max_steps=10, resume=False)
     loader = train(tokens, run, max_steps=15, resume=True)
     print(f"rank {loader.rank} of {loader.world_size} ends at step {loader.step}")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

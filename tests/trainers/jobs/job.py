@@ -72,6 +72,16 @@ class Job:
         self._report.parent.mkdir(parents=True, exist_ok=True)
         self._report.write_text(json.dumps(self._found))
 
+    def leave_group(self) -> None:
+        """End the group of the ranks, which no trainer does that began it.
+
+        Its threads would end a process that exits before them.
+        """
+        from torch import distributed
+
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
     def die(self, *, behind_others: bool = False) -> None:
         """End as if the machine had: no handler runs.
 

@@ -91,3 +91,4 @@ for run, settings in job.options["runs"].items():
     train(run, **settings)
 if job.options.get("trap"):
     trap()
+job.leave_group()

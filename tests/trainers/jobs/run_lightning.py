@@ -150,3 +150,4 @@ if job.options.get("refused"):
         train("wrong", loader=wrong)
     except InvalidArgumentError as error:
         job.report("wrong rank", str(error))
+job.leave_group()

@@ -110,3 +110,4 @@ for name, resume in job.options["runs"].items():
     train(name, resume, **job.options.get("settings", {}))
 if job.options.get("trap"):
     trap()
+job.leave_group()
