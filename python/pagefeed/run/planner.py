@@ -29,7 +29,7 @@ PIECE_STEPS = 8
 """Steps of a piece of a plan, which one of them waits for."""
 
 LEAST_SEQUENCES = 1 << 9
-"""Sequences of a piece at least: enough for NumPy's calls to cost little."""
+"""Sequences of a piece at least, of each dataset: so that NumPy's calls cost little."""
 
 MOST_SEQUENCES = 1 << 13
 """Sequences of a piece at most, where steps are of many: a millisecond."""
@@ -58,9 +58,11 @@ class Planner:
     Args:
         track: What is delivered where.
         route: The way through the positions.
+        num_datasets: How many the sequences of a step come from.
     """
 
-    def __init__(self, track: Track, route: Route) -> None:
+    def __init__(self, track: Track, route: Route, num_datasets: int = 1) -> None:
+        self._num_datasets = num_datasets
         self.track = track
         """What is delivered where."""
         self.route = route
@@ -103,7 +105,7 @@ class Planner:
         """
         sequences = yield from self._reading(first, count)
         batch_size = self.route.batch_size
-        least = LEAST_SEQUENCES << is_begin
+        least = (LEAST_SEQUENCES << is_begin) * self._num_datasets
         size = min(max(PIECE_STEPS * batch_size, least), MOST_SEQUENCES, most)
         size = max(1, size // batch_size) * batch_size
         for begin in range(0, len(sequences), size):

@@ -113,7 +113,8 @@ class Run:
 
     def planner(self, begin: LoaderState, route: Route | None = None) -> Planner:
         """Return what finds the sequences of a route's steps; by default of all."""
-        return Planner(self.source.at(begin), route or self.route(begin))
+        track, num_datasets = self.source.at(begin), len(self.source.datasets)
+        return Planner(track, route or self.route(begin), num_datasets)
 
     @property
     def step_sequences(self) -> int:
