@@ -78,6 +78,15 @@ $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
 	PYTHONPATH=tests $(BIN)/python tests/fuzz $(ARGS)
 
+# On the core that is there: what a change of Python needs, in less than a minute.
+.PHONY: quick
+quick: $(HAVE_DEV) $(if $(wildcard python/pagefeed/_core.*so),,$(HAVE_CORE))  ## Lints, types, layers and chosen tests (ARGS="tests/unit -k words")
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/pytest --quiet tests/test_layers.py tests/test_house.py tests/test_exports.py \
+		tests/test_stubs.py $(ARGS)
+
 .PHONY: check
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	$(BIN)/ruff format --check .

@@ -1,14 +1,14 @@
-"""How much a folder and a file hold: a reader finds the room within a minute."""
+"""How much a file holds: a reader finds the subject within a minute."""
 
 from pathlib import Path
 
-import pytest
+from code_lines import ROOT, of_file, of_rust, sources
 
-ROOT = Path(__file__).resolve().parent.parent
-MOST_MODULES, MOST_LINES = 15, 400
+MOST_LINES = {".py": 300, ".rs": 350}
+MOST_OF_TESTS = 400
+"""Lines of code: see `code_lines`."""
+SOURCES = frozenset(sources())
 ROOMS = ("python", "crates", "tests", "benchmarks", "examples", "packaging")
-FACES = ("__init__.py", "conftest.py", "lib.rs", "mod.rs")
-"""What says what a folder is, and is none of its modules."""
 
 
 def modules() -> list[Path]:
@@ -17,20 +17,27 @@ def modules() -> list[Path]:
         for room in ROOMS
         for kind in ("*.py", "*.rs")
         for path in (ROOT / room).rglob(kind)
-        if path.name not in FACES and "target" not in path.parts
+        if "target" not in path.parts
     ]
     assert len(found) > 100
     return found
 
 
-FOLDERS = sorted({path.parent for path in modules()})
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda at: str(at.relative_to(ROOT)))
-def test_folders_have_few_modules(folder):
-    assert len([path for path in modules() if path.parent == folder]) <= MOST_MODULES
+def limit(path: Path) -> int:
+    is_source = path in SOURCES
+    return MOST_LINES[path.suffix] if is_source else MOST_OF_TESTS
 
 
 def test_files_are_short():
-    lines = {path: len(path.read_text().splitlines()) for path in modules()}
-    assert {at: number for at, number in lines.items() if number > MOST_LINES} == {}
+    lines = {path: of_file(path) for path in modules()}
+    long = {str(at): number for at, number in lines.items() if number > limit(at)}
+    assert long == {}
+
+
+def test_only_code_is_counted(tmp_path):
+    source = tmp_path / "some.py"
+    source.write_text('"""Doc."""\n\nimport os\n\n# Why.\nX = {\n    1: os,\n}\n')
+    assert of_file(source) == 3
+    assert of_rust("// Why.\nuse a::{\n    b,\n};\n\nfn f() {}\n") == 1
+    tests = "fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"
+    assert of_rust(tests) == 1
