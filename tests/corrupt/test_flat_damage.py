@@ -10,110 +10,10 @@ import pytest
 
 import pagefeed as pf
 from made import flat_files
+from models.refusing import change, drained, refused, truncate
 from pagefeed import errors
 
 DOCUMENTS = flat_files.some_documents(60, longest=300)
-
-
-def drained(dataset: pf.FlatDataset) -> int:
-    """Read all of it, as a loader does."""
-    feed = pf.Loader(
-        dataset,
-        sequences=pf.Windows(64, "drop"),
-        batch_size=2,
-        seed=1,
-        rank=0,
-        world_size=1,
-    )
-    return sum(int(batch["input_ids"].sum()) for batch in feed)
-
-
-def refused(kind: type[errors.PagefeedError], match: str, open_dataset, path) -> None:
-    with pytest.raises(kind, match=match) as caught:
-        drained(open_dataset())
-    assert caught.value.file == str(path)
-
-
-def truncate(path: Path, num_bytes: int) -> None:
-    path.write_bytes(path.read_bytes()[:-num_bytes])
-
-
-def change(path: Path, offset: int, value: bytes) -> None:
-    data = bytearray(path.read_bytes())
-    data[offset : offset + len(value)] = value
-    path.write_bytes(data)
-
-
-def test_raw_files(tmp_path):
-    path = tmp_path / "a.bin"
-    np.arange(5000, dtype=np.uint16).tofile(path)
-    truncate(path, 1)
-    refused(
-        errors.CorruptFileError,
-        "no whole number of tokens",
-        lambda: pf.tokens(path, dtype="uint16"),
-        path,
-    )
-    with pytest.raises(errors.InvalidArgumentError, match="say of what type"):
-        drained(pf.tokens(path))
-    with pytest.raises(errors.InvalidArgumentError, match="no type of tokens"):
-        pf.tokens(path, dtype="float32")
-    with pytest.raises(errors.InvalidArgumentError, match="no type of tokens"):
-        pf.tokens(path, dtype=">u2")
-
-
-@pytest.mark.parametrize(
-    ("array", "kind", "match"),
-    [
-        (np.zeros(9000, np.float32), errors.UnsupportedError, "integers"),
-        (np.zeros(9000, ">i4"), errors.UnsupportedError, "little-endian"),
-        (
-            np.asfortranarray(np.zeros((9, 9), np.int32)),
-            errors.UnsupportedError,
-            "Fort",
-        ),
-    ],
-)
-def test_npy_of_other_types(tmp_path, array, kind, match):
-    path = tmp_path / "a.npy"
-    np.save(path, array)
-    refused(kind, match, lambda: pf.tokens(path), path)
-
-
-def test_npy_files(tmp_path):
-    path = tmp_path / "a.npy"
-    np.save(path, np.arange(9000, dtype=np.int32))
-    whole = path.read_bytes()
-    for damaged, match in [
-        (whole[:-4], "truncated"),
-        (whole + b"1234", "not all of the file"),
-        (whole[:6] + b"\x09" + whole[7:], "another version"),
-        (whole[:20] + b"\x00\x01" + whole[22:], "damaged"),
-        (whole[:9], "damaged"),
-    ]:
-        path.write_bytes(damaged)
-        refused(errors.CorruptFileError, match, lambda: pf.tokens(path), path)
-
-
-def test_a_number_that_is_no_token(tmp_path):
-    path = tmp_path / "a.bin"
-    np.array([3, -1] * 3000, np.int32).tofile(path)
-    dataset = pf.tokens(path, dtype="int32")
-    refused(errors.TokenRangeError, "holds -1", lambda: dataset, path)
-    np.full(3000, 2**63, np.uint64).tofile(path)
-    dataset = pf.tokens(path, dtype="uint64")
-    refused(errors.TokenRangeError, "no token id", lambda: dataset, path)
-
-
-def test_a_file_that_changes_under_the_loader(tmp_path):
-    path = tmp_path / "a.bin"
-    np.arange(5000, dtype=np.uint16).tofile(path)
-    dataset = pf.tokens(path, dtype="uint16")
-    assert len(dataset) == 1
-    np.arange(1, 5001, dtype=np.uint16).tofile(path)
-    refused(
-        errors.StaleFileError, "changed since it was indexed", lambda: dataset, path
-    )
 
 
 def megatron(folder: Path) -> tuple[Path, Path]:
@@ -248,6 +148,16 @@ def rewritten(path: Path, **changes: object) -> None:
         ({"num_payloads": 7}, errors.CorruptFileError, "do not fit"),
         ({"files": {}}, errors.CorruptFileError, "do not fit"),
         ({"num_tokens": None}, errors.CorruptFileError, "lacks something"),
+        ({"num_documents": -1}, errors.CorruptFileError, "lacks something"),
+        ({"num_tokens": float("inf")}, errors.CorruptFileError, "lacks something"),
+        ({"dtype": "u2,(2"}, errors.CorruptFileError, "lacks something"),
+        ({"dtype": 7}, errors.CorruptFileError, "lacks something"),
+        ({"serialization": "pickle"}, errors.CorruptFileError, "lacks something"),
+        (
+            {"files": {"../a": {"bytes": 1, "crc32": 1}}},
+            errors.CorruptFileError,
+            "lacks something",
+        ),
     ],
 )
 def test_headers_that_say_something_else(tmp_path, changes, kind, match):
@@ -256,7 +166,9 @@ def test_headers_that_say_something_else(tmp_path, changes, kind, match):
     refused(kind, match, lambda: pf.stream(tmp_path), path)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"[1]", b"\xff\xfe", None])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b"[1]", b"[" * 99_999, b"\xff\xfe", None]
+)
 def test_damaged_headers(tmp_path, damage):
     path = stream(tmp_path) / "stream.json"
     if damage is None:
@@ -306,12 +218,79 @@ def described(folder: Path, **changes: object) -> Path:
         ({"column_encodings": ["str", "bytes"]}, errors.InvalidArgumentError, "dtype="),
         ({"column_names": ["a", "b"]}, errors.ColumnNotFoundError, "'tokens'"),
         ({"raw_data": {}}, errors.CorruptFileError, "no index"),
+        (
+            {"raw_data": {"basename": "../a", "bytes": 1}},
+            errors.CorruptFileError,
+            "no name of a file",
+        ),
+        ({"column_names": None}, errors.CorruptFileError, "no index"),
+        ({"column_names": []}, errors.CorruptFileError, "no index"),
+        ({"column_encodings": []}, errors.CorruptFileError, "no index"),
+        ({"column_sizes": [2**70, -1]}, errors.CorruptFileError, "no index"),
+        ({"samples": -3}, errors.CorruptFileError, "no index"),
+        ({"samples": 2**70}, errors.CorruptFileError, "no index"),
+        ({"samples": None}, errors.CorruptFileError, "no index"),
+        (
+            {"column_encodings": ["str", "ndarray:nonsense"]},
+            errors.CorruptFileError,
+            "nonsense",
+        ),
+        ({"format": []}, errors.UnsupportedError, "only 'mds'"),
     ],
 )
 def test_mds_indexes(tmp_path, changes, kind, match):
     folder = described(flat_files.write_mds(tmp_path, DOCUMENTS), **changes)
     with pytest.raises(kind, match=match):
         drained(pf.mds(folder))
+
+
+def test_mds_indexes_that_lack_something(tmp_path):
+    folder = flat_files.write_mds(tmp_path, DOCUMENTS)
+    path = folder / "index.json"
+    index = json.loads(path.read_text())
+    for damaged in [
+        *(
+            index
+            | {"shards": [{k: v for k, v in index["shards"][0].items() if k != name}]}
+            for name in (
+                "format",
+                "samples",
+                "column_names",
+                "column_sizes",
+                "raw_data",
+            )
+        ),
+        {"shards": {"a": 1}},
+        {"shards": 7},
+        [],
+    ]:
+        path.write_text(json.dumps(damaged))
+        refused(errors.CorruptFileError, "no index", lambda: pf.mds(folder), path)
+
+
+def test_payloads_of_other_types(tmp_path):
+    dtype = [("token", "u2"), ("metadata", "u4")]
+    with pf.StreamWriter(tmp_path, dtype=dtype, serialize="numpy") as out:
+        out.append([1, 2], spans=[(0, 1, np.arange(6).reshape(2, 3))])
+    dataset = pf.stream(tmp_path)
+    assert dataset.payload(b"<i2 (2, 1)\n1234").shape == (2, 1)
+    for payload in (
+        b"<i2 (4611686018427387904, 4)\n",
+        b"<i2 (-1,)\n1234",
+        b"<i2 " + b"-" * 50_000 + b"1\n",
+        b"<i2 (1180591620717411303424,)\n",
+        b"i4,(2 (0,)\n",
+        b"O (1,)\n12345678",
+        b"\xff",
+        b"",
+    ):
+        with pytest.raises(errors.CorruptFileError, match="payload is damaged"):
+            dataset.payload(payload)
+    data = (tmp_path / "metadata.bin").read_bytes()
+    (tmp_path / "metadata.bin").write_bytes(b"O" * len(data))
+    with pytest.raises(errors.CorruptFileError, match="payload is damaged") as caught:
+        dataset.document(0)
+    assert caught.value.file == str(tmp_path / "metadata.bin")
 
 
 def test_a_writer_that_fails_leaves_no_shard(tmp_path):

@@ -43,6 +43,7 @@ from pagefeed._base.stored import (
     stored_arrays,
     warn_of_folder,
 )
+from pagefeed._base.terminal import printable_output
 from pagefeed._base.writing import WholeWriter
 
 __all__ = [
@@ -81,6 +82,7 @@ __all__ = [
     "narrow_difference",
     "near_name",
     "parse_bytes",
+    "printable_output",
     "remove_arrays",
     "require",
     "show_progress",

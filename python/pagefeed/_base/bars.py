@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from pagefeed._base.extras import require
+from pagefeed._base.terminal import printable
 from pagefeed.errors import MissingDependencyError
 
 __all__ = ["Bars"]
@@ -45,13 +46,14 @@ class Bars:
 
     def __init__(self) -> None:
         self._bars: dict[tuple[int, str], Any] = {}
+        self._stream = sys.stderr
 
     def __call__(self, progress: Report) -> None:
         """Draw the bar of this work, or take it away when that is finished."""
         key = threading.get_ident(), progress.what
         bar = self._bars.get(key)
         if bar is None:
-            bar = self._bars[key] = _new_bar(progress)
+            bar = self._bars[key] = _new_bar(progress, self._stream)
         bar.total = progress.total
         bar.update(progress.done - bar.n)
         if progress.finished:
@@ -59,15 +61,16 @@ class Bars:
             del self._bars[key]
 
 
-def _new_bar(progress: Report) -> Any:  # noqa: ANN401 - of tqdm, or like it
+def _new_bar(progress: Report, stream: TextIO) -> Any:  # noqa: ANN401 - tqdm's, or like it
+    what = printable(progress.what)
     try:
         tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm
     except MissingDependencyError:
-        return _Line(progress)
+        return _Line(what, progress.unit, stream)
     # Without tqdm's thread that watches for idle bars: processes fork beside it.
     bar = type("Bar", (tqdm,), {"monitor_interval": 0})
     return bar(
-        desc=progress.what,
+        desc=what,
         total=progress.total,
         unit=f" {progress.unit}",
         unit_scale=True,
@@ -75,16 +78,16 @@ def _new_bar(progress: Report) -> Any:  # noqa: ANN401 - of tqdm, or like it
         delay=DELAY_SECONDS,
         mininterval=0,
         miniters=0,
-        file=sys.stderr,
+        file=stream,
     )
 
 
 class _Line:
     """The little of tqdm's bar that is needed, as a line that is written over."""
 
-    def __init__(self, progress: Report) -> None:
-        self._what, self._unit = progress.what, progress.unit
-        self.total = progress.total
+    def __init__(self, what: str, unit: str, stream: TextIO) -> None:
+        self._what, self._unit, self._stream = what, unit, stream
+        self.total = 0
         self._begin = time.monotonic()
         self._width = 0
         self.n = 0
@@ -108,6 +111,6 @@ class _Line:
             self._write("")
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r{text:{self._width}}")
-        sys.stderr.flush()
+        self._stream.write(f"\r{text:{self._width}}")
+        self._stream.flush()
         self._width = len(text)

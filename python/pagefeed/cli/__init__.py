@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pagefeed._base import show_progress
+from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
 from pagefeed.cli.common import in_flags
 from pagefeed.errors import InvalidArgumentError, PagefeedError
@@ -62,11 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if all went well, 1 for an error in the data or the environment, 130 after
         Ctrl-C; argparse exits with 2 for an error in the arguments.
     """
-    parser = make_parser()
-    options = parser.parse_args(arguments)
+    with (
+        show_progress(sys.stderr.isatty()),
+        printable_output(sys.stdout, sys.stderr),
+    ):
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    options = make_parser().parse_args(arguments)
     try:
-        with show_progress(sys.stderr.isatty()):
-            status = int(options.run(options))
+        status = int(options.run(options))
         sys.stdout.flush()  # Here, where a reader that has gone can be told.
     except PagefeedError as error:
         said = "\n  ".join([str(error), *getattr(error, "__notes__", ())])

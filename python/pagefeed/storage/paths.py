@@ -59,6 +59,8 @@ def check_files_given(
         raise InvalidArgumentError("no paths given: name at least one file")
     seen: set[str] = set()
     for file in files:
+        if any("\ud800" <= sign <= "\udfff" for sign in file):
+            raise InvalidArgumentError(f"{file!a} is no name in UTF-8: rename the file")
         if file in seen:
             # What follows may be a signature.
             shown = file.partition("?")[0] if is_url(file) else file

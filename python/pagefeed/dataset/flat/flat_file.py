@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +16,7 @@ from pagefeed.errors import (
     CorruptFileError,
     DataError,
     InvalidArgumentError,
+    PagefeedError,
     TokenRangeError,
     UnsupportedError,
 )
@@ -27,8 +30,10 @@ __all__ = [
     "fitting",
     "given_dtype",
     "in_file",
+    "parsed",
     "sampled_digest",
     "token_dtype",
+    "whole",
 ]
 
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
@@ -73,15 +78,49 @@ class FlatFormat(Protocol):
         """Return the files that say what lies in a file of tokens."""
 
 
-def in_file(error: DataError, path: str) -> DataError:
+def in_file(error: DataError, path: str | None) -> DataError:
     """Return an error that names its file."""
     error.file = path
     return error
 
 
-def corrupt(path: str, message: str) -> DataError:
+def corrupt(path: str | None, message: str) -> DataError:
     """Return the error of bytes that are not what their format promises."""
-    return in_file(CorruptFileError(f"{path}: {message}"), path)
+    named = message if path is None else f"{path}: {message}"
+    return in_file(CorruptFileError(named), path)
+
+
+_SENSELESS = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
+    *(SyntaxError, TypeError, ValueError),
+)
+
+
+@contextmanager
+def parsed(path: str | None, what: str) -> Iterator[None]:
+    """Have all that goes wrong while a file's text is taken apart name the file.
+
+    Raises:
+        CorruptFileError: If it makes no sense.
+    """
+    try:
+        yield
+    except PagefeedError as error:
+        error.file = path or error.file
+        raise
+    except _SENSELESS as problem:
+        raise corrupt(path, f"{what}: {problem!r:.200}") from problem
+
+
+def whole(value: object, most: int = (1 << 63) - 1) -> int:
+    """Return a number of a file, from 0 on.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{value!r:.40} is no whole number from 0 to {most:,}")
+    return value
 
 
 def token_dtype(dtype: np.dtype[np.generic], path: str) -> str:

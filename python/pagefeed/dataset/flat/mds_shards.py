@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,10 @@ from pagefeed.dataset.flat.flat_file import (
     corrupt,
     given_dtype,
     in_file,
+    parsed,
     sampled_digest,
     token_dtype,
+    whole,
 )
 from pagefeed.dataset.flat.pages import apart
 from pagefeed.errors import (
@@ -34,6 +36,20 @@ __all__ = ["MdsFormat", "mds"]
 _INDEX = "index.json"
 _ARRAY = "ndarray"
 _SIZES_AT_ONCE = 16 << 20
+_MOST_BYTES = (1 << 32) - 1
+"""Of a shard, whose places are numbers of 32 bits."""
+
+
+class _Shard(NamedTuple):
+    """What an index says of a shard."""
+
+    name: str
+    size: int
+    samples: int
+    columns: tuple[tuple[str, str, int | None], ...]
+    """Name, encoding and bytes of each; None where samples say how many."""
+    told: str
+    """All of it, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +67,22 @@ class MdsFormat:
 
     def digest(self, storage: Storage, path: str) -> bytes:
         """Return what tells a shard from others."""
-        described = json.dumps(_described(storage, path), sort_keys=True)
-        text = hashlib.blake2b(described.encode(), digest_size=16).digest()
+        told = _described(storage, path).told
+        text = hashlib.blake2b(told.encode(), digest_size=16).digest()
         return sampled_digest(storage, path, text)
 
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Return where the tokens of the samples lie."""
         shard = _described(storage, path)
-        names = list(shard["column_names"])
+        names = [name for name, _, _ in shard.columns]
         if self.column not in names:
             raise ColumnNotFoundError(
                 f"{path}: there is no column {self.column!r}; it has {names}"
             )
         place = names.index(self.column)
-        encoding = str(shard["column_encodings"][place])
-        sizes = [size or None for size in shard["column_sizes"]]
-        begins = _sample_begins(storage, path, int(shard["samples"]))
+        encoding = shard.columns[place][1]
+        sizes = [size for _, _, size in shard.columns]
+        begins = _sample_begins(storage, path, shard.samples)
         dtype, shape_known = _token_type(encoding, self.dtype, path)
         starts, num_bytes = _values(storage, path, begins, sizes, place)
         if not shape_known:
@@ -88,33 +104,45 @@ def _index_of(path: str) -> str:
     return path[: path.rindex("/") + 1] + _INDEX
 
 
-def _shards(storage: Storage, index: str) -> list[dict[str, Any]]:
+def _shards(storage: Storage, index: str) -> list[_Shard]:
     text = storage.read(index, 0, storage.size(index))
-    try:
-        content = json.loads(text)
-        shards: list[dict[str, Any]] = content["shards"]
-        kinds = {(shard["format"], shard["version"]) for shard in shards}
-        missing = [s for s in shards if not isinstance(s["raw_data"]["basename"], str)]
-    except (ValueError, KeyError, TypeError) as problem:
-        raise corrupt(index, f"no index of MDS shards: {problem!r}") from problem
-    if kinds - {("mds", 2)} or missing:
-        message = (
-            f"{index}: shards are {sorted(kinds)}; only 'mds' of version 2 is read"
-        )
-        raise in_file(UnsupportedError(message), index)
-    return shards
+    with parsed(index, "no index of MDS shards"):
+        shards = json.loads(text)["shards"]
+        kinds = {(str(shard["format"]), str(shard["version"])) for shard in shards}
+        if kinds - {("mds", "2")}:
+            raise UnsupportedError(
+                f"{index}: shards are {sorted(kinds)}; only 'mds' of version 2 is read"
+            )
+        return [_shard(shard) for shard in shards]
 
 
-def _described(storage: Storage, path: str) -> dict[str, Any]:
+def _shard(told: dict[str, Any]) -> _Shard:
+    name = told["raw_data"]["basename"]
+    if not isinstance(name, str) or "/" in name:
+        raise ValueError(f"{name!r:.40} is no name of a file beside it")
+    parts = (told[f"column_{part}"] for part in ("names", "encodings", "sizes"))
+    return _Shard(
+        name,
+        whole(told["raw_data"]["bytes"]),
+        whole(told["samples"]),
+        tuple(
+            (str(column), str(encoding), whole(size, _MOST_BYTES) if size else None)
+            for column, encoding, size in zip(*parts, strict=True)
+        ),
+        json.dumps(told, sort_keys=True),
+    )
+
+
+def _described(storage: Storage, path: str) -> _Shard:
     """What the index says of a shard; it must be there as it says, uncompressed."""
     name = path[path.rindex("/") + 1 :]
     for shard in _shards(storage, _index_of(path)):
-        if shard["raw_data"]["basename"] == name:
-            expected, found = int(shard["raw_data"]["bytes"]), storage.size(path)
-            if expected != found:
+        if shard.name == name:
+            found = storage.size(path)
+            if shard.size != found:
                 raise corrupt(
                     path,
-                    f"has {found:,} bytes, its index promises {expected:,}: it is "
+                    f"has {found:,} bytes, its index promises {shard.size:,}: it is "
                     "truncated, or of another dataset",
                 )
             return shard
@@ -139,7 +167,8 @@ def _token_type(
             "'ndarray:uint16', another type, or bytes"
         )
         raise in_file(UnsupportedError(message), path)
-    found = np.dtype(how[0])
+    with parsed(path, f"its tokens are encoded as {encoding!r:.60}"):
+        found = np.dtype(how[0])
     token_dtype(found, path)
     return found, len(how) > 1
 
@@ -202,12 +231,12 @@ def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np
     """Return bytes at rising places; the file is read in runs."""
     found = np.empty(len(places), dtype=np.uint8)
     size, step = storage.size(path), _SIZES_AT_ONCE
+    if len(places) and int(places.max()) >= size:
+        raise corrupt(path, "a sample lies behind the end")
     for number in np.unique(places // step).tolist():
         begin, end = number * step, min(size, (number + 1) * step)
         here = np.flatnonzero(places // step == number)
         data = np.frombuffer(storage.read(path, begin, end), np.uint8)
-        if len(here) and places[here[-1]] >= end:
-            raise corrupt(path, "a sample lies behind the end")
         found[here] = data[places[here] - begin]
     return found
 
@@ -238,7 +267,7 @@ def mds(
     """
     storage = LocalStorage()
     files = [
-        index.removesuffix(_INDEX) + shard["raw_data"]["basename"]
+        index.removesuffix(_INDEX) + shard.name
         for index in storage.list_files(folders, (_INDEX,))
         for shard in _shards(storage, index)
     ]

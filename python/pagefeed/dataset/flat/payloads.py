@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pagefeed._base import require
-from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.dataset.flat.flat_file import parsed, whole
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["CUSTOM", "Deserialize", "Serialize", "deserializer", "serializer"]
 
@@ -40,8 +42,10 @@ def serializer(how: object) -> tuple[str, Serialize]:
     )
 
 
-def deserializer(name: str, custom: Deserialize | None) -> Deserialize:
-    """Return what makes payloads of their bytes.
+def deserializer(
+    name: str, custom: Deserialize | None, path: str | None
+) -> Deserialize:
+    """Return what makes payloads of their bytes; ``path`` is the file that errors name.
 
     Raises:
         MissingDependencyError: If it needs an extra.
@@ -50,8 +54,8 @@ def deserializer(name: str, custom: Deserialize | None) -> Deserialize:
         return custom
     if name == "msgpack":
         library = require("msgpack", extra="msgpack", purpose="payloads as msgpack")
-        return _unpacking(library.unpackb, library.exceptions.UnpackException)
-    return _array_of if name == "numpy" else bytes
+        return partial(_parsed, path, library.unpackb)
+    return partial(_parsed, path, _array_of) if name == "numpy" else bytes
 
 
 def _plain_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
@@ -76,14 +80,9 @@ def _packing(pack: Serialize) -> Serialize:
     return packed
 
 
-def _unpacking(unpack: Deserialize, failure: type[Exception]) -> Deserialize:
-    def unpacked(data: bytes) -> Any:  # noqa: ANN401 - whatever a user gave
-        try:
-            return unpack(data)
-        except (ValueError, failure) as problem:
-            raise CorruptFileError(f"a payload is no msgpack: {problem!r}") from problem
-
-    return unpacked
+def _parsed(path: str | None, load: Deserialize, data: bytes) -> Any:  # noqa: ANN401
+    with parsed(path, "a payload is damaged"):
+        return load(data)
 
 
 def _array_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever NumPy takes
@@ -97,7 +96,5 @@ def _array_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever NumPy takes
 def _array_of(data: bytes) -> np.ndarray[Any, np.dtype[Any]]:
     head, _, values = bytes(data).partition(b"\n")
     dtype, _, shape = head.decode("ascii", "replace").partition(" ")
-    try:
-        return np.frombuffer(values, dtype).reshape(ast.literal_eval(shape))
-    except (ValueError, TypeError, SyntaxError) as problem:
-        raise CorruptFileError(f"a payload is no array: {problem}") from problem
+    sizes = [whole(size) for size in ast.literal_eval(shape)]
+    return np.frombuffer(values, dtype).reshape(sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,8 +18,10 @@ from pagefeed.dataset.flat.flat_file import (
     corrupt,
     given_dtype,
     in_file,
+    parsed,
     sampled_digest,
     token_dtype,
+    whole,
 )
 from pagefeed.dataset.flat.pages import document_pages, joined_pages
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
@@ -91,16 +94,15 @@ def _npy_content(
     if head[6:7] not in (b"\x01", b"\x02", b"\x03") or begin > min(size, 1 << 20):
         raise corrupt(path, "its NumPy header is damaged, or of another version")
     text = storage.read(path, 8 + width, begin).decode("latin-1")
-    try:
+    with parsed(path, "its NumPy header is damaged"):
         header = ast.literal_eval(text.strip())
-        dtype, shape = np.dtype(header["descr"]), tuple(header["shape"])
-    except (ValueError, SyntaxError, KeyError, TypeError) as problem:
-        raise corrupt(path, f"its NumPy header is damaged: {problem}") from problem
+        dtype = np.dtype(header["descr"])
+        count = whole(math.prod(map(whole, header["shape"])))
+        in_columns = header["fortran_order"] and len(header["shape"]) > 1
     token_dtype(dtype, path)
-    if header.get("fortran_order") and len(shape) > 1:
+    if in_columns:
         message = f"{path}: an array in Fortran order: store it in C order"
         raise in_file(UnsupportedError(message), path)
-    count = int(np.prod(shape, dtype=np.int64))
     if begin + count * dtype.itemsize != size:
         raise corrupt(
             path,

@@ -91,8 +91,9 @@ def _spans(
             f"a token names payload {high:,}, the shard has {header.num_payloads:,}",
         )
     ends = _ends(storage, header, low, high)
-    payloads = storage.read(header.file(PAYLOADS), int(ends[0]), int(ends[-1]))
-    load = deserializer(header.serialization, custom)
+    path = header.file(PAYLOADS)
+    payloads = storage.read(path, int(ends[0]), int(ends[-1]))
+    load = deserializer(header.serialization, custom, path)
     found = []
     for start, stop, each in zip(
         starts.tolist(), stops.tolist(), (number - low).tolist(), strict=True
@@ -107,6 +108,6 @@ def _ends(storage: Storage, header: StreamHeader, low: int, high: int) -> Int64A
     path = header.file(INDEX)
     data = storage.read(path, 8 * low, 8 * (high + 2))
     ends = np.frombuffer(data, "<u8").astype(np.int64)
-    if (np.diff(ends) < 0).any() or ends[-1] > header.files[PAYLOADS][0]:
+    if (np.diff(ends, prepend=0) < 0).any() or ends[-1] > header.files[PAYLOADS][0]:
         raise corrupt(path, "payloads must lie one behind the other, in their file")
     return ends

@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.dataset.flat.flat_file import corrupt, in_file, token_dtype
-from pagefeed.errors import ChecksumError, DataError, UnsupportedError
+from pagefeed.dataset.flat.flat_file import (
+    corrupt,
+    in_file,
+    parsed,
+    token_dtype,
+    whole,
+)
+from pagefeed.errors import ChecksumError, UnsupportedError
 from pagefeed.storage import Storage
 
 __all__ = [
@@ -35,6 +41,8 @@ TOKENS = "stream.bin"
 DOCUMENTS = "documents.index"
 INDEX = "metadata.index"
 PAYLOADS = "metadata.bin"
+FILES = (TOKENS, DOCUMENTS, INDEX, PAYLOADS)
+SERIALIZATIONS = ("bytes", "numpy", "msgpack", "custom")
 
 TOKEN = "token"  # noqa: S105 - a name
 METADATA = "metadata"
@@ -183,15 +191,11 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
         UnsupportedError: If it is of another version.
     """
     found = storage.read(path, 0, storage.size(path))
-    try:
+    with parsed(path, "no header of a stream, or damaged"):
         outer = json.loads(found)
         text = found[found.index(b'"content": ') + 11 : -2]
-        content = outer["content"]
+        content, checksum = outer["content"], outer.get("checksum")
         kind, version = content["format"], content["version"]
-    except (ValueError, KeyError, TypeError) as problem:
-        raise corrupt(
-            path, f"no header of a stream, or damaged: {problem}"
-        ) from problem
     if kind != FORMAT or version != VERSION:
         raise in_file(
             UnsupportedError(
@@ -200,26 +204,21 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
             ),
             path,
         )
-    if zlib.crc32(text) != outer.get("checksum"):
+    if zlib.crc32(text) != checksum:
         raise corrupt(path, "its checksum does not match: the header is damaged")
-    try:
+    with parsed(path, "its header lacks something"):
         return StreamHeader(
             path=path,
-            dtype=record_dtype(_parsed(content["dtype"])),
-            num_tokens=int(content["num_tokens"]),
-            num_documents=int(content["num_documents"]),
-            num_payloads=int(content["num_payloads"]),
-            serialization=str(content["serialization"]),
+            dtype=record_dtype(_numpy_form(content["dtype"])),
+            num_tokens=whole(content["num_tokens"]),
+            num_documents=whole(content["num_documents"]),
+            num_payloads=whole(content["num_payloads"]),
+            serialization=_known(content["serialization"], SERIALIZATIONS),
             files={
-                name: (int(each["bytes"]), int(each["crc32"]))
+                _known(name, FILES): (whole(each["bytes"]), whole(each["crc32"]))
                 for name, each in content["files"].items()
             },
         )
-    except DataError as error:
-        error.file = path
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise corrupt(path, f"its header lacks something: {problem}") from problem
 
 
 def _listed(dtype: np.dtype[Any]) -> str | list[list[str]]:
@@ -228,5 +227,11 @@ def _listed(dtype: np.dtype[Any]) -> str | list[list[str]]:
     return [[name, dtype[name].str] for name in dtype.names]
 
 
-def _parsed(listed: str | list[list[str]]) -> Any:  # noqa: ANN401 - as NumPy takes it
+def _known(name: object, names: tuple[str, ...]) -> str:
+    if name not in names:
+        raise ValueError(f"{name!r:.40} is none of {names}")
+    return str(name)
+
+
+def _numpy_form(listed: str | list[list[str]]) -> Any:  # noqa: ANN401 - as NumPy takes it
     return listed if isinstance(listed, str) else [(n, kind) for n, kind in listed]

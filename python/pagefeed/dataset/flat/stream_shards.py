@@ -203,7 +203,7 @@ class StreamDataset(FlatDataset):
     @lazy
     def _deserialize(self) -> Deserialize:
         header = read_header(LocalStorage(), _header_of(self.files[0]))
-        return deserializer(header.serialization, None)
+        return deserializer(header.serialization, None, None)
 
     def check_contents(self) -> None:
         """Hold all bytes of all shards against their checksums; reads all of them.
