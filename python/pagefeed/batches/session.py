@@ -58,7 +58,8 @@ class Session:
     def __init__(self, settings: LoaderSettings) -> None:
         self.settings = settings
         """What the loader was made of."""
-        source = settings.make_source()
+        self._run = settings.make_run()
+        source = self._run.source
         self._feed = settings.make_feed(source)
         self._reloads = ReloadWatch(settings.memory)
         given = {each.column for each in source.datasets[0].aligned}
@@ -66,14 +67,6 @@ class Session:
         tells_lengths |= bool(given & {"labels", "loss_mask", "attention_mask"})
         self._padding = PaddingWatch(
             source.index, settings.fields, tells_lengths=tells_lengths
-        )
-        self._run = Run(
-            source=source,
-            batch_size=settings.batch_size,
-            rank=settings.rank,
-            world_size=settings.world_size,
-            epochs=settings.epochs,
-            drop_last=settings.drop_last,
         )
         if not isinstance(settings.dataset, Mixture):  # A state may bring it steps.
             self.run.check_steps(self.run.beginning(0))

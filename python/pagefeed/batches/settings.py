@@ -17,7 +17,7 @@ from pagefeed.dataset import Dataset, known_vocab_size
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.run import EpochSource, MixtureSource, SequenceSource
+from pagefeed.run import EpochSource, MixtureSource, Run, SequenceSource
 from pagefeed.sequences import Documents, SequenceSetting
 
 __all__ = ["LoaderSettings"]
@@ -75,6 +75,17 @@ class LoaderSettings:
     @property
     def _order_bytes(self) -> int:
         return min(MAX_ORDER_BYTES, self.memory // ORDER_SHARE)
+
+    def make_run(self) -> Run:
+        """Return the run on this rank, see :meth:`make_source`."""
+        return Run(
+            source=self.make_source(),
+            batch_size=self.batch_size,
+            rank=self.rank,
+            world_size=self.world_size,
+            epochs=self.epochs,
+            drop_last=self.drop_last,
+        )
 
     def make_source(self) -> SequenceSource:
         """Return what is delivered.

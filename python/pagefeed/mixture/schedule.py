@@ -65,7 +65,7 @@ class Schedule:
     parts: tuple[Component, ...]
     """The datasets, in the order of the weights."""
     changes: tuple[WeightChange, ...]
-    """Weights by rising start; the first starts at 0."""
+    """Weights by rising start; the first starts at 0, and so does an anneal from it."""
     digest: str
     """What tells the mixture that was asked for from others."""
 
@@ -148,7 +148,10 @@ class Schedule:
             if part.max_epochs is not None:
                 check_positive(part.max_epochs, "max_epochs")
         starts = [check_whole(span.start, "start", least=0) for span in self.changes]
-        if starts[:1] != [0] or starts != sorted(set(starts)):
+        # An anneal may go on from the first weights before any sequence has had them.
+        anneals = starts[:2] == [0, 0] and self.changes[1].anneal > 0
+        rising = starts[1:] if anneals else starts
+        if starts[:1] != [0] or rising != sorted(set(rising)):
             raise InvalidArgumentError(f"stages start at {starts}, not rising from 0")
         for span in self.changes:
             check_whole(span.anneal, "anneal", least=0)

@@ -6,15 +6,17 @@ of ranks, with stops and resumes, can be followed to the end in seconds.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pagefeed._base import Work
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.batches import LoaderSettings
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import Loader, session_of
-from pagefeed.run import NO_SEQUENCE, MixtureTrack, Planner, Route, Track
+from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureTrack, Route, Run
 
 __all__ = ["Leg", "Verification", "verify"]
 
@@ -88,34 +90,34 @@ def verify(
             "only the last leg may run to the end: give the others their steps"
         )
     session = session_of(loader)
-    begin = replace(session.first, epoch=epoch, first_epoch=epoch)
-    track = session.run.source.at(begin)
-    is_mixture = isinstance(track, MixtureTrack)
-    end = track.end if is_mixture else track.start + loader.num_sequences
+    state = replace(session.first, epoch=epoch, first_epoch=epoch)
+    runs = [_run_of(session.settings, leg) for leg in legs]
+    track = runs[0].source.at(state)
+    start, end = track.start, track.end
     if end is None:
         raise InvalidArgumentError(
             "this mixture never ends: give it stop, max_steps or max_tokens to follow"
         )
     seen = np.zeros(loader.num_sequences, dtype=np.int64)
     result = Verification(
-        epoch=epoch,
-        num_sequences=end - track.start,
-        num_steps=0,
-        num_delivered=0,
-        num_dropped=0,
+        epoch=epoch, num_sequences=0, num_steps=0, num_delivered=0, num_dropped=0
     )
-    position = track.start
-    with Work("verify", total=end - position, unit="sequences") as work:
-        for leg in legs:
-            route = Route(
-                start=position,
-                end=end,
-                batch_size=leg.batch_size,
-                rank=0,
-                world_size=leg.world_size,
-                drop_last=loader.drop_last,
-            )
-            position = _follow(track, route, leg.steps, seen, result, work)
+    position = start
+    with Work("verify", total=end - start, unit="sequences") as work:
+        for number, (leg, run) in enumerate(zip(legs, runs, strict=True)):
+            saved = json.dumps(state.to_dict())
+            try:
+                begin = run.accept(LoaderState.from_dict(json.loads(saved)))
+            except StateMismatchError as error:
+                result.problems.append(f"leg {number} cannot load its state: {error}")
+                break
+            route, track = run.route(begin), run.source.at(begin)
+            end = route.end or end  # Of steps of other sizes it may be elsewhere.
+            work.expect(end - start)
+            steps = _checked_steps(leg, number, route)
+            position, step = _follow(run, begin, steps, seen, result, work)
+            state = run.state_at(begin, position, step)
+    result.num_sequences = end - start
     result.num_delivered = int(seen.sum())
     result.num_dropped = end - position
     if isinstance(track, MixtureTrack):
@@ -125,22 +127,43 @@ def verify(
     return result
 
 
+def _run_of(settings: LoaderSettings, leg: Leg) -> Run:
+    """Return the run of one epoch with the sizes of a leg, on rank 0."""
+    return replace(
+        settings,
+        rank=0,
+        world_size=leg.world_size,
+        batch_size=leg.batch_size,
+        epochs=1,
+    ).make_run()
+
+
+def _checked_steps(leg: Leg, number: int, route: Route) -> int:
+    """Return the steps of a leg, all of which the epoch must have."""
+    left = route.num_steps or 0
+    if leg.steps is not None and leg.steps > left:
+        raise InvalidArgumentError(
+            f"leg {number} has {leg.steps} steps of batch_size={leg.batch_size} x "
+            f"world_size={leg.world_size} sequences, and {left} are left of the epoch: "
+            "stop earlier"
+        )
+    return left if leg.steps is None else leg.steps
+
+
 def _follow(
-    track: Track,
-    leg: Route,
-    most_steps: int | None,
+    run: Run,
+    begin: LoaderState,
+    steps: int,
     seen: np.ndarray,
     result: Verification,
     work: Work,
-) -> int:
-    """Mark what all ranks of a leg deliver and return the position after it."""
-    taken = []
-    for rank in range(leg.world_size):
+) -> tuple[int, int]:
+    """Mark what all ranks of a leg deliver; return the position and step after it."""
+    leg, taken = run.route(begin), set()
+    for rank in range(run.world_size):
         route = replace(leg, rank=rank)
-        steps = route.num_steps or 0
-        steps = steps if most_steps is None else min(steps, most_steps)
-        planner = Planner(track, route)
-        chunk = max(1, CHUNK_SEQUENCES // leg.batch_size)
+        planner = run.planner(begin, route)
+        chunk = max(1, CHUNK_SEQUENCES // run.batch_size)
         for first in range(0, steps, chunk):
             sequences = planner.sequences(first, min(chunk, steps - first))
             unique, counts = np.unique(
@@ -148,11 +171,11 @@ def _follow(
             )
             seen[unique] += counts
             work.advance(int(counts.sum()))
-        taken.append((steps, route.position_after(steps)))
-    if len(set(taken)) != 1:
-        result.problems.append(f"ranks disagree on steps and position: {taken}")
-    result.num_steps += taken[0][0]
-    return taken[0][1]
+        taken.add((route.position_after(steps), route.step_after(steps)))
+    if len(taken) != 1:
+        result.problems.append(f"ranks disagree on position and step: {taken}")
+    result.num_steps += steps
+    return min(taken)
 
 
 def _judge_mixture(

@@ -110,14 +110,15 @@ class MixtureTrack:
 
         Without an end, those up to the end of the next epoch of their dataset.
         """
-        names = self.course.schedule.names
-        end = self.end
-        counts = self.course.counts(now if end is None else max(end, self.start))
+        names, end = self.course.schedule.names, self.end
+        following = self.course.following(now if end is None else max(end, self.start))
         found = [np.empty(0, dtype=np.int64)]
         for ours, sequences in held:
             number = names.index(self.data.names[ours])
             num_sequences = self.data.indexes[ours].num_sequences
-            for epoch in range(int(counts[number]) // num_sequences + 2):
+            # Epochs that some lane has begun: of a small dataset lanes are far apart.
+            begun = -(-int(following[number].max()) // num_sequences)
+            for epoch in range(begun + (end is None)):
                 order = self._order(ours, epoch)
                 places = epoch * num_sequences + order.positions(sequences)
                 found.append(self.course.positions(number, places))

@@ -16,7 +16,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.dataset_forecast import forecast
 from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
 from pagefeed.reports.verification import Leg, verify
-from pagefeed.run import MixtureTrack
+from pagefeed.run import LoaderState, MixtureTrack
 
 ROWS = {"code": 200, "math": 12, "web": 300}
 
@@ -103,6 +103,8 @@ def test_the_plot_is_written(folder, tmp_path):
     "options",
     [
         {},
+        {"stages": [pf.Stage(start_step=0, weights={"web": 1}, anneal=30)]},
+        {"stages": [pf.Stage(start_tokens=0, weights={"web": 1}, anneal=9000)]},
         {
             "stages": [],
             "max_steps": None,
@@ -138,6 +140,30 @@ def test_what_is_wrong_is_found(folder, monkeypatch):
     [problem] = verify(loader).problems
     assert "2 sequences of 'code'" in problem
     assert "such as [7, 8]" in problem
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"position": 0}, "more or less often"),
+        ({"num_lanes": 0}, "leg 0 cannot load its state"),
+    ],
+)
+def test_every_leg_goes_on_from_a_saved_state(folder, monkeypatch, change, problem):
+    to_dict = LoaderState.to_dict
+    monkeypatch.setattr(LoaderState, "to_dict", lambda state: to_dict(state) | change)
+    legs = [Leg(world_size=2, batch_size=3, steps=7), Leg(world_size=1, batch_size=4)]
+    assert problem in verify(make(folder), legs).problems[0]
+
+
+def test_a_leg_ends_within_the_epoch(folder, capsys):
+    loader = make(folder, stages=[], max_steps=10)
+    last = Leg(world_size=2, batch_size=4)
+    assert verify(loader, [Leg(world_size=1, batch_size=4, steps=10), last]).ok
+    with pytest.raises(InvalidArgumentError, match=r"has 11 steps .* 10 are left"):
+        verify(loader, [Leg(world_size=1, batch_size=4, steps=11), last])
+    assert main(["verify", *arguments(folder), "--resume", "999999:2"]) == 1
+    assert "leg 0 has 999999 steps" in capsys.readouterr().err
 
 
 def test_endless_mixtures_are_not_verified(folder):

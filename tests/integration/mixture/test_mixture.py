@@ -157,6 +157,33 @@ def test_an_anneal_goes_on_over_a_resume(datasets):
     assert tokens + take([resumed]) == whole
 
 
+@pytest.mark.parametrize("how", ["start_step", "start_tokens", "set_weights"])
+def test_an_anneal_from_the_first_step_is_saved_and_resumed(datasets, how):
+    wanted = {"code": 1, "web": 1}
+    stages = {
+        "start_step": [pf.Stage(start_step=0, weights=wanted, anneal=20)],
+        "start_tokens": [pf.Stage(start_tokens=0, weights=wanted, anneal=80 * LENGTH)],
+    }.get(how, [])
+    mixed = mixture(datasets, stages=stages, max_steps=40)
+
+    def begun() -> pf.Loader:
+        loader = make(mixed)
+        if how == "set_weights":
+            loader.set_weights(wanted, anneal=20)
+        return loader
+
+    whole = take([begun()])
+    for steps in (0, 1, 13):
+        loader = begun()
+        take([loader], steps)
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert [stage[:2] for stage in state["mixture"]["stages"]] == [[0, 0], [0, 80]]
+        resumed = make(mixed)
+        resumed.load_state_dict(state)
+        assert resumed.state_dict() == state
+        assert take([resumed]) == whole[4 * steps :]
+
+
 def test_capped_datasets_are_delivered_exactly_so_often(datasets):
     caps = {"code": 1, "math": 3, "web": 2}
     loader = make(mixture(datasets, max_epochs=caps), batch_size=1)

@@ -1,8 +1,9 @@
 """Mixtures of few and many datasets, tiny ones and such in file order."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,10 @@ from models.mixing import (
 from pagefeed.loader import session_of
 from pagefeed.mixture import LEAST_LANES
 from pagefeed.reports.verification import Leg, verify
+from pagefeed.run import MixtureTrack, Slot
+
+TINY = {"code": 1, "math": 3, "web": 7}
+"""Sequences of tiny datasets."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def tiny(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
     """Datasets of one page each, with fewer sequences than there are lanes."""
     folder = tmp_path_factory.mktemp("tiny")
     found = {}
-    for number, (name, count) in enumerate({"code": 1, "math": 3, "web": 7}.items()):
+    for number, (name, count) in enumerate(TINY.items()):
         first = number * APART
         rows = [list(range(first, first + count * LENGTH))]
         tokens = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
@@ -67,6 +72,62 @@ def test_tiny_datasets_have_enough_lanes(tiny, world_size, shuffle):
         assert sorted(seen.values()) == [1] * 7 + [2] * 3 + [5]
     for token, count in seen.items():
         assert count <= list(caps.values())[token // APART]
+
+
+def located(loaders: list[pf.Loader], steps: range) -> dict[str, list[Slot]]:
+    """Where the only document of each file is, by what ``locate`` says of every row."""
+    found: dict[str, set[Slot]] = defaultdict(set)
+    for rank, loader in enumerate(loaders):
+        for step in steps:
+            for row in range(loader.batch_size):
+                for source in loader.locate(step, row):
+                    found[source.file].add(Slot(step, rank, row))
+    return {file: sorted(slots) for file, slots in found.items()}
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row", None])
+@pytest.mark.parametrize(("sizes", "stop"), [((1, 1), 41), ((3, 2), 17), ((8, 1), 16)])
+def test_documents_of_tiny_datasets_are_found(tiny, shuffle, sizes, stop):
+    world_size, batch_size = sizes
+    stages = [pf.Stage(start_step=9, weights={"code": 1, "math": 1}, anneal=4)]
+    every: list[dict[str, Any]] = [
+        {"max_steps": stop, "stages": stages},
+        {"max_epochs": {"code": 5, "math": 2, "web": 1}},
+    ]
+    for ends in every:
+        mixed = mixture(tiny, **ends)
+        loaders = [
+            make(
+                mixed,
+                rank=rank,
+                world_size=world_size,
+                batch_size=batch_size,
+                shuffle=shuffle,
+            )
+            for rank in range(world_size)
+        ]
+        slots = located(loaders, range(len(loaders[0])))
+        assert len(slots) == len(tiny)
+        for file in slots:
+            assert loaders[0].steps_of(file, 0) == slots[file]
+
+
+@pytest.mark.parametrize("shuffle", ["page", None])
+def test_documents_of_an_endless_mixture_are_found_an_epoch_ahead(tiny, shuffle):
+    loader = make(mixture(tiny), batch_size=1, shuffle=shuffle)
+    slots = located([loader], range(900))
+    for now in (0, 1, 30, 77):
+        loader.seek(now)
+        track = session_of(loader).track
+        assert isinstance(track, MixtureTrack)
+        for number, (name, dataset) in enumerate(tiny.items()):
+            size = TINY[name]
+            following = track.course.following(now)[number]
+            found = loader.steps_of(dataset.files[0], 0)
+            assert len(found) == size * (1 + -(-int(following.max()) // size))
+            assert set(found) <= set(slots[dataset.files[0]])
+            before = [slot for slot in slots[dataset.files[0]] if slot.step < now]
+            assert [slot for slot in found if slot.step < now] == before
 
 
 def test_files_stay_in_order_without_a_shuffle(datasets):

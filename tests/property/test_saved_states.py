@@ -1,0 +1,203 @@
+"""Every state that a run can reach survives JSON, and resumes to the same sequences."""
+
+import itertools
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import pagefeed as pf
+from models.released import write_dataset
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import session_of
+
+Make = Callable[[int, int], pf.Loader]
+"""Makes a loader of a batch size and a world size."""
+
+NAMES = ("code", "math", "web")
+AHEAD = 100
+"""Sequences that are compared from a state on."""
+TAKEN = 3
+"""Steps of real batches that are compared."""
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    for number, name in enumerate(NAMES):
+        write_dataset(folder / name, seed=number, first_token=10**6 * number)
+    found = {name: pf.parquet(folder / name, column="input_ids") for name in NAMES}
+    return found | {"math": found["math"].split(few=0.05, many=0.95, seed=1)["few"]}
+
+
+WEIGHTS = st.fixed_dictionaries(
+    {name: st.sampled_from([0, 0.1, 1, 3]) for name in NAMES}
+).filter(lambda weights: any(weights.values()))
+STARTS = st.sampled_from([0, 0, 1, 4, 9])
+ANNEALS = st.sampled_from([0, 1, 5, 40])
+SIZES = st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 3, 4]))
+SEQUENCES = st.sampled_from(
+    [
+        pf.Windows(8),
+        pf.Windows(8, tail="drop", eos=1),
+        pf.Packed(8, eos=1),
+        pf.Documents(columns=["input_ids"], max_length=8),
+    ]
+)
+ENDS: list[dict[str, Any]] = [
+    {},
+    {"max_steps": 12},
+    {"max_tokens": 900},
+    {"stop": "first_exhausted"},
+    {"stop": "all_exhausted"},
+    {"max_epochs": {"math": 1}},
+    {"max_epochs": dict.fromkeys(NAMES, 2)},
+]
+
+
+@st.composite
+def stages(draw: st.DrawFn) -> list[pf.Stage]:
+    starts = sorted(draw(st.sets(STARTS, max_size=3)))
+    unit, scale = draw(st.sampled_from([("start_step", 1), ("start_tokens", 40)]))
+    return [
+        pf.Stage(
+            weights=draw(WEIGHTS),
+            anneal=draw(ANNEALS) * scale,
+            **{unit: start * scale},
+        )
+        for start in starts
+    ]
+
+
+@st.composite
+def mixtures(draw: st.DrawFn) -> dict[str, Any]:
+    return {
+        "weights": draw(WEIGHTS),
+        "stages": draw(stages()),
+        "unit": draw(st.sampled_from(["tokens", "sequences"])),
+        **draw(st.sampled_from(ENDS)),
+    }
+
+
+RUNS = st.fixed_dictionaries(
+    {
+        "sequences": SEQUENCES,
+        "shuffle": st.sampled_from(["page", "row", None]),
+        "drop_last": st.booleans(),
+    }
+)
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.integers(1, 9)),
+        st.tuples(st.just("finish"), st.none()),
+        st.tuples(st.just("seek"), st.integers(0, 40)),
+        st.tuples(st.just("skip"), st.sets(st.integers(0, 12), min_size=1, max_size=4)),
+        st.tuples(st.just("set_epoch"), st.integers(0, 3)),
+        st.tuples(st.just("set_weights"), st.tuples(WEIGHTS, ANNEALS)),
+        st.tuples(st.just("resume"), SIZES),
+    ),
+    max_size=6,
+)
+
+
+def moved(loader: pf.Loader, make: Make, move: tuple[str, Any]) -> pf.Loader:
+    """The loader after a move; it stays where a refused one left it."""
+    what, value = move
+    try:
+        if what == "take":
+            for _ in itertools.islice(loader, value):
+                pass
+        elif what == "finish" and loader.num_steps_left is not None:
+            loader.seek(loader.step + loader.num_steps_left)
+        elif what == "skip":
+            loader.skip({loader.step + ahead for ahead in value})
+        elif what == "set_weights":
+            loader.set_weights(value[0], anneal=value[1])
+        elif what == "resume":
+            other = make(*value)
+            other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+            return other
+        elif what == "seek":
+            loader.seek(value)
+        elif what == "set_epoch":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # It goes back before a loaded state.
+                loader.set_epoch(value)
+    except InvalidArgumentError:
+        pass
+    return loader
+
+
+def ahead(loader: pf.Loader) -> list[int]:
+    """Sequences at the positions that follow the loader's state."""
+    session = session_of(loader)
+    track = session.run.source.at(session.state)
+    stop = track.start + AHEAD
+    stop = stop if track.end is None else min(stop, track.end)
+    parts = track.sequences(range(track.start, stop))
+    found = [part for part in parts if part is not None]
+    return [int(one) for part in found for one in part]
+
+
+def batches(loader: pf.Loader) -> list[list[list[int]]]:
+    return [b["input_ids"].tolist() for b in itertools.islice(loader, TAKEN)]
+
+
+def check(make: Make, moves: list[tuple[str, Any]], sizes: tuple[int, int]) -> None:
+    """Load the state after each move into new loaders, of the same and other sizes."""
+    loader = make(2, 1)
+    for move in [("take", 0), *moves]:
+        loader = moved(loader, make, move)
+        state = json.loads(json.dumps(loader.state_dict()))
+        same, other = make(loader.batch_size, loader.world_size), make(*sizes)
+        same.load_state_dict(state)
+        assert same.state_dict() == state
+        assert ahead(same) == ahead(loader)
+        other.load_state_dict(state)
+        assert other.state_dict() == state
+        for one, two in zip(ahead(other), ahead(loader), strict=False):
+            assert one == two
+    loader.load_state_dict(loader.state_dict())  # Not the begin of its iteration.
+    assert batches(same) == batches(loader)
+
+
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@given(run=RUNS, epochs=st.sampled_from([1, 2, None]), moves=MOVES, sizes=SIZES)
+def test_states_of_one_dataset(datasets, run, epochs, moves, sizes):
+    def make(batch_size: int, world_size: int) -> pf.Loader:
+        return loader_of(datasets["web"], batch_size, world_size, epochs=epochs, **run)
+
+    check(make, moves, sizes)
+
+
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@given(run=RUNS, options=mixtures(), moves=MOVES, sizes=SIZES)
+def test_states_of_mixtures(datasets, run, options, moves, sizes):
+    weights = options.pop("weights")
+    parts = {name: (datasets[name], weights[name]) for name in NAMES}
+
+    def make(batch_size: int, world_size: int) -> pf.Loader:
+        return loader_of(pf.mix(parts, **options), batch_size, world_size, **run)
+
+    try:
+        next(iter(make(2, 1)))
+    except InvalidArgumentError:
+        return  # All datasets with a weight run out before a stage begins, or the like.
+    check(make, moves, sizes)
+
+
+def loader_of(data: Any, batch_size: int, world_size: int, **options: Any) -> pf.Loader:
+    return pf.Loader(
+        data,
+        batch_size=batch_size,
+        rank=0,
+        world_size=world_size,
+        seed=3,
+        memory="8MiB",
+        num_threads=1,
+        **options,
+    )
