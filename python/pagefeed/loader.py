@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 
 from pagefeed._base import (
     check_callable,
@@ -157,6 +158,18 @@ class Loader(LoaderFacts):
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
         return self._session.iterate()
+
+    def __getitem__(self, number: object) -> NoReturn:
+        """Refuse to be a dataset with numbers, as torch's ``DataLoader`` takes it for.
+
+        Raises:
+            InvalidArgumentError: Naming what to call.
+        """
+        raise InvalidArgumentError(
+            f"a Loader has no item {number!r:.40}, it is iterated: `for batch in "
+            "loader` needs no DataLoader; where there must be one, "
+            "DataLoader(pagefeed.torch.as_dataset(loader), batch_size=None)"
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle as configuration and place: threads and files stay here."""
@@ -341,8 +354,17 @@ class Loader(LoaderFacts):
             group: A process group (or ``torch.distributed.group.WORLD``) over which to
                 take them: all its members must call, and get the same. Times are those
                 of the slowest rank.
+
+        While worker processes of a ``DataLoader`` iterate, this process knows none of
+        them: then all are NaN, and a warning says so.
         """
-        return self._session.metrics(group)
+        numbers = self._session.metrics(group)
+        try:
+            self._session.check_state()
+        except InvalidArgumentError as error:
+            warnings.warn(f"metrics() knows nothing: {error}", stacklevel=2)
+            return dict.fromkeys(numbers, math.nan)
+        return numbers
 
     def check_ranks(self, group: Any = None, *, same: Any = None) -> None:  # noqa: ANN401 - torch's
         """Prove, by one exchange, that ranks get what they must; on all of them.

@@ -7,9 +7,13 @@ none: it has its own threads, and ``for batch in loader`` is the fastest way.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import secrets
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
@@ -28,6 +32,7 @@ from pagefeed.run import MAX_STATE_BYTES, LoaderState
 try:
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 except ImportError as error:
     raise MissingDependencyError(
         "pagefeed.torch needs PyTorch: pip install 'pagefeed[torch]'"
@@ -52,8 +57,8 @@ process that is forked later would wait for in vain."""
 class _Notice:
     """Where the next epoch begins, in memory that a process shares with its workers.
 
-    Workers that live for many epochs have copies of the loader, which would not learn
-    of a ``set_epoch`` in the process that has the original.
+    They have copies of the loader, which would not learn of a ``set_epoch`` in the
+    process that has the original, nor of a state that workers before them have loaded.
     """
 
     def __init__(self) -> None:
@@ -63,17 +68,37 @@ class _Notice:
         ]
         self._number = _shared(1, torch.int64)
         self._used_by_workers = _shared(1, torch.int64)
+        self._over = _shared(1, torch.int64)
         self._num_seen = 0  # Each process has its own.
 
     def moved(self, state: LoaderState) -> None:
-        """Write down a move."""
-        text = json.dumps(state.to_dict()).encode().ljust(MAX_STATE_BYTES)
-        for number, piece in enumerate(self._pieces):
-            part = bytearray(text[number * PIECE_BYTES : (number + 1) * PIECE_BYTES])
-            piece.copy_(torch.frombuffer(part, dtype=torch.uint8))
-        self._num_seen += 1
-        self._number.fill_(self._num_seen)
+        """Write down a move of the original."""
+        self._write(state, int(self._number.item()) + 1)
         self._used_by_workers.fill_(0)
+        self._over.fill_(0)
+
+    def loaded(self, again: LoaderState, *, is_over: bool) -> None:
+        """Write down, in each worker, which iteration all of them have loaded.
+
+        Args:
+            again: Where it began.
+            is_over: All its steps were taken; only one of the workers can know.
+        """
+        self._write(again, self._num_seen + 1)
+        if is_over:
+            self._over.fill_(again.first_epoch + 1)
+
+    def is_over(self, again: LoaderState | None) -> bool:
+        """Whether the iteration that began there is known to be over."""
+        return again is not None and self._over.item() == again.first_epoch + 1
+
+    def _write(self, state: LoaderState, number: int) -> None:
+        text = json.dumps(state.to_dict()).encode().ljust(MAX_STATE_BYTES)
+        for place, piece in enumerate(self._pieces):
+            part = bytearray(text[place * PIECE_BYTES : (place + 1) * PIECE_BYTES])
+            piece.copy_(torch.frombuffer(part, dtype=torch.uint8))
+        self._num_seen = number
+        self._number.fill_(number)
 
     def started_here(self) -> None:
         """Note that this process iterates itself."""
@@ -107,44 +132,86 @@ class LoaderDataset(IterableDataset[Batch]):
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
         self._notice = _Notice()
-        self._is_worker = self._has_run = False
-        session_of(loader).listener = self._notice
+        self._is_worker = False
+        self._num_begun = 0
+        self._again: Any = None
+        """Where this worker begins again after a loop that was left early."""
+        self._ended: tuple[Hashable, set[int]] = None, set()
+        self._name = ""
+        self._follow()
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle a loader that begins where the next iteration would."""
-        return self.__dict__ | {"loader": share(self.loader, 1)}
+        state = self.__dict__ | {"loader": share(self.loader, 1)}
+        return state if get_spawning_popen() else state | {"_name": ""}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Follow the moves of the copied loader."""
         self.__dict__.update(state)
+        self._follow()
+
+    def _follow(self) -> None:
         session_of(self.loader).listener = self._notice
+        if not self._name:  # Else this is in a worker, the original elsewhere.
+            self._name = secrets.token_hex(8)
+            _DATASETS[self._name] = self
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield all steps, or in a worker process every ``num_workers``-th.
 
         Raises:
-            InvalidArgumentError: If a framework would shard these batches once more.
+            InvalidArgumentError: If a framework would shard these batches once more,
+                or make batches of them.
         """
         check_readers(self.loader)
+        if sys._getframe(1).f_locals.get("auto_collation"):  # noqa: SLF001 - torch's
+            raise InvalidArgumentError(
+                "these are whole batches, of which a DataLoader with a batch_size "
+                "would make batches again: DataLoader(as_dataset(loader), "
+                "batch_size=None); a trainer is fed by its module in "
+                "pagefeed.integrations"
+            )
         worker = get_worker_info()
         if worker is None:
             self._notice.started_here()
             return iter(self.loader)
         # What rows of bytes come as, which a queue of processes would refuse.
         ForkingPickler.register(memoryview, _as_bytes)
+        ForkingPickler.register(_IterableDatasetStopIteration, self._end)
         self._become(worker.num_workers)
-        news = self._notice.news()
-        if self._has_run and news is not None:
+        session, news = session_of(self.loader), self._notice.news()
+        if news is not None:
             self.loader.load_state_dict(news)
-        self._has_run = True
-        return session_of(self.loader).iterate(
-            worker=worker.id, num_workers=worker.num_workers
-        )
+        elif self._again is not None:
+            session.resume(self._again)
+        if (news or self._again) and self._notice.is_over(session.again):
+            session.resume(session.run.after(session.again))
+        self._num_begun += 1
+        self._again = session.again
+        return session.iterate(worker=worker.id, num_workers=worker.num_workers)
 
     def _become(self, num_workers: int) -> None:
         """Make this, in a worker, its own share of the loader, for all its epochs."""
         if not self._is_worker:
             self.loader, self._is_worker = share(self.loader, num_workers), True
+
+    def _end(self, stop: Any) -> tuple[Callable[..., _End], tuple[Any, ...]]:  # noqa: ANN401 - torch's
+        """Pickle, in a worker, that it has no more steps, and where all go on."""
+        worker: Any = get_worker_info()
+        # The same in all workers of an iteration, and in those of no other.
+        iteration = worker.seed - worker.id, self._num_begun
+        state = session_of(self.loader).state.to_dict()
+        return _End, (self._name, stop.worker_id, iteration, worker.num_workers, state)
+
+    def ended(
+        self, worker: int, iteration: Hashable, num_workers: int, state: dict[str, Any]
+    ) -> None:
+        """Go on to the next epoch when all workers have ended an iteration."""
+        if self._ended[0] != iteration:
+            self._ended = iteration, set()
+        self._ended[1].add(worker)
+        if len(self._ended[1]) == num_workers:
+            session_of(self.loader).resume(LoaderState.from_dict(state))
 
     def __len__(self) -> int:
         """Return the steps of an iteration."""
@@ -169,6 +236,36 @@ class LoaderDataset(IterableDataset[Batch]):
         if worker is not None:
             self._become(worker.num_workers)
         self.loader.load_state_dict(state)
+        session = session_of(self.loader)
+        if worker is not None and session.again is not None:
+            self._notice.loaded(session.again, is_over=session.num_steps_left == 0)
+
+
+_DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()
+"""Those of this process, by what their workers call them."""
+
+
+class _End(_IterableDatasetStopIteration):
+    """A worker has no more steps: counted when a ``DataLoader`` looks whose end it is.
+
+    It does when its consumer wants a batch that is not there. So once it knows the ends
+    of all workers, its consumer has taken all steps.
+    """
+
+    _told: list[Any]
+
+    def __init__(self, *told: Any) -> None:  # noqa: ANN401 - what `ended` takes
+        object.__setattr__(self, "_told", list(told))
+
+    @property
+    def worker_id(self) -> int:
+        """Number of the worker."""
+        name, worker, *end = self._told
+        self._told[0] = ""
+        dataset = _DATASETS.get(name)
+        if dataset is not None:
+            dataset.ended(worker, *end)
+        return int(worker)
 
 
 def _as_bytes(view: memoryview) -> tuple[Callable[[bytes], memoryview], tuple[bytes]]:
@@ -187,16 +284,16 @@ def as_dataset(loader: Loader) -> LoaderDataset:
     """Wrap a loader for ``DataLoader(dataset, batch_size=None)``.
 
     With any number of workers, forked or spawned, every step is delivered once and in
-    order; the workers share the loader's memory and threads. To save a state with
-    workers use ``torchdata.stateful_dataloader.StatefulDataLoader``, which collects
-    the workers' own states; with plain ``DataLoader`` and no worker ``state_dict`` of
-    the dataset is exact. A state that was saved with several workers after the last
-    step of an epoch gives an empty loop, and then the next epoch: a worker cannot tell
-    whether the others have steps left.
+    order; the workers share the loader's memory and threads. Each loop runs the next
+    epoch, also of another ``DataLoader`` over the same dataset; a loop that is left
+    early begins its epoch again.
 
-    Workers with ``persistent_workers=True`` go on to the next epoch by themselves.
-    Others are started anew for every loop, from the loader of this process, which does
-    not run: call ``set_epoch`` before each loop, or all loops are the same epoch.
+    To save a state with workers use ``torchdata.stateful_dataloader``'s
+    ``StatefulDataLoader``, which collects the workers' own states; with plain
+    ``DataLoader`` ``state_dict`` of the dataset is exact without workers, and between
+    two epochs. A state that was saved with several workers after the last step, but
+    inside the loop, gives an empty loop, and then the next epoch: a worker cannot tell
+    whether the others have steps left.
 
     Example:
         >>> from torch.utils.data import DataLoader  # doctest: +SKIP

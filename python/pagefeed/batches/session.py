@@ -111,6 +111,11 @@ class Session:
         return replace(again, mixture=self.begin.mixture)
 
     @property
+    def again(self) -> Any:  # noqa: ANN401 - other sessions have states of their own
+        """Where an iteration begins again that was left early; None: it goes on."""
+        return replace(self.first, skipped=self.begin.skipped)
+
+    @property
     def following(self) -> LoaderState:
         """Where another ``iter(loader)`` would begin."""
         return self.run.going_on(self._unfinished)
@@ -261,7 +266,8 @@ class Session:
             return begin
         if running.is_finished:
             return self.run.after(begin)
-        return replace(self.first, skipped=begin.skipped)
+        again: LoaderState = self.again
+        return again
 
     def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
         begin = self._unfinished

@@ -1,8 +1,10 @@
 """Inside PyTorch's loaders: every step once and in order, and exact resumes."""
 
 import json
+import math
 import multiprocessing
 import pickle
+import time
 from itertools import islice
 
 import numpy as np
@@ -48,10 +50,10 @@ def make_loader(folder, **options):
 
 @pytest.fixture(scope="module")
 def epochs(folder):
-    """The batches of two epochs of the plain loader."""
+    """The batches of some epochs of the plain loader."""
     loader = make_loader(folder)
-    found = [[batch["input_ids"] for batch in loader] for _ in range(2)]
-    assert [len(batches) for batches in found] == [STEPS, STEPS]
+    found = [[batch["input_ids"] for batch in loader] for _ in range(4)]
+    assert [len(batches) for batches in found] == [STEPS] * 4
     return found
 
 
@@ -91,12 +93,62 @@ def test_every_step_once_and_in_order(folder, epochs, num_workers, method):
     assert same(batches_of(batches), epochs[0])
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_persistent_workers_go_on_to_the_next_epoch(folder, epochs, method):
+@pytest.mark.parametrize(
+    ("num_workers", "method", "persistent"),
+    [
+        (0, None, False),
+        (1, "fork", False),
+        (2, "fork", False),
+        (3, "fork", True),
+        (2, "spawn", False),
+        (2, "forkserver", True),
+    ],
+)
+def test_each_loop_runs_the_next_epoch(folder, epochs, num_workers, method, persistent):
+    dataset = as_dataset(make_loader(folder))
+    options = {"persistent_workers": True} if persistent else {}
+    batches = data_loader(dataset, num_workers, method, **options)
+    assert [same(batches_of(batches), epoch) for epoch in epochs[:2]] == [True, True]
+    # Another DataLoader goes on, and so does a loop without any.
+    assert dataset.state_dict()["epoch"] == dataset.loader.epoch == 2
+    another = data_loader(dataset, num_workers, method, **options)
+    assert same(batches_of(another), epochs[2])
+    assert same(batches_of(dataset.loader), epochs[3])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("stop", [1, STEPS - 1, STEPS])
+def test_a_loop_is_over_when_its_consumer_says_so(folder, epochs, stop, persistent):
+    """Workers have made the last steps long before, and some are at their end."""
     batches = data_loader(
-        as_dataset(make_loader(folder)), 2, method, persistent_workers=True
+        as_dataset(make_loader(folder)), 2, "fork", persistent_workers=persistent
     )
-    assert [same(batches_of(batches), epoch) for epoch in epochs] == [True, True]
+    for _ in range(2):
+        running = iter(batches)
+        assert same(batches_of(islice(running, stop)), epochs[0][:stop])
+        time.sleep(0.1)
+        del running
+    assert same(batches_of(batches), epochs[0])
+    assert same(batches_of(batches), epochs[1])
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_batches_of_batches_are_refused(folder, num_workers, batch_size):
+    batches = DataLoader(
+        as_dataset(make_loader(folder)), batch_size=batch_size, num_workers=num_workers
+    )
+    with pytest.raises(InvalidArgumentError, match="batch_size=None"):
+        next(iter(batches))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_loader_is_no_dataset(folder, num_workers):
+    batches = DataLoader(make_loader(folder), batch_size=None, num_workers=num_workers)
+    with pytest.raises(
+        InvalidArgumentError, match=r"as_dataset\(loader\), batch_size="
+    ):
+        next(iter(batches))
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
@@ -113,10 +165,10 @@ def test_persistent_workers_follow_moves_of_the_loader(folder, epochs, method):
     assert same(batches_of(batches), expected)
 
 
-def test_workers_of_a_single_epoch_take_it_from_set_epoch(folder, epochs):
+def test_set_epoch_before_each_loop_changes_nothing(folder, epochs):
     dataset = as_dataset(make_loader(folder))
     batches = data_loader(dataset, 2, "fork")
-    for epoch in (0, 1):
+    for epoch in (0, 1, 2):
         dataset.set_epoch(epoch)
         assert same(batches_of(batches), epochs[epoch])
 
@@ -139,7 +191,12 @@ def test_a_state_is_refused_while_workers_know_better(folder):
     for ask in (dataset.state_dict, loader.state_dict):
         with pytest.raises(InvalidArgumentError, match="StatefulDataLoader"):
             ask()
+    with pytest.warns(UserWarning, match="worker processes of a DataLoader iterate"):
+        numbers = loader.metrics()
+    assert all(map(math.isnan, numbers.values()))
+    assert "data/tokens_total" in numbers
     loader.seek(1)  # What the message says.
+    assert loader.metrics()["data/step"] == 1
     taken = loader.state_dict()
     assert taken["step"] == 1
     dataset.load_state_dict(start)
@@ -217,6 +274,36 @@ def test_stateful_data_loader_runs_on_after_a_resume(folder, epochs):
     second.load_state_dict(first.state_dict())
     assert same(head + batches_of(second), epochs[0])
     assert same(batches_of(second), epochs[1])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_stateful_data_loader_saved_after_an_epoch_goes_on(
+    folder, epochs, num_workers, persistent
+):
+    options = {"persistent_workers": True} if persistent and num_workers else {}
+    first = stateful(folder, num_workers, **options)
+    assert same(batches_of(first), epochs[0])
+    second = stateful(folder, num_workers, **options)
+    second.load_state_dict(first.state_dict())
+    assert same(batches_of(second), epochs[1])
+    third = stateful(folder, num_workers, **options)
+    third.load_state_dict(second.state_dict())
+    # A loop that is left early begins its epoch again: not one before the state.
+    assert same(batches_of(islice(iter(third), 3)), epochs[2][:3])
+    assert same(batches_of(third), epochs[2])
+    assert same(batches_of(third), epochs[3])
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_epoch_that_was_resumed_is_followed_by_the_next(folder, epochs, num_workers):
+    first = stateful(folder, num_workers)
+    batches_of(first)
+    head = batches_of(islice(iter(first), 4))
+    second = stateful(folder, num_workers)
+    second.load_state_dict(first.state_dict())
+    assert same(head + batches_of(second), epochs[1])
+    assert same(batches_of(second), epochs[2])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

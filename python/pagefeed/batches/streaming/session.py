@@ -215,6 +215,10 @@ class StreamSession(Session):
         return self._state
 
     @property
+    def again(self) -> None:
+        """None: an iteration that was left early goes on."""
+
+    @property
     def following(self) -> Any:  # noqa: ANN401
         """Where another ``iter(loader)`` would go on."""
         return self._state
