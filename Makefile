@@ -87,6 +87,13 @@ quick: $(HAVE_DEV) $(if $(wildcard python/pagefeed/_core.*so),,$(HAVE_CORE))  ##
 	$(BIN)/pytest --quiet tests/test_layers.py tests/test_house.py tests/test_exports.py \
 		tests/test_stubs.py $(ARGS)
 
+# With --target, only what is tested is instrumented, not what builds it.
+.PHONY: asan
+asan:  ## Rust tests of the core under the address sanitizer
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
+		cargo test --quiet --locked --package pagefeed-core --lib --tests \
+		--target "$$(rustc --version --verbose | sed -n 's/^host: //p')" $(ARGS)
+
 .PHONY: check
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	$(BIN)/ruff format --check .

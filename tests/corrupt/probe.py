@@ -67,6 +67,7 @@ def main() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    print(flush=True)  # Ready: what follows is under the caller's timeout.
     for line in sys.stdin:
         print(json.dumps(attempt(json.loads(line))), flush=True)
 

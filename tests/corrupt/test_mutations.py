@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from made.damage import bit_flipped, pieces
 from made.files import ParquetBytes, footer_offset
 from models.probing import Job, assert_all, probe
 
@@ -34,12 +35,8 @@ def flipped(sound: Path, folder: Path, spans: list[Span], options: dict) -> list
     draw = random.Random(f"{sound.name} {len(places)}")
     jobs = []
     for number in range(FLIPS):
-        broken = bytearray(data)
-        at = draw.choice(places)
-        bit = draw.randrange(8)
-        broken[at] ^= 1 << bit
-        path = folder / f"byte{at}-bit{bit}-{number}.parquet"
-        path.write_bytes(broken)
+        path = folder / f"{number}.parquet"
+        path.write_bytes(bit_flipped(data, draw.choice(places), draw))
         column = COLUMNS[number % len(COLUMNS)]
         jobs.append(Job(path=path, column=column, expected=sound, options=options))
     return jobs
@@ -108,12 +105,8 @@ def test_missing_and_repeated_bytes(sound: dict[str, Path], tmp_path: Path, kind
     draw = random.Random(kind)
     jobs = []
     for number in range(60):
-        at, size = draw.randrange(4, footer), draw.randrange(1, 40)
-        broken = data[:at] + data[at + size :]
-        if number % 2:
-            broken = data[:at] + data[at : at + size] + data[at:]
         path = tmp_path / f"{number}.parquet"
-        path.write_bytes(broken)
+        path.write_bytes(pieces(data[:footer], draw) + data[footer:])
         column = COLUMNS[number % len(COLUMNS)]
         jobs.append(Job(path=path, column=column, expected=sound[kind]))
     assert_all(probe(jobs), {"same", "different"})

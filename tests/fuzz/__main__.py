@@ -1,4 +1,4 @@
-"""Fuzz the reader: mutated files must be read, or refused by a typed error.
+"""Fuzz the readers: mutated files must be read, or refused by a typed error.
 
 Damaged indexes and arrays of a cache folder must change nothing of what is read.
 
@@ -6,9 +6,13 @@ Damaged indexes and arrays of a cache folder must change nothing of what is read
 
 ``tests/fuzz/tokenizer_ids.py`` is another: the ids of tokenizers.
 
+Parquet takes a share of the files, and every other format, tokenizers, templates of
+chats and cache folders one like another of the rest.
+
 Files are read in processes of their own under a memory limit and a timeout. Findings
-are an abort, a hang, too much memory, a panic, an untyped error and an InternalError;
-their files are kept, and the exit status is 1.
+are an abort, a hang, too much memory, a panic, an untyped error, an InternalError
+and a file that is cut and taken for whole; their files are kept, and the exit status
+is 1.
 """
 
 import argparse
@@ -18,15 +22,36 @@ import secrets
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 from pathlib import Path
+from typing import NamedTuple
 
-from fuzzing import SAVED, Child, Finding, case_of, make_seeds, saved_case, seeds
-from saved_files import Saved, saved
+from fuzzing import Case, make_seeds, parquet_case, seeds, subject_case
+from subjects import Subject, subjects
+
+from models.probing import EndedError, Prober
 
 KINDS_SHOWN = 40
+PARQUET = 0.4
+"""Share of files that are Parquet."""
+CHILD = Path(__file__).resolve().with_name("child.py")
+
+
+class Finding(NamedTuple):
+    """A file that was neither read nor refused as it should be."""
+
+    case: Case
+    outcome: str
+
+
+def outcome_of(prober: Prober, case: Case, timeout: float) -> str:
+    """What came of it: "" if it was read, or refused by a typed error."""
+    try:
+        return str(prober.ask(case.job, timeout))
+    except EndedError as end:
+        return str(end)
 
 
 def arguments() -> argparse.Namespace:
@@ -38,40 +63,55 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory", type=int, default=1 << 30, help="bytes of each")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a file")
     parser.add_argument("--keep", type=Path, default=Path(".fuzz"), help="for findings")
+    parser.add_argument("--only", help="formats but Parquet whose names match")
     parser.add_argument("--make-seeds", action="store_true", help="write them anew")
     return parser.parse_args()
 
 
 def run(
-    options: argparse.Namespace, number: int, folder: Path, cached: Saved
+    options: argparse.Namespace,
+    number: int,
+    folder: Path,
+    here: dict[str, bytes],
+    others: dict[str, Subject],
 ) -> list[Finding]:
     """One process after the other, with draws of its own, until the end."""
     draw = random.Random(f"{options.seed} {number}")
-    child = Child(options.memory, options.timeout)
-    end, found, here = time.monotonic() + options.seconds, [], seeds()
+    prober = Prober(CHILD, options.memory)
+    end, found = time.monotonic() + options.seconds, []
     folder = folder / str(number)
     folder.mkdir()
+    for name in sorted(others)[number :: options.jobs]:
+        case = subject_case(name, others[name], None, folder)
+        if outcome := outcome_of(prober, case, options.timeout):
+            found.append(Finding(case, outcome))
     most = None if options.files is None else options.files // options.jobs
     for _ in islice(count(), most):
         if time.monotonic() > end:
             break
-        if draw.random() < SAVED:
-            case = saved_case(cached, draw, folder)
+        if not others or (not options.only and draw.random() < PARQUET):
+            case = parquet_case(here, draw, folder)
         else:
-            case = case_of(here, draw, folder)
-        if outcome := child.run(case):
-            found.append(Finding(case.name, outcome, case.data, case.job))
-        COUNTS[case.name.split("-")[0]] += 1
-    child.close()
+            name = draw.choice(sorted(others))
+            case = subject_case(name, others[name], draw, folder)
+        began = time.monotonic()
+        if outcome := outcome_of(prober, case, options.timeout):
+            found.append(Finding(case, outcome))
+        what = case.name.split("-")[0]
+        COUNTS[what] += 1
+        SECONDS[what] += time.monotonic() - began
+    prober.close()
     return found
 
 
 COUNTS: Counter[str] = Counter()
+SECONDS: defaultdict[str, float] = defaultdict(float)
 
 
 def kind_of(finding: Finding) -> str:
-    """The outcome without its numbers and paths: what tells findings apart."""
-    return re.sub(r"\S*/\S*|\d+", "#", finding.outcome)[:160]
+    """Format and outcome, without numbers and paths: what tells findings apart."""
+    what = finding.case.name.split("-")[0]
+    return what + re.sub(r"\S*/\S*|\d+", "#", finding.outcome)[:160]
 
 
 def main() -> int:
@@ -79,26 +119,32 @@ def main() -> int:
     if options.make_seeds:
         make_seeds()
         return 0
-    cached = saved()
+    others = {
+        name: one
+        for name, one in subjects().items()
+        if re.search(options.only or "", name)
+    }
     with (
         tempfile.TemporaryDirectory(prefix="pagefeed-fuzz-") as folder,
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         runs = [
-            pool.submit(run, options, number, Path(folder), cached)
+            pool.submit(run, options, number, Path(folder), seeds(), others)
             for number in range(options.jobs)
         ]
         found = [finding for one in runs for finding in one.result()]
-    print(f"seed {options.seed}: {COUNTS.total()} files, {dict(COUNTS)}")
+    print(f"seed {options.seed}: {COUNTS.total()} files")
+    for what, number in COUNTS.most_common():
+        print(f"  {number:6} {what}, {SECONDS[what] / number * 1000:.0f} ms each")
     smallest: dict[str, Finding] = {}
-    for finding in sorted(found, key=lambda finding: len(finding.data)):
+    for finding in sorted(found, key=lambda finding: len(finding.case.data)):
         smallest.setdefault(kind_of(finding), finding)
-    for number, finding in enumerate(list(smallest.values())[:KINDS_SHOWN]):
+    for number, (case, outcome) in enumerate(list(smallest.values())[:KINDS_SHOWN]):
         options.keep.mkdir(parents=True, exist_ok=True)
-        path = options.keep / f"{number}-{finding.name}.parquet"
-        path.write_bytes(finding.data)
-        times = sum(kind_of(one) == kind_of(finding) for one in found)
-        print(f"{path} {finding.job} x{times}: {finding.outcome[:300]}")
+        path = options.keep / f"{number}-{case.name}-{case.path.name}".replace(" ", "-")
+        path.write_bytes(case.data)
+        times = sum(kind_of(one) == kind_of(Finding(case, outcome)) for one in found)
+        print(f"{path} {case.job} x{times}: {outcome[:300]}")
     return 1 if found else 0
 
 

@@ -4,86 +4,62 @@ Usage: child.py MEMORY, the bytes it may take beyond what an idle process has.
 """
 
 import json
+import os
 import re
 import resource
 import sys
+import tempfile
 import warnings
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from saved_files import digest_of
+from readers import READERS, warm
 
 import pagefeed as pf
 
-BATCHES = 200
-MOST = 1 << 22
 STATUS = Path("/proc/self/status")
-
-
-def read_pages(job: dict[str, Any]) -> None:
-    """Every page by itself, as an array that pyarrow finds sound."""
-    index = pf.PageIndex.build(job["path"], column=job["column"], **job["options"])
-    rows = index.page_rows.tolist()
-    for number, expected in enumerate(rows):
-        page = pa.array(index.read_page(number))
-        page.validate(full=len(page) < MOST)
-        if len(page) != expected:
-            raise AssertionError(f"page {number}: {len(page)} rows, not {expected}")
-
-
-def read_batches(job: dict[str, Any]) -> None:
-    """The same through the engine: as windows, as packed rows or as columns."""
-    options: dict[str, Any] = {
-        "memory": "16MiB",
-        "num_threads": 2,
-        "rank": 0,
-        "world_size": 1,
-    }
-    sequences: Any = {
-        "windows": pf.Windows(8),
-        "packed": pf.Packed(8, eos=1),
-        "documents": pf.Documents(columns=[job["column"]]),
-    }[job["sequences"]]
-    dataset = pf.parquet(job["path"], column=job["column"])
-    loader = pf.Loader(dataset, sequences=sequences, batch_size=1, **options)
-    for _ in islice(loader, BATCHES):
-        pass
-
-
-def read_saved(job: dict[str, Any]) -> None:
-    """By way of a cache folder with a damaged file: what is read stays the same."""
-    digest = digest_of(job["cache"])
-    if digest != job["digest"]:
-        raise AssertionError("other batches than those of a sound cache folder")
 
 
 def attempt(job: dict[str, Any]) -> str:
     """What came of it; "" is well."""
-    for read in [read_saved] if "cache" in job else [read_pages, read_batches]:
+    for name in job["read"]:
         try:
-            read(job)
+            is_whole = READERS[name](job)
         except pf.errors.InternalError as error:
-            return f"{read.__name__}: InternalError: {error}"
-        except pf.errors.PagefeedError:
+            return f"{name}: InternalError: {error}"
+        except pf.errors.PagefeedError as error:
+            if job.get("is_sound"):
+                return f"{name}: a sound file is refused: {error!r}"
             continue
         except BaseException as error:  # noqa: BLE001  a panic is not an Exception
-            return f"{read.__name__}: {type(error).__name__}: {error}"
+            return f"{name}: {type(error).__name__}: {error}"
+        if is_whole and job.get("is_cut"):
+            return f"{name}: a file that is cut is taken for a whole one"
+        if not is_whole and job.get("is_sound"):
+            return f"{name}: parts of a sound file are rejected"
     return ""
 
 
 def main() -> None:
     # Standard error is shown where a file ends the process: it is for that alone.
-    warnings.simplefilter("ignore", pf.errors.PaddingWarning)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="pagefeed-fuzz-") as folder:
+        os.chdir(folder)
+        warm()
+        limit_memory(int(sys.argv[1]))
+        print(flush=True)  # Ready: what follows is under the caller's timeout.
+        for line in sys.stdin:
+            print(json.dumps(attempt(json.loads(line))), flush=True)
+
+
+def limit_memory(beyond: int) -> None:
+    """Limit memory to what is taken now, and so much beyond."""
     # What may be written to. Of addresses alone, malloc sets aside 64 MiB for each of 8
     # arenas a processor: these say nothing about memory, and differ by machine.
     (taken,) = re.findall(r"VmData:\s+(\d+) kB", STATUS.read_text())
-    limit = (int(taken) << 10) + int(sys.argv[1])
+    limit = (int(taken) << 10) + beyond
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    print(flush=True)  # Ready: what follows is under the caller's timeout.
-    for line in sys.stdin:
-        print(json.dumps(attempt(json.loads(line))), flush=True)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

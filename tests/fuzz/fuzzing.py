@@ -1,57 +1,57 @@
-"""Seeds of the fuzzer, the cases drawn from them, and the processes that read them."""
+"""Cases of the fuzzer: mutated files of Parquet, of other formats, of cache folders."""
 
-import json
-import os
 import random
-import select
 import shutil
 import struct
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from made_files import made
-from mutate_files import MUTATIONS
-from saved_files import Saved, write_damaged
+from parquet_mutations import MUTATIONS
+from subjects import Subject
 
 HERE = Path(__file__).resolve().parent
 SEEDS = HERE / "seeds"
 ROWS = 24
 MADE = 0.2
 """Share of files that are made from nothing."""
-SAVED = 0.1
-"""Share of cases that are a damaged file of a cache folder."""
 TOKENS = ("tokens", "fixed", "number")
 BROKEN = (LookupError, ValueError, TypeError, OverflowError, struct.error)
 """What taking apart a file that is broken already may raise."""
 
 
-class Finding(NamedTuple):
-    """A file that was neither read nor refused as it should be."""
-
-    name: str
-    outcome: str
-    data: bytes
-    job: dict[str, Any]
-
-
-@dataclass
-class Case:
+class Case(NamedTuple):
     """A mutated file, and how to read it."""
 
     name: str
     path: Path
     data: bytes
-    job: dict[str, Any] = field(default_factory=dict)
+    job: dict[str, Any]
 
 
-def case_of(here: dict[str, bytes], draw: random.Random, folder: Path) -> Case:
-    """Draw a seed and mutate it, once or twice."""
+def subject_case(
+    name: str, subject: Subject, draw: random.Random | None, folder: Path
+) -> Case:
+    """Damage one file of a subject; none without draws."""
+    folder = folder / "files"
+    shutil.rmtree(folder, ignore_errors=True)
+    kind, damaged, data = "sound", *next(iter(subject.files.items()))
+    if draw is not None:
+        kind, damaged, data = subject.damaged(draw)
+    for one, sound in subject.files.items():
+        path = folder / one
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if one == damaged else sound)
+    is_cut = kind.endswith("cut") and subject.has_end and data != subject.files[damaged]
+    job = {"read": [subject.read], "folder": str(folder), "is_cut": is_cut}
+    job["is_sound"] = draw is None
+    return Case(f"{name}-{kind}", folder / damaged, data, {**job, **subject.options})
+
+
+def parquet_case(here: dict[str, bytes], draw: random.Random, folder: Path) -> Case:
+    """Draw a seed of Parquet and mutate it, once or twice."""
     name, column = draw.choice(sorted(here)), draw.choice(COLUMNS)
     data, kinds = here[name], []
     mutations = draw.choice([1, 1, 1, 2])
@@ -69,66 +69,13 @@ def case_of(here: dict[str, bytes], draw: random.Random, folder: Path) -> Case:
     path = folder / "file.parquet"
     path.write_bytes(data)
     job = {
+        "read": ["pages", "batches"],
+        "path": str(path),
         "column": column,
         "sequences": draw.choice(ways),
         "options": {"page_index": draw.random() < 0.7},
     }
-    return Case(f"{'-'.join(kinds) or 'bytes'}-{name}", path, data, job)
-
-
-def saved_case(saved: Saved, draw: random.Random, folder: Path) -> Case:
-    """Draw a file of a cache folder, and damage it."""
-    cache = folder / "cache"
-    shutil.rmtree(cache, ignore_errors=True)
-    kind, path, data = write_damaged(saved, cache, draw)
-    job = {"cache": str(cache), "digest": saved.digest, "damaged": str(path)}
-    return Case(f"saved-{kind}", path, data, job)
-
-
-class Child:
-    """A process that reads files, started anew when one of them ends it."""
-
-    def __init__(self, memory: int, timeout: float) -> None:
-        self.memory, self.timeout = memory, timeout
-        self.process: subprocess.Popen[str] | None = None
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  kept open
-
-    def started(self) -> "subprocess.Popen[str]":
-        if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "child.py"), str(self.memory)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self.errors,
-                text=True,
-            )
-            assert self.process.stdout is not None
-            assert self.process.stdout.readline() == "\n", "it did not start"
-        return self.process
-
-    def run(self, case: Case) -> str:
-        """What came of it: "" if it was read, or refused by a typed error."""
-        process = self.started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps({"path": str(case.path)} | case.job) + "\n")
-        process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], self.timeout)
-        printed = process.stdout.readline() if ready else ""
-        if printed:
-            outcome: str = json.loads(printed)
-            return outcome
-        end = f"died ({process.wait()})" if ready else "hung"
-        self.close()
-        self.errors.seek(0, os.SEEK_END)
-        self.errors.seek(max(0, self.errors.tell() - 300))
-        return f"{end}: {self.errors.read()}"
-
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
-            self.process = None
+    return Case(f"parquet-{'-'.join(kinds) or 'bytes'}-{name}", path, data, job)
 
 
 # The seeds: a file for each encoding, small enough to be looked at.

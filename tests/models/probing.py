@@ -52,11 +52,25 @@ class Outcome:
         return f"{job}: {self.outcome} {self.message}"
 
 
-class Prober:
-    """A process that reads broken files, started anew when one of them ends it."""
+class EndedError(Exception):
+    """The process ended, or did not answer in time."""
 
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
+    def __init__(self, how: str, said: str) -> None:
+        super().__init__(f"{how}: {said}")
+        self.how, self.said = how, said
+
+
+class Prober:
+    """A process that reads broken files, started anew when one of them ends it.
+
+    Args:
+        script: What it runs, with `memory` as its argument: it prints a line when it is
+            ready, and one of JSON for each line of JSON.
+        memory: Bytes it may take.
+    """
+
+    def __init__(self, script: Path, memory: int) -> None:
+        self.command = [sys.executable, str(script), str(memory)]
         self.process: subprocess.Popen[str] | None = None
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  kept open
         atexit.register(self.close)
@@ -70,40 +84,48 @@ class Prober:
     def started(self) -> "subprocess.Popen[str]":
         if self.process is None:
             python_path = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
-            script = str(TESTS / "corrupt" / "probe.py")
             self.process = subprocess.Popen(
-                [sys.executable, script, str(self.memory)],
+                self.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.errors,
                 text=True,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(python_path)},
             )
+            assert self.process.stdout is not None
+            assert self.process.stdout.readline() == "\n", "it did not start"
         return self.process
 
-    def run(self, job: Job, timeout: float) -> Outcome:
+    def ask(self, job: dict[str, Any], timeout: float) -> Any:
+        """The answer to a job; a crash and a hang are raised as `EndedError`."""
         process = self.started()
         assert process.stdin is not None
         assert process.stdout is not None
+        process.stdin.write(json.dumps(job) + "\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], timeout)
+        if ready and (printed := process.stdout.readline()):
+            return json.loads(printed)
+        how = f"died ({process.wait()})" if ready else "hung"
+        self.close()
+        self.errors.seek(0, os.SEEK_END)
+        self.errors.seek(max(0, self.errors.tell() - 400))
+        raise EndedError(how, self.errors.read())
+
+    def run(self, job: Job, timeout: float) -> Outcome:
         line = {
             "path": str(job.path),
             "column": job.column,
             "expected": job.expected and str(job.expected),
             "options": job.options,
         }
-        process.stdin.write(json.dumps(line) + "\n")
-        process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], timeout)
-        printed = process.stdout.readline() if ready else ""
-        if printed:
-            return Outcome(job=job, **json.loads(printed))
-        end = f"died ({process.wait()})" if ready else "hung"
-        self.close()
-        self.errors.seek(max(0, self.errors.tell() - 400))
-        return Outcome(job=job, outcome=end, message=self.errors.read())
+        try:
+            return Outcome(job=job, **self.ask(line, timeout))
+        except EndedError as end:
+            return Outcome(job=job, outcome=end.how, message=end.said)
 
 
-_prober = functools.cache(Prober)
+_prober = functools.cache(functools.partial(Prober, TESTS / "corrupt" / "probe.py"))
 
 
 def probe(

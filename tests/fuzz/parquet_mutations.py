@@ -1,10 +1,11 @@
 """Parquet files made wrong: bits, footers, headers, levels, page indexes, claims."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from made import thrift
+from made.damage import NUMBERS, Damage, bytes_changed, pieces
 from made.files import (
     DICTIONARY,
     ParquetBytes,
@@ -16,25 +17,8 @@ from made.files import (
 )
 from made.thrift import Field, Struct, i32, i64, varint
 
-NUMBERS = [-1, 0, 1, 2, 127, 255, 1 << 16, 1 << 28, (1 << 31) - 1, 1 << 40, -(1 << 62)]
-BYTES = [0, 1, 0x7F, 0x80, 0xFF]
 INTEGERS = (thrift.BYTE, thrift.I16, thrift.I32, thrift.I64)
 BITS = {thrift.BYTE: 8, thrift.I16: 16, thrift.I32: 32, thrift.I64: 64}
-
-Mutation = Callable[[bytes, random.Random], bytes]
-
-
-def some_bytes(data: bytes, draw: random.Random) -> bytes:
-    out = bytearray(data)
-    for _ in range(draw.choice([1, 1, 2, 4])):
-        at = draw.randrange(len(out))
-        out[at] = draw.choice([out[at] ^ 1 << draw.randrange(8), draw.choice(BYTES)])
-    return bytes(out)
-
-
-def missing_or_repeated(data: bytes, draw: random.Random) -> bytes:
-    at, size = draw.randrange(len(data)), draw.randrange(1, 64)
-    return data[:at] + data[at : at + size] * draw.choice([0, 2, 3]) + data[at + size :]
 
 
 def fields_of(struct: Struct) -> Iterator[tuple[Struct, int]]:
@@ -59,7 +43,7 @@ def change_field(struct: Struct, draw: random.Random) -> None:
         half = 1 << (BITS[kind] - 1)
         holder[number] = Field(kind, (changed + half) % (2 * half) - half)
     elif kind == thrift.BINARY:
-        holder[number] = Field(kind, some_bytes(value, draw) if value else b"\xff")
+        holder[number] = Field(kind, bytes_changed(value, draw) if value else b"\xff")
     elif kind == thrift.LIST:
         holder[number] = Field(kind, (value[0], changed_list(value[0], value[1], draw)))
     elif kind in (thrift.TRUE, thrift.FALSE):
@@ -161,9 +145,9 @@ def page_index(data: bytes, draw: random.Random) -> bytes:
     return with_footer(data, changed, before=encoded)
 
 
-MUTATIONS: dict[str, Mutation] = {
-    "bytes": some_bytes,
-    "pieces": missing_or_repeated,
+MUTATIONS: dict[str, Damage] = {
+    "bytes": bytes_changed,
+    "pieces": pieces,
     "footer": footer,
     "header": page_header,
     "levels": levels,
