@@ -50,7 +50,7 @@ def seconds_per_sequence(loader: pf.Loader) -> float:
     return (time.process_time() - begin) / (num_steps * BATCH_SIZE)
 
 
-def make(dataset: pf.ParquetDataset | pf.Mixture, world_size: int) -> pf.Loader:
+def make(dataset: pf.dataset.ParquetDataset | pf.Mixture, world_size: int) -> pf.Loader:
     """Return the loader of the first rank; a mixture runs through one epoch only."""
     return pf.Loader(
         dataset,

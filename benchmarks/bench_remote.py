@@ -52,7 +52,7 @@ Run = Iterator[int]
 """Tokens of batch after batch."""
 
 
-def dataset(options: dict[str, str]) -> pf.ParquetDataset:
+def dataset(options: dict[str, str]) -> pf.dataset.ParquetDataset:
     """The files, and their index, which is built but once."""
     import pagefeed
 

@@ -104,7 +104,9 @@ def by_sample(path: Path, num_workers: int) -> Iterable[torch.Tensor]:
     )
 
 
-def fed(dataset: pf.FlatDataset, shuffle: str, num_threads: int) -> Iterable[Any]:
+def fed(
+    dataset: pf.dataset.FlatDataset, shuffle: str, num_threads: int
+) -> Iterable[Any]:
     """Yield the batches of a loader."""
     loader = pf.Loader(
         dataset,

@@ -23,7 +23,7 @@ feed = partial(
 )
 
 
-def write(path: Path, chats: range) -> pf.ParquetDataset:
+def write(path: Path, chats: range) -> pf.dataset.ParquetDataset:
     """Write chats as a template makes them: labels are -100 outside of answers."""
     rows: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
     for number in chats:

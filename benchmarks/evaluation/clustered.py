@@ -60,9 +60,9 @@ CUTS = {
 class Corpus:
     """Tokens to train on and to be judged by."""
 
-    train: pf.ParquetDataset
+    train: pf.dataset.ParquetDataset
     """In the order of its sources."""
-    validation: pf.ParquetDataset
+    validation: pf.dataset.ParquetDataset
     """Documents from all over it, never trained on."""
     end: int
     """Token behind every document."""

@@ -55,7 +55,7 @@ def orders(num_sequences: int) -> list[Order]:
 
 
 def _loader(
-    data: pf.ParquetDataset,
+    data: pf.dataset.ParquetDataset,
     corpus: Corpus,
     size: Size,
     **more: Any,  # noqa: ANN401 - settings of the loader

@@ -49,7 +49,7 @@ def rows_of(files) -> Any:
     return pa.concat_tables([pq.read_table(file) for file in files])
 
 
-def dataset_of(files, **options) -> pf.ParquetDataset:
+def dataset_of(files, **options) -> pf.dataset.ParquetDataset:
     return pf.parquet(files, column="input_ids", **options)
 
 

@@ -86,7 +86,7 @@ def write_stream(folder, documents: Documents, dtype="uint16", shards=1):
     return folder
 
 
-def raw(folder, documents: Documents, dtype="uint16") -> pf.FlatDataset:
+def raw(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
     """A raw file whose documents are known from their last token, which is 0."""
     assert all(document[-1] == 0 and 0 not in document[:-1] for document in documents)
     path = Path(folder) / "tokens.bin"
@@ -94,37 +94,37 @@ def raw(folder, documents: Documents, dtype="uint16") -> pf.FlatDataset:
     return pf.tokens(path, dtype=dtype, eos=0)
 
 
-def npy(folder, documents: Documents, dtype="int32") -> pf.FlatDataset:
+def npy(folder, documents: Documents, dtype="int32") -> pf.dataset.FlatDataset:
     """The same, as NumPy writes it."""
     path = Path(folder) / "tokens.npy"
     np.save(path, np.array([t for each in documents for t in each], dtype))
     return pf.tokens(path, eos=0)
 
 
-def megatron(folder, documents: Documents, dtype="uint16") -> pf.FlatDataset:
+def megatron(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
     """A Megatron dataset of these documents."""
     return pf.megatron(write_megatron(Path(folder) / "corpus", documents, dtype))
 
 
-def mds(folder, documents: Documents, dtype="uint16") -> pf.FlatDataset:
+def mds(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
     """MDS shards of these documents."""
     shards = min(3, len(documents))
     return pf.mds(write_mds(Path(folder) / "mds", documents, dtype, shards))
 
 
-def stream(folder, documents: Documents, dtype="uint16") -> pf.FlatDataset:
+def stream(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
     """A stream of tokens alone, in several shards."""
     shards = min(3, len(documents))
     return pf.stream(write_stream(Path(folder) / "stream", documents, dtype, shards))
 
 
-def records(folder, documents: Documents) -> pf.FlatDataset:
+def records(folder, documents: Documents) -> pf.dataset.FlatDataset:
     """A stream with a number beside every token."""
     dtype = [("weight", "f4"), ("token", "u4")]
     return stream(folder, documents, dtype)
 
 
-KINDS: dict[str, Callable[[Path, Documents], pf.FlatDataset]] = {
+KINDS: dict[str, Callable[[Path, Documents], pf.dataset.FlatDataset]] = {
     "raw": raw,
     "npy": npy,
     "megatron": megatron,

@@ -13,7 +13,7 @@ ROWS = {"code": 200, "math": 12, "web": 300}
 WEIGHTS = {"code": 0.35, "math": 0.05, "web": 0.6}
 
 
-def write_datasets(folder: Path) -> dict[str, pf.ParquetDataset]:
+def write_datasets(folder: Path) -> dict[str, pf.dataset.ParquetDataset]:
     """Write a dataset of each name, whose tokens begin far from those of others."""
     for number, (name, rows) in enumerate(ROWS.items()):
         (folder / name).mkdir()

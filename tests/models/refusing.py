@@ -8,7 +8,7 @@ import pagefeed as pf
 from pagefeed import errors
 
 
-def drained(dataset: pf.FlatDataset) -> int:
+def drained(dataset: pf.dataset.FlatDataset) -> int:
     """Read all of it, as a loader does."""
     feed = pf.Loader(
         dataset,

@@ -42,7 +42,7 @@ def write_rows(folder: Path, files: list[list[Row]], **options: Any) -> list[Pat
     return paths
 
 
-def open_rows(paths: list[Path], **options: Any) -> pf.ParquetDataset:
+def open_rows(paths: list[Path], **options: Any) -> pf.dataset.ParquetDataset:
     """The dataset of these files."""
     return pf.parquet(paths, column="input_ids", **options)
 

@@ -28,7 +28,7 @@ def folder() -> Path:
 
 
 @functools.cache
-def numbered() -> pf.ParquetDataset:
+def numbered() -> pf.dataset.ParquetDataset:
     (folder() / "alone").mkdir()
     write_numbered(folder() / "alone", num_rows=60)
     return pf.parquet(folder() / "alone", column="input_ids")
@@ -100,7 +100,7 @@ FAR = 40
 
 
 @functools.cache
-def datasets() -> dict[str, pf.ParquetDataset]:
+def datasets() -> dict[str, pf.dataset.ParquetDataset]:
     for number, (name, rows) in enumerate(ROWS.items()):
         (folder() / name).mkdir()
         write_numbered(folder() / name, num_rows=rows, first_token=number * APART)

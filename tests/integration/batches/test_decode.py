@@ -20,7 +20,7 @@ from pagefeed.torch import as_dataset
 COUNT = 30
 
 
-def write(folder: Path) -> pf.ParquetDataset:
+def write(folder: Path) -> pf.dataset.ParquetDataset:
     rows = range(COUNT)
     table = {
         "input_ids": [[n] * (n % 3) for n in rows],

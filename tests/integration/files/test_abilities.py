@@ -38,7 +38,7 @@ def test_streams_are_refused_by_name(use, abilities):
 class Other:
     """A dataset of another kind: it has what the protocol asks, and no more."""
 
-    def __init__(self, dataset: pf.ParquetDataset) -> None:
+    def __init__(self, dataset: pf.dataset.ParquetDataset) -> None:
         for name in ("can_seek", "has_length", "column", "metadata", "files"):
             setattr(self, name, getattr(dataset, name))
         for name in ("verify_checksums", "fingerprint", "index", "spans"):

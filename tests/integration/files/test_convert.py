@@ -31,7 +31,7 @@ def documents_of(dataset) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory) -> pf.ParquetDataset:
+def source(tmp_path_factory) -> pf.dataset.ParquetDataset:
     folder = tmp_path_factory.mktemp("source")
     rows = pa.array(DOCUMENTS, pa.list_(pa.int32()))
     table = pa.table({"input_ids": rows, "part": [n % 3 for n in range(len(rows))]})

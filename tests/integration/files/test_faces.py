@@ -51,7 +51,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def dataset(folder) -> pf.ParquetDataset:
+def dataset(folder) -> pf.dataset.ParquetDataset:
     return pf.parquet(folder, column="input_ids", metadata=["text", "lang"])
 
 

@@ -19,7 +19,7 @@ TOKENS = np.array([token for document in DOCUMENTS for token in document])
 
 
 @pytest.fixture(scope="module", params=flat_files.KINDS)
-def dataset(request, tmp_path_factory) -> pf.FlatDataset:
+def dataset(request, tmp_path_factory) -> pf.dataset.FlatDataset:
     folder = tmp_path_factory.mktemp(request.param)
     return flat_files.KINDS[request.param](folder, DOCUMENTS)
 

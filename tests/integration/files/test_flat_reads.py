@@ -13,7 +13,7 @@ WINDOWS = 320
 COUNTS = Path("/proc/self/io")
 
 
-def write(folder: Path, dtype: Any) -> pf.StreamDataset:
+def write(folder: Path, dtype: Any) -> pf.dataset.StreamDataset:
     """Two shards of documents of many lengths, whole windows together."""
     rng = np.random.default_rng(1)
     tokens = np.arange(WINDOWS * LENGTH) % 60_000

@@ -122,7 +122,7 @@ def write_checked(folder: Path) -> Path:
     return path
 
 
-def damage(path: Path, page: pf.Page) -> None:
+def damage(path: Path, page: pf.dataset.Page) -> None:
     """Flip a bit of a page's last token, and leave no trace of that."""
     before = path.stat()
     with path.open("r+b") as file:

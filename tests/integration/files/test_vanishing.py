@@ -13,7 +13,7 @@ import pagefeed as pf
 from pagefeed.dataset import derived_arrays, derived_key, length_counts
 from pagefeed.errors import MissingFileError, StaleFileError
 
-USES: dict[str, Callable[[pf.ParquetDataset], Any]] = {
+USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {
     "where": lambda dataset: len(dataset.where("quality > 0.5")),
     "tiers": lambda dataset: dataset.tiers("quality", edges=[0.5]),
     "quantiles": lambda dataset: dataset.tiers("quality", quantiles=2),

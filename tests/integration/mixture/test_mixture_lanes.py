@@ -33,13 +33,13 @@ TINY = {"code": 1, "math": 3, "web": 7}
 
 
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
+def datasets(tmp_path_factory) -> dict[str, pf.dataset.ParquetDataset]:
     """Three datasets that tokens tell apart."""
     return write_datasets(tmp_path_factory.mktemp("mixture"))
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
+def tiny(tmp_path_factory) -> dict[str, pf.dataset.ParquetDataset]:
     """Datasets of one page each, with fewer sequences than there are lanes."""
     folder = tmp_path_factory.mktemp("tiny")
     found = {}

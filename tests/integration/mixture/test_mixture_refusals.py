@@ -13,7 +13,7 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory) -> dict[str, pf.ParquetDataset]:
+def datasets(tmp_path_factory) -> dict[str, pf.dataset.ParquetDataset]:
     """Three datasets that tokens tell apart."""
     return write_datasets(tmp_path_factory.mktemp("mixture"))
 

@@ -21,13 +21,15 @@ def folder(tmp_path_factory):
 
 def facts(folder, node: int, **options: Any) -> dict[str, Any]:
     loader = numbered_loader(folder, world_size=4, rank=RANKS[node][0], **options)
-    made = json.loads(json.dumps(pf.facts_of_node(loader, RANKS[node])))
+    made = json.loads(json.dumps(pf.reports.facts_of_node(loader, RANKS[node])))
     return {**made, "written": made["clock"], "host": f"node-{node}"}
 
 
 def wrong(*nodes: dict[str, Any]) -> dict[str, str]:
     return {
-        check.name: check.found for check in pf.checklist(nodes) if check.ok is False
+        check.name: check.found
+        for check in pf.reports.checklist(nodes)
+        if check.ok is False
     }
 
 

@@ -70,7 +70,7 @@ def make(folder, **options: Any) -> pf.Loader:
     return pf.Loader(data, **settings | options)
 
 
-def wrong(found: pf.Smoke) -> set[str]:
+def wrong(found: pf.reports.Smoke) -> set[str]:
     return {check.name for check in found.checks if check.ok is False}
 
 

@@ -106,7 +106,7 @@ def test_tracing_leaves_a_running_loader_alone(folder):
     for batch, same in zip(loader, other, strict=True):
         assert (batch["input_ids"] == same["input_ids"]).all()
         pf.trace(loader, loader.step - 1, 0)
-        list(pf.replay(loader, [0]))
+        list(pf.reports.replay(loader, [0]))
 
 
 def test_steps_are_made_again_exactly(folder):
@@ -120,7 +120,7 @@ def test_steps_are_made_again_exactly(folder):
     delivered = [
         {k: np.copy(v) for k, v in batch.items()} for batch in islice(loader, 30)
     ]
-    found = list(pf.replay(loader, [3, 4, 5, 20]))
+    found = list(pf.reports.replay(loader, [3, 4, 5, 20]))
     assert [step for step, _ in found] == [3, 4, 5, 20]
     for step, batch in found:
         assert batch.keys() == delivered[step].keys()
@@ -129,7 +129,7 @@ def test_steps_are_made_again_exactly(folder):
 
 def test_skipped_steps_are_not_made_again(folder):
     loader = resumed(folder)
-    assert [step for step, _ in pf.replay(loader, range(8, 13))] == [8, 11, 12]
+    assert [step for step, _ in pf.reports.replay(loader, range(8, 13))] == [8, 11, 12]
     with pytest.raises(pf.errors.InvalidArgumentError, match="skipped"):
         pf.trace(loader, 9)
 

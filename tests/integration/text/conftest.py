@@ -23,7 +23,7 @@ def extended(domain, tmp_path_factory):
     path = tmp_path_factory.mktemp("extended")
     made = {}
     for kind in KINDS:
-        done = pf.extend_tokenizer(
+        done = pf.prepare.extend_tokenizer(
             open_tokenizer(kind),
             pf.parquet(domain, column="text"),
             path / f"{kind}.json",

@@ -90,7 +90,7 @@ def test_merges_as_older_files_have_them(domain, extended, tmp_path):
     model["merges"] = [" ".join(pair) for pair in model["merges"]]
     (tmp_path / "old.json").write_text(json.dumps(content))
     old = pf.Tokenizer(tmp_path / "old.json")
-    done = pf.extend_tokenizer(
+    done = pf.prepare.extend_tokenizer(
         old,
         pf.parquet(domain, column="text"),
         tmp_path / "new.json",
@@ -109,7 +109,7 @@ def test_characters_that_no_piece_has(tmp_path, kind):
     pq.write_table(pa.table({"text": texts}), path)
     old = open_tokenizer(kind)
     data = pf.parquet(path, column="text")
-    done = pf.extend_tokenizer(old, data, tmp_path / "new.json", new_tokens=9)
+    done = pf.prepare.extend_tokenizer(old, data, tmp_path / "new.json", new_tokens=9)
     assert any("estop" in new.text for new in done.new_tokens)
     assert not any("\u26c4" in new.text for new in done.new_tokens)
 
@@ -118,7 +118,7 @@ def test_corpus_with_two_thousand_tokens_more(tmp_path):
     corpus = pf.parquet(shared("data", "corpus"), column="text")
     old = pf.Tokenizer(shared("data", "corpus", "tokenizer.json"))
     domain = corpus.where("source == 'scipy/scipy'")
-    done = pf.extend_tokenizer(
+    done = pf.prepare.extend_tokenizer(
         old, domain, tmp_path / "new.json", sample="1MB", held_out=0.05, min_gain=2
     )
     [before], [after] = done.before, done.held_out
@@ -179,7 +179,7 @@ def test_every_gain_is_what_is_saved(words):
 def test_sources_and_texts_beside_are_reported(domain, tmp_path):
     other = tmp_path / "other.parquet"
     pq.write_table(pa.table({"text": TEXTS}), other)
-    done = pf.extend_tokenizer(
+    done = pf.prepare.extend_tokenizer(
         open_tokenizer("gpt2"),
         pf.parquet(domain, column="text"),
         tmp_path / "law.json",
@@ -202,5 +202,5 @@ def test_kinds_that_cannot_grow_are_refused(domain, tmp_path):
         ("gpt2", InvalidArgumentError, "pagefeed.Tokenizer"),
     ]:
         with pytest.raises(kind, match=words):
-            pf.extend_tokenizer(tokenizer, texts, tmp_path / "law.json")
+            pf.prepare.extend_tokenizer(tokenizer, texts, tmp_path / "law.json")
     assert [*tmp_path.iterdir()] == []

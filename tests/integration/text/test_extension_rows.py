@@ -88,7 +88,7 @@ def test_new_rows_of_safetensors_are_means(extended, tmp_path, kind):
             "lm_head.weight": ("F16", head),
         },
     )
-    done = pf.extend_embeddings(
+    done = pf.prepare.extend_embeddings(
         tmp_path / "old.safetensors", tmp_path / "new.safetensors", old=old, new=new
     )
     before, after = (
@@ -131,10 +131,10 @@ def test_models_in_several_files(extended, tmp_path):
     name = "model.safetensors.index.json"
     (tmp_path / "old" / name).write_text(json.dumps(index))
     with pytest.raises(InvalidArgumentError, match="another folder"):
-        pf.extend_embeddings(
+        pf.prepare.extend_embeddings(
             tmp_path / "old" / name, tmp_path / "old" / ("a" + name), old=old, new=new
         )
-    pf.extend_embeddings(
+    pf.prepare.extend_embeddings(
         tmp_path / "old" / name, tmp_path / "new" / name, old=old, new=new
     )
     first, second = (load(tmp_path / "new" / f"{n}.safetensors") for n in (1, 2))
@@ -148,13 +148,13 @@ def test_models_in_several_files(extended, tmp_path):
     files["h.0"] = "1.safetensors"
     (tmp_path / "old" / name).write_text(json.dumps(index))
     with pytest.raises(CorruptFileError, match="does not name"):
-        pf.extend_embeddings(
+        pf.prepare.extend_embeddings(
             tmp_path / "old" / name, tmp_path / "b" / name, old=old, new=new
         )
     files["h.0"] = "../1.safetensors"
     (tmp_path / "old" / name).write_text(json.dumps(index))
     with pytest.raises(CorruptFileError, match="elsewhere"):
-        pf.extend_embeddings(
+        pf.prepare.extend_embeddings(
             tmp_path / "old" / name, tmp_path / "b" / name, old=old, new=new
         )
 
@@ -165,7 +165,7 @@ def test_tied_embeddings_of_torch_stay_tied(extended, tmp_path, dtype):
     embed = torch.randn(old.vocab_size, 4).to(dtype)
     model = {"wte.weight": embed, "lm_head.weight": embed, "h.0": torch.ones(2)}
     torch.save({"model": model, "step": 7}, tmp_path / "old.pt")
-    done = pf.extend_embeddings(
+    done = pf.prepare.extend_embeddings(
         tmp_path / "old.pt", tmp_path / "new.pt", old=old, new=new, multiple_of=64
     )
     assert done.tensors == ("model.wte.weight", "model.lm_head.weight")
@@ -212,7 +212,7 @@ def test_wrong_checkpoints_are_refused(extended, tmp_path):
     ]
     for name, settings, kind, words in cases:
         with pytest.raises(kind, match=words):
-            pf.extend_embeddings(
+            pf.prepare.extend_embeddings(
                 tmp_path / name,
                 tmp_path / f"out{(tmp_path / name).suffix}",
                 old=old,
@@ -222,9 +222,11 @@ def test_wrong_checkpoints_are_refused(extended, tmp_path):
     assert not [*tmp_path.glob("*out*")]
     for wrong in (old, open_tokenizer("llama3")):
         with pytest.raises(InvalidArgumentError, match="extend_tokenizer"):
-            pf.extend_embeddings(good, tmp_path / "o.safetensors", old=old, new=wrong)
+            pf.prepare.extend_embeddings(
+                good, tmp_path / "o.safetensors", old=old, new=wrong
+            )
     with pytest.raises(InvalidArgumentError, match="name it alike"):
-        pf.extend_embeddings(good, tmp_path / "o.pt", old=old, new=new)
+        pf.prepare.extend_embeddings(good, tmp_path / "o.pt", old=old, new=new)
 
 
 def test_the_verb_reports(domain, tmp_path, capsys):

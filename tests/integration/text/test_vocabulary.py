@@ -56,7 +56,7 @@ def texts(folder):
 
 def train(texts, path, **settings):
     given = {"vocab_size": 400, "held_out": 0.1, **settings}
-    return pf.train_tokenizer(texts, path / "tokenizer.json", **given)
+    return pf.prepare.train_tokenizer(texts, path / "tokenizer.json", **given)
 
 
 @pytest.mark.parametrize("model", ["bpe", "wordpiece", "unigram"])

@@ -156,7 +156,9 @@ cuts = st.one_of(
 )
 
 
-def dataset(folder: Path, files: list[Rows], layout: Layout) -> pf.ParquetDataset:
+def dataset(
+    folder: Path, files: list[Rows], layout: Layout
+) -> pf.dataset.ParquetDataset:
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.parquet"):
         old.unlink()

@@ -21,7 +21,7 @@ SEPARATORS = st.sampled_from([{}, {"eos": 1}, {"bos": 2}, {"bos": 2, "eos": 1}])
 
 def write(
     folder: Path, lengths: list[int]
-) -> tuple[pf.StreamDataset, pf.ParquetDataset]:
+) -> tuple[pf.dataset.StreamDataset, pf.dataset.ParquetDataset]:
     """The same rows as a stream of two shards and as Parquet."""
     rng = np.random.default_rng(len(lengths))
     tokens = [rng.integers(3, 60_000, length) for length in lengths]

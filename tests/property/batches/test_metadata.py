@@ -170,7 +170,7 @@ def check(batches: Iterable[Row], files: list[list[Row]], cut: Any) -> list[int]
     return tokens
 
 
-def parquet(path: Any) -> pf.ParquetDataset:
+def parquet(path: Any) -> pf.dataset.ParquetDataset:
     return pf.parquet(path, column="input_ids", metadata=METADATA, spans=["concepts"])
 
 

@@ -76,7 +76,7 @@ def some_shards(draw: st.DrawFn) -> list[list[Document]]:
     return made
 
 
-def write(folder: Path, shards: list[list[Document]]) -> pf.StreamDataset:
+def write(folder: Path, shards: list[list[Document]]) -> pf.dataset.StreamDataset:
     for number, documents in enumerate(shards):
         with pf.StreamWriter(folder / f"stream/{number}", dtype=DTYPE) as out:
             for document in documents:
@@ -85,7 +85,7 @@ def write(folder: Path, shards: list[list[Document]]) -> pf.StreamDataset:
     return pf.stream(folder / "stream", spans=["concepts"])
 
 
-def write_parquet(folder: Path, documents: list[Document]) -> pf.ParquetDataset:
+def write_parquet(folder: Path, documents: list[Document]) -> pf.dataset.ParquetDataset:
     names = ("start", "end", "payload")
     spans = [[dict(zip(names, s, strict=True)) for s in d.spans] for d in documents]
     ids = pa.array([d.tokens for d in documents], pa.list_(pa.int32()))
