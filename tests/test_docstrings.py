@@ -4,24 +4,31 @@ import contextlib
 import doctest
 import importlib
 import io
+import json
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import pagefeed as pf
+from made.flat_files import write_mds, write_megatron, write_stream
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(pf.__path__, "pagefeed.")
-    if not module.name.endswith(("._core", ".__main__"))
-)
+MODULES = [
+    "pagefeed",
+    *sorted(
+        module.name
+        for module in pkgutil.walk_packages(pf.__path__, "pagefeed.")
+        if not module.name.endswith(("._core", ".__main__"))
+    ),
+]
 
 
 def examples() -> Iterator[Any]:
@@ -38,7 +45,7 @@ def examples() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the examples name it: corpus/web and corpus/code."""
+    """A folder as the examples name it: corpus/web, corpus/code and other formats."""
     folder: Path = tmp_path_factory.mktemp("examples")
     rng = np.random.default_rng(0)
     tokens = [rng.integers(5, 99, 300).tolist() for _ in range(400)]
@@ -53,6 +60,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("web", "code"):
         (folder / "corpus" / name).mkdir(parents=True)
         pq.write_table(table, folder / "corpus" / name / "part-0.parquet")
+    (folder / "data").mkdir()
+    documents = [row[:50] for row in tokens]
+    write_megatron(folder / "data" / "corpus_text_document", documents)
+    write_mds(folder / "corpus" / "mds", documents)
+    write_stream(folder / "corpus" / "stream", documents)
+    np.concatenate(documents).astype("<u2").tofile(folder / "corpus" / "train.bin")
+    texts = [f"Of the {n}th part, and of what it holds: {n * n}." for n in range(400)]
+    said = pa.table({"text": texts, "url": texts, "lang": ["en", "de"] * 200})
+    for name in ("web", "law"):
+        (folder / name).mkdir()
+        pq.write_table(said, folder / name / "part-0.parquet")
+    pf.prepare.train_tokenizer(
+        pf.parquet(folder / "web", column="text"),
+        folder / "tokenizer.json",
+        vocab_size=300,
+    )
     return folder
 
 
@@ -74,6 +97,8 @@ def names(corpus: Path) -> dict[str, Any]:
         "np": np,
         "pyarrow": pa,
         "pagefeed": pf,
+        "torch": torch,
+        "Leg": pf.reports.Leg,
         "web": web,
         "code": code,
         "dataset": web,
@@ -88,7 +113,6 @@ def of_one_dataset(names: dict[str, Any]) -> dict[str, Any]:
 
 def of_attention(names: dict[str, Any]) -> dict[str, Any]:
     """A batch of tensors, and what the examples take from torch and elsewhere."""
-    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     attend = torch.nn.functional.scaled_dot_product_attention
     loader = loader_of(names["web"], format="torch", sequences=pf.Windows(16))
     batch = next(iter(loader))
@@ -105,8 +129,24 @@ def of_attention(names: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def of_extension(_names: dict[str, Any]) -> dict[str, Any]:
+    """Two tokenizers, one an extension of the other, and a checkpoint of the first."""
+    old = pf.Tokenizer("tokenizer.json")
+    shape = [old.vocab_size, 4]
+    size = 4 * old.vocab_size * 4
+    tensor = {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}
+    head = json.dumps({"model.embed_tokens.weight": tensor}).encode()
+    Path("model.safetensors").write_bytes(
+        len(head).to_bytes(8, "little") + head + bytes(size)
+    )
+    law = pf.parquet("law", column="text")
+    pf.prepare.extend_tokenizer(old, law, "extended.json", new_tokens=8)
+    return {"tok": old, "extended": pf.Tokenizer("extended.json")}
+
+
 OTHER_NAMES = {
-    "pagefeed.reports.dataset_forecast.forecast": of_one_dataset,
+    "pagefeed.prepare.extend_embeddings": of_extension,
+    "pagefeed.forecast": of_one_dataset,
     "pagefeed.integrations.attention.varlen_arguments": of_attention,
     "pagefeed.integrations.attention.flex_mask": of_attention,
     "pagefeed.integrations.attention.check_isolation": of_attention,
@@ -119,8 +159,8 @@ def test_examples_of_docstrings_run(example, corpus, names, monkeypatch):
     made = names
     if example.name in OTHER_NAMES:
         made = names | OTHER_NAMES[example.name](names)
-    scope = dict(example.globs)
-    scope |= {name: one for name, one in made.items() if name not in scope}
+    own = {k: v for k, v in example.globs.items() if not isinstance(v, ModuleType)}
+    scope = made | own
     checker = doctest.OutputChecker()
     for one in example.examples:
         printed = io.StringIO()

@@ -77,7 +77,7 @@ def trace(
     Example:
         >>> [row] = trace(loader, step=3, row=1)
         >>> [part.origin.row for part in row.parts]  # doctest: +SKIP
-        [171]
+        [351]
     """
     session = session_of(loader)
     planner = session.known_planner()

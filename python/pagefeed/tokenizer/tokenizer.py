@@ -90,8 +90,8 @@ class Tokenizer:
 
     Example:
         >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
-        >>> tok.encode("Hello, world!")  # doctest: +SKIP
-        array([15496,    11,   995,     0], dtype=uint32)
+        >>> tok.decode(tok.encode("Hello, world!"))  # doctest: +SKIP
+        'Hello, world!'
     """
 
     def __init__(
