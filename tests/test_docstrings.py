@@ -124,7 +124,7 @@ def of_attention(names: dict[str, Any]) -> dict[str, Any]:
         "v": batch,
         "scaled_dot_product_attention": attend,
         # One takes half a minute to import, the other runs on a GPU only.
-        "create_block_mask": lambda mask, **_: mask(*torch.zeros(4, dtype=int)),
+        "create_block_mask": lambda mask, **_: mask(*torch.zeros(4, dtype=torch.int64)),
         "flash_attn_varlen_func": lambda _q, _k, _v, *, cu_seqlens_q, **_: cu_seqlens_q,
     }
 

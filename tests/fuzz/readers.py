@@ -102,7 +102,7 @@ def warm() -> None:
     _tokenized(str(folder), keep=["number"])
 
 
-def _flat(dataset: pf.FlatDataset, **options: Any) -> bool:
+def _flat(dataset: pf.dataset.FlatDataset, **options: Any) -> bool:
     for sequences in (pf.Windows(8), pf.Packed(16)):
         loader = pf.Loader(dataset, sequences=sequences, **LOADER, **options)
         for _ in islice(loader, BATCHES):
