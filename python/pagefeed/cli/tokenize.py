@@ -55,6 +55,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=["fail", "skip", "quarantine"],
         help="what is done with records that cannot be read (fail)",
     )
+    add(
+        "--max-rejected",
+        default="1%",
+        type=_rejected,
+        metavar="NUMBER|SHARE",
+        help="records that may be rejected: 100, or 1%% of all (1%%)",
+    )
+    add("--max-record", default="64MiB", help="bytes of the largest record (64MiB)")
     add("--column-name", default="input_ids", help="of the tokens (input_ids)")
     add("--shard-size", default="256MiB", help="bytes of a file, about (256MiB)")
     add("--page-size", default="64KiB", help="bytes of tokens in a page (64KiB)")
@@ -85,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
         keep={name: kind or None for name, _, kind in kinds},
         format=options.format,
         on_error=options.on_error,
+        max_rejected=options.max_rejected,
+        max_record=options.max_record,
         column_name=options.column_name,
         chat_template=_text(options.chat_template),
         shard_size=options.shard_size,
@@ -109,7 +119,16 @@ def run(options: argparse.Namespace) -> int:
     )
     if done.num_rejected:
         print(f"{done.num_rejected:,} records rejected: {done.folder}/_rejected")
+    for reason, count in done.reasons.items():
+        print(f"  {count:,} {reason}")
     return 0
+
+
+def _rejected(text: str) -> float:
+    """Return a number of records as one, and a share of them as a fraction."""
+    if text.endswith("%"):
+        return float(text[:-1]) / 100
+    return float(text) if "." in text else int(text)
 
 
 def _text(path: str | None) -> str | None:

@@ -12,6 +12,7 @@ from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.writing import (
     FileWriter,
     SummedWriter,
+    locked,
     make_folder,
     names_in,
     remove_files,
@@ -29,6 +30,7 @@ __all__ = [
     "StorageOptions",
     "SummedWriter",
     "located",
+    "locked",
     "make_folder",
     "names_in",
     "plain_path",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
+import socket
 import tempfile
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +15,16 @@ from contextlib import contextmanager, suppress
 from pagefeed._base import WholeWriter
 from pagefeed.errors import FileAccessError
 
-__all__ = ["FileWriter", "SummedWriter", "make_folder", "names_in", "remove_files"]
+__all__ = [
+    "FileWriter",
+    "SummedWriter",
+    "locked",
+    "make_folder",
+    "names_in",
+    "remove_files",
+]
+
+_logger = logging.getLogger("pagefeed")
 
 
 class FileWriter(WholeWriter):
@@ -63,7 +76,8 @@ class FileWriter(WholeWriter):
 
     def abandon(self) -> None:
         """Leave nothing of it, unless it was committed."""
-        self._file.close()
+        with suppress(OSError):  # It would write what waits, where nothing has room.
+            self._file.close()
         with suppress(FileNotFoundError):
             os.unlink(self.draft)
 
@@ -115,6 +129,50 @@ def remove_files(folder: str, names: Iterable[str]) -> None:
         with suppress(FileNotFoundError):
             if not os.listdir(folder):
                 os.rmdir(folder)
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Hold a lock, which the system lets go of when the process ends, however it does.
+
+    Args:
+        path: A file that is there as long as it is held, and says by whom.
+
+    Raises:
+        FileAccessError: If another process holds it; the message says which.
+    """
+    with _writing(path):
+        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _is_taken(path, number):
+            holder = os.pread(number, 1000, 0).decode().strip() or "another process"
+            raise FileAccessError(
+                f"{os.path.dirname(path)} is being written by {holder}: wait for it, "
+                "end it, or give another folder"
+            )
+        try:
+            now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+            told = f"process {os.getpid()} of {socket.gethostname()} since {now}\n"
+            with _writing(path):
+                os.ftruncate(number, 0)
+                os.pwrite(number, told.encode(), 0)
+            yield
+        finally:
+            remove_files(os.path.dirname(path), [os.path.basename(path)])
+    finally:
+        os.close(number)
+
+
+def _is_taken(path: str, number: int) -> bool:
+    """Take a lock, and tell whether it was free, and its file is still there."""
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.stat(path), os.fstat(number))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError as problem:  # Some shared folders have no locks.
+        _logger.warning("%s: no lock is held: %s", path, problem)
+        return True
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def ids(tok):
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     """Lines of JSON, read in many blocks and written in many row groups."""
-    monkeypatch.setattr(json_lines, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(json_lines.JsonLines, "most_bytes", 4096)
     monkeypatch.setattr(task, "GROUP_BYTES", 64 << 10)
     rows = zip(TEXTS, URLS, strict=True)
     lines = [json.dumps({"text": text, "url": url}) for text, url in rows]
@@ -107,7 +107,7 @@ def test_lines_of_any_block_are_told_by_their_numbers(suffix, source, tmp_path, 
         lines[number] = b"broken"
     path, data = tmp_path / f"b{suffix}", b"\n".join(lines)
     path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
-    pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="skip")
+    pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="skip", max_rejected=4)
     [file] = (tmp_path / "out" / "_rejected").iterdir()
     told = [json.loads(line)["place"] for line in file.read_text().splitlines()]
     assert told == [f"line {number + 1}" for number in wrong]
@@ -125,7 +125,9 @@ def test_strings_that_are_no_text_are_told_by_row(page_size, tmp_path, tok):
         write_batch_size=1,
         use_dictionary=False,
     )
-    done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="skip")
+    done = pf.tokenize(
+        path, tmp_path / "out", tokenizer=tok, on_error="skip", max_rejected=1
+    )
     found = pq.read_table(done.files[0])["input_ids"].to_pylist()
     expected = [tok.encode(row.decode()).tolist() for row in rows if b"\xff" not in row]
     assert found == expected

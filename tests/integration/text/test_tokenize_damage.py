@@ -25,7 +25,9 @@ LINES = [
     b'{"text": null, "n": null}',
     json.dumps(GOOD).encode(),
 ]
-WRONG = [2, 3, 4, 5, 6, 7, 8]
+WRONG = [2, 3, 4, 5, 6, 8]
+LEFT_OUT = 7
+"""Its text is sound, and its number is not."""
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +71,16 @@ def test_corrupt_records_are_listed(policy, shard_size, tmp_path, tok):
         keep={"n": "int64"},
         on_error=policy,
         shard_size=shard_size,
+        max_rejected=len(WRONG),
     )
-    assert texts(done, tok) == ["one two", "", "one two"]
+    assert texts(done, tok) == ["one two", "wrong n", "", "one two"]
     found = rejected(tmp_path / "out")
-    assert sorted(int(one["place"].split()[1]) for one in found) == WRONG
+    lines = {int(one["place"].split()[1]): one["records"] for one in found}
+    assert lines == {**dict.fromkeys(WRONG, 1), LEFT_OUT: 0}
     assert {one["file"] for one in found} == {str(source)}
     assert done.num_rejected == len(WRONG)
+    assert done.reasons["no JSON"] == 2
+    assert done.reasons["column 'n' is int64"] == 1
     if policy == "skip":
         assert all("record" not in one for one in found)
         return
@@ -115,7 +121,9 @@ def test_damaged_row_groups_are_told_by_their_rows(tmp_path, tok):
     data = bytearray(path.read_bytes())
     data[chunk.data_page_offset + 500] ^= 255
     path.write_bytes(data)
-    done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="skip")
+    done = pf.tokenize(
+        path, tmp_path / "out", tokenizer=tok, on_error="skip", max_rejected=0.4
+    )
     assert texts(done, tok) == rows[:100] + rows[200:]
     [one] = rejected(tmp_path / "out")
     assert (one["place"], one["records"]) == ("rows 100 to 199", 100)
@@ -131,13 +139,14 @@ def test_rows_of_csv_with_other_columns_are_told(tmp_path, tok):
         tokenizer=tok,
         keep={"n": "int64"},
         on_error="quarantine",
+        max_rejected=1,
     )
-    assert texts(done, tok) == ["one, two", "six"]
+    assert texts(done, tok) == ["one, two", "four\nfive", "six"]
     first, second = sorted(rejected(tmp_path / "out"), key=lambda one: one["error"])
     assert first["error"] == "1 values for 2 columns"
     assert first["record"] == "three"
     assert "column 'n'" in second["error"]
-    assert second["record"] == "four\nfive"
+    assert second["records"] == 0
 
 
 def test_bytes_that_are_no_text_are_told_by_row(tmp_path, tok):
@@ -145,7 +154,9 @@ def test_bytes_that_are_no_text_are_told_by_row(tmp_path, tok):
     pq.write_table(
         pa.table({"text": pa.array([b"one", b"\xff\xfe", None, b"two"])}), path
     )
-    done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="quarantine")
+    done = pf.tokenize(
+        path, tmp_path / "out", tokenizer=tok, on_error="quarantine", max_rejected=1
+    )
     assert texts(done, tok) == ["one", "", "two"]
     [one] = rejected(tmp_path / "out")
     assert (one["place"], one["error"]) == ("row 1", "it is not UTF-8")

@@ -13,24 +13,31 @@ from pagefeed.prepare.texts.formats import (
     read_piece,
     types_of,
 )
+from pagefeed.prepare.texts.kept import WidenedError, fitting
 from pagefeed.prepare.texts.records import (
+    RECORD_BYTES,
     Batch,
     Piece,
     Rejected,
     Wanted,
     arrow,
+    too_long,
 )
 
 __all__ = [
     "FORMATS",
+    "RECORD_BYTES",
     "Batch",
     "Inputs",
     "Piece",
     "Rejected",
     "Wanted",
+    "WidenedError",
     "arrow",
     "find_inputs",
+    "fitting",
     "pieces_of",
     "read_piece",
+    "too_long",
     "types_of",
 ]

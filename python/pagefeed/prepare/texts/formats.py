@@ -20,7 +20,7 @@ from pagefeed.prepare.texts.records import (
     Reader,
     Rejected,
     Wanted,
-    no_rows,
+    rejection,
     translated,
 )
 from pagefeed.prepare.texts.samples import Mds, Tar
@@ -139,5 +139,6 @@ def read_piece(storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch
         raise
     except CorruptFileError as problem:
         rest = f"all that follows {count} records"
-        found = Rejected(piece.file, rest, str(problem), None, None)
-        yield Batch(no_rows(wanted), str, (found,))
+        error = str(problem).removeprefix(f"{piece.file}: ")
+        found = Rejected(piece.file, rest, error, None, None)
+        yield rejection(found, wanted)

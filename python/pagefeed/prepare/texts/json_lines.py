@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from pagefeed import _core
-from pagefeed.prepare.texts.lines import Lines, numbered
+from pagefeed.prepare.texts.kept import batch_of, source_of
+from pagefeed.prepare.texts.lines import Lines
 from pagefeed.prepare.texts.records import (
+    RECORD_BYTES,
     Batch,
-    Piece,
     Rejected,
     Wanted,
     arrow,
-    of_objects,
     shown,
 )
 from pagefeed.prepare.texts.streams import line_blocks, opened, with_compressed
 from pagefeed.storage import Storage
 
-__all__ = ["JsonLines"]
+__all__ = ["JsonLines", "parsed"]
 
 SEEN_BYTES = 1 << 20
 """Of the begin of a file, by which the types of columns are told."""
@@ -29,6 +29,8 @@ BLOCK_BYTES = 1 << 20
 which takes as long as reading it."""
 MOST_BYTES = (1 << 31) - 1
 """Of a block for pyarrow."""
+MOST_DIGITS = 640
+"""Of a number, whatever the limit of the interpreter."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -37,13 +39,16 @@ class JsonLines(Lines):
 
     name = "jsonl"
     suffixes = with_compressed(".jsonl", ".ndjson")
+    most_bytes = BLOCK_BYTES
 
     def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
         """Return what the first lines say; times are kept as they are written."""
         pa = arrow()
         with opened(storage, file) as stream:
-            _, block = next(line_blocks(stream, 0, None, SEEN_BYTES), (0, b""))
-        found = [_parsed(line)[0] for line in block.splitlines() if line.strip()]
+            blocks = line_blocks(stream, 0, None, SEEN_BYTES, RECORD_BYTES)
+            seen = next((block for _, block in blocks if block is not None), b"")
+        lines = seen.removeprefix(_BOM).split(b"\n")
+        found = [parsed(line)[0] for line in lines if line.strip()]
         rows = [row for row in found if row is not None]
         if not rows:
             return None
@@ -52,20 +57,19 @@ class JsonLines(Lines):
         for name in names:
             try:
                 types[name] = pa.array([row.get(name) for row in rows]).type
-            except pa.ArrowException:  # Of several kinds: its users say which.
-                types[name] = pa.null()
+            except (pa.ArrowException, OverflowError, ValueError, TypeError):
+                types[name] = pa.string()  # Of several kinds.
         return types
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the records of a piece."""
-        size = min(BLOCK_BYTES, wanted.batch_bytes)
-        for block, first in numbered(storage, piece, size):
-            data = block.removeprefix(_BOM)
-            table = None if wanted.is_chat else _at_once(data, wanted)
-            if table is None:
-                yield _one_by_one(data, first, piece.file, wanted)
-            else:
-                yield Batch(table, lambda row, first=first: f"line {first() + row}")  # type: ignore[misc]
+    def batch(
+        self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
+    ) -> Batch:
+        """Return the records of some lines."""
+        data = block.removeprefix(_BOM)
+        table = None if wanted.is_chat else _at_once(data, wanted)
+        if table is None:
+            return _one_by_one(data, first, file, wanted)
+        return Batch(table, lambda row: f"line {first() + row}")
 
 
 def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
@@ -105,12 +109,14 @@ def _texts_at_once(block: bytes, name: str) -> Any:  # noqa: ANN401
     return pa.table({name: pa.Array.from_buffers(kind, count, [None, offsets, data])})
 
 
-def _one_by_one(block: bytes, first: Any, file: str, wanted: Wanted) -> Batch:  # noqa: ANN401
+def _one_by_one(
+    block: bytes, first: Callable[[], int], file: str, wanted: Wanted
+) -> Batch:
     rows, numbers, rejected = [], [], []
     for number, line in enumerate(block.split(b"\n")):
         if not line.strip():
             continue
-        row, error = _parsed(line)
+        row, error = parsed(line)
         if row is not None:
             row, error = _checked(row, wanted)
         if row is None:
@@ -119,13 +125,15 @@ def _one_by_one(block: bytes, first: Any, file: str, wanted: Wanted) -> Batch:  
         else:
             rows.append(row)
             numbers.append(number)
-    table = of_objects(rows, wanted)
-    return Batch(table, lambda row: f"line {first() + numbers[row]}", rejected)
+    return batch_of(
+        rows, wanted, file, lambda row: f"line {first() + numbers[row]}", rejected
+    )
 
 
-def _parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
+def parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return the object that some JSON is, or why it is none."""
     try:
-        row = json.loads(line)
+        row = json.loads(line, parse_int=_whole)
     except (ValueError, RecursionError) as problem:
         return None, f"no JSON: {problem}"
     if not isinstance(row, dict):
@@ -133,19 +141,17 @@ def _parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
     return row, ""
 
 
+def _whole(digits: str) -> int | str:
+    """A number, unless it is one of the thousands of digits that Python refuses."""
+    return int(digits) if len(digits) <= MOST_DIGITS else digits
+
+
 def _checked(row: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any] | None, str]:
-    """Return the columns wanted, the source as bytes, or what is wrong with them."""
+    """Return the record with its source as bytes, or what is wrong with it."""
     if wanted.source not in row:
         return None, f"there is no field {wanted.source!r}, only {shown([*row])}"
-    source = row[wanted.source]
-    if wanted.is_chat and isinstance(source, list):
-        source = json.dumps(source)
-    if not isinstance(source, str | None):
-        return None, f"field {wanted.source!r} is {type(source).__name__}, not a text"
     try:
-        found = {name: row.get(name) for name in wanted.kept}
-        found[wanted.source] = None if source is None else source.encode()
-        of_objects([found], wanted)
-    except (arrow().ArrowException, UnicodeError) as problem:
+        row[wanted.source] = source_of(row[wanted.source], wanted)
+    except ValueError as problem:
         return None, str(problem)
-    return found, ""
+    return row, ""

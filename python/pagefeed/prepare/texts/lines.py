@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pagefeed.prepare.texts.records import Batch, Piece, Wanted, arrow, of_objects
+from pagefeed.prepare.texts.kept import batch_of
+from pagefeed.prepare.texts.records import (
+    Batch,
+    Piece,
+    Rejected,
+    Wanted,
+    arrow,
+    rejection,
+    too_long,
+)
 from pagefeed.prepare.texts.streams import (
     COMPRESSION,
     codec_of,
     line_blocks,
     opened,
+    read_some,
     with_compressed,
 )
 from pagefeed.storage import Storage
 
-__all__ = ["Lines", "PlainText", "TextLines", "numbered"]
+__all__ = ["Lines", "PlainText", "TextLines"]
 
 _COUNTED_BYTES = 8 << 20
 
 
-class Lines:
+class Lines(ABC):
     """Files that can be divided at the ends of lines, unless they are compressed."""
 
     name = "lines"
+    most_bytes = 1 << 31
+    """Of a block of lines."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Divide a file."""
@@ -38,6 +51,22 @@ class Lines:
             if begin < end or count == 1:
                 yield Piece(self.name, file, begin, end, end - begin)
 
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the records of a piece."""
+        size = min(self.most_bytes, wanted.batch_bytes)
+        for block, first in _numbered(storage, piece, size, wanted.record_bytes):
+            if block is not None:
+                yield self.batch(block, first, piece.file, wanted)
+                continue
+            error = too_long(wanted.record_bytes)
+            yield rejection(Rejected(piece.file, f"line {first()}", error), wanted)
+
+    @abstractmethod
+    def batch(
+        self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
+    ) -> Batch:
+        """Return the records of some lines."""
+
 
 class TextLines(Lines):
     """A document a line, as far as the line end."""
@@ -49,13 +78,13 @@ class TextLines(Lines):
         del storage, file
         return {"text": arrow().string()}
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the lines of a piece."""
-        for block, first in numbered(storage, piece, wanted.batch_bytes):
-            rows = block.removesuffix(b"\n").split(b"\n")
-            texts = [{wanted.source: row.removesuffix(b"\r")} for row in rows]
-            table = of_objects(texts, wanted)
-            yield Batch(table, lambda row, first=first: f"line {first() + row}")  # type: ignore[misc]
+    def batch(
+        self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
+    ) -> Batch:
+        """Return the lines."""
+        rows = block.removesuffix(b"\n").split(b"\n")
+        texts = [{wanted.source: row.removesuffix(b"\r")} for row in rows]
+        return batch_of(texts, wanted, file, lambda row: f"line {first() + row}")
 
 
 class PlainText:
@@ -77,29 +106,37 @@ class PlainText:
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the document."""
         with opened(storage, piece.file) as stream:
-            row = {"file": piece.file, wanted.source: stream.read()}
-        yield Batch(of_objects([row], wanted), lambda _: "the file")
+            text, problem = read_some(stream, wanted.record_bytes + 1)
+        if problem is not None:
+            raise problem
+        if len(text) > wanted.record_bytes:
+            error = too_long(wanted.record_bytes)
+            yield rejection(Rejected(piece.file, "the file", error), wanted)
+            return
+        row = {"file": piece.file, wanted.source: text}
+        yield batch_of([row], wanted, piece.file, lambda _: "the file")
 
 
-def numbered(
-    storage: Storage, piece: Piece, size: int
-) -> Iterator[tuple[bytes, Callable[[], int]]]:
+def _numbered(
+    storage: Storage, piece: Piece, size: int, most: int
+) -> Iterator[tuple[bytes | None, Callable[[], int]]]:
     """Yield blocks of lines, each with what tells the number of its first line.
 
-    Lines are counted only if somebody asks; what is decompressed cannot be had again,
-    and is counted as it comes.
+    Of a line that is too long the block is None. Lines are counted only if somebody
+    asks; what is decompressed cannot be had again, and is counted as it comes.
     """
     count = 0
     before = _LinesBefore(storage, piece.file)
     is_counted = codec_of(piece.file) is not None
     with opened(storage, piece.file) as stream:
-        for at, block in line_blocks(stream, piece.begin, piece.end, size):
+        for at, block in line_blocks(stream, piece.begin, piece.end, size, most):
 
             def first(at: int = at, known: int = count) -> int:
                 return 1 + (known if is_counted else before(at))
 
             yield block, first
-            count += block.count(b"\n") if is_counted else 0
+            if is_counted:
+                count += 1 if block is None else block.count(b"\n")
 
 
 class _LinesBefore:

@@ -21,7 +21,7 @@ from pagefeed.prepare.texts.records import (
     Rejected,
     Wanted,
     arrow,
-    no_rows,
+    rejection,
     translated,
 )
 from pagefeed.prepare.texts.streams import opened
@@ -76,7 +76,7 @@ class ParquetFile:
             if done < end:
                 place = f"rows {done} to {end - 1}"
                 found = Rejected(piece.file, place, error, None, end - done)
-                yield Batch(no_rows(wanted), str, (found,))
+                yield rejection(found, wanted)
             rows = end
 
 

@@ -8,25 +8,28 @@ from dataclasses import dataclass
 from tarfile import TarError
 from typing import Any, NamedTuple, Protocol
 
-from pagefeed._base import require
+from pagefeed._base import format_bytes, require
 from pagefeed.errors import CorruptFileError, FileAccessError, PagefeedError
 from pagefeed.storage import Storage
 
 __all__ = [
+    "RECORD_BYTES",
     "Batch",
     "Piece",
     "Reader",
     "Rejected",
     "Wanted",
     "arrow",
-    "no_rows",
-    "of_objects",
+    "rejection",
     "shown",
+    "too_long",
     "translated",
 ]
 
 MOST_SHOWN = 16
 """Names of columns that an error lists."""
+RECORD_BYTES = 64 << 20
+"""Of the largest record, unless another limit is given."""
 
 Table = Any
 """A ``pyarrow.Table``; pyarrow has no types."""
@@ -45,10 +48,14 @@ class Wanted:
     """The column of texts or messages."""
     kept: Mapping[str, Any]
     """Further columns and their types, as they are written."""
+    given: frozenset[str] = frozenset()
+    """Those of them whose types were given: others become wider if values need it."""
     is_chat: bool = False
     """Whether the source holds messages."""
     batch_bytes: int = 8 << 20
     """Bytes of a batch, about."""
+    record_bytes: int = RECORD_BYTES
+    """Bytes of the largest record."""
 
     @property
     def columns(self) -> list[str]:
@@ -79,7 +86,7 @@ class Rejected(NamedTuple):
     record: bytes | None = None
     """What lies there, if it is known."""
     num_records: int | None = 1
-    """How many; None if nobody knows."""
+    """How many; None if nobody knows, 0 if only a further column is left out."""
 
 
 class Batch(NamedTuple):
@@ -118,23 +125,18 @@ def shown(names: Sequence[str]) -> str:
     return f"{list(names)[:MOST_SHOWN]}" + ", ..." * (len(names) > MOST_SHOWN)
 
 
-def no_rows(wanted: Wanted) -> Table:
-    """Return a table without rows."""
-    return of_objects([], wanted)
+def too_long(most: int) -> str:
+    """Say why a record is not read."""
+    return (
+        f"it is longer than max_record={format_bytes(most)!r}: divide it, or give a "
+        "larger max_record"
+    )
 
 
-def of_objects(rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> Table:
-    """Return records as a table: the source as bytes, the others by their types.
-
-    Raises:
-        CorruptFileError: Of a single row, if a value is not of its column's type.
-        ArrowException: Of several.
-    """
-    pa = arrow()
-    columns = {wanted.source: pa.array([row[wanted.source] for row in rows], "binary")}
-    for name, kind in wanted.kept.items():
-        columns[name] = pa.array([row.get(name) for row in rows], kind)
-    return pa.table(columns)
+def rejection(found: Rejected, wanted: Wanted) -> Batch:
+    """Return a batch without rows that says what was rejected."""
+    kinds = {wanted.source: arrow().binary(), **wanted.kept}
+    return Batch(arrow().schema(kinds).empty_table(), str, (found,))
 
 
 @contextmanager

@@ -6,21 +6,25 @@ import json
 import struct
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed.errors import ColumnNotFoundError, CorruptFileError, UnsupportedError
+from pagefeed.prepare.texts.json_lines import parsed
+from pagefeed.prepare.texts.kept import batch_of, source_of
 from pagefeed.prepare.texts.records import (
+    RECORD_BYTES,
     Batch,
     Piece,
     Rejected,
     Wanted,
     arrow,
-    of_objects,
     shown,
+    too_long,
 )
-from pagefeed.prepare.texts.streams import COMPRESSION, codec_of, opened
+from pagefeed.prepare.texts.streams import COMPRESSION, codec_of, opened, read_some
 from pagefeed.storage import Storage
 
 __all__ = ["Mds", "Tar"]
@@ -56,20 +60,59 @@ class Tar(Samples):
         gathered = _Gathered(piece.file, wanted)
         with opened(storage, piece.file) as stream:
             try:
-                for key, parts in _samples(stream):
+                for key, parts in _samples(stream, wanted):
                     gathered.take(f"sample {key}", *_of_tar(key, parts, wanted))
                     if gathered.is_full:
                         yield gathered.batch()
-            except (tarfile.TarError, OSError):
+            except (CorruptFileError, tarfile.TarError, OSError):
                 yield gathered.batch()  # What came whole is not lost with the rest.
                 raise
         yield gathered.batch()
 
 
-def _samples(stream: Any) -> Iterator[tuple[str, dict[str, bytes]]]:  # noqa: ANN401
-    """The files of each sample, by what follows the first dot of their names."""
-    last, parts = "", dict[str, bytes]()
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
+class _Header(tarfile.TarInfo):
+    """What comes before a file; the standard library takes a broken one for the end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """Return the next header, or raise what is wrong with it."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as problem:
+            raise CorruptFileError(
+                f"no header of a tar file at byte {archive.offset}, and no end blocks: "
+                f"{problem}"
+            ) from problem
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Return the header in a block; names are not of any length."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in _PLAIN_TYPES and found.size > MOST_NAME_BYTES:
+            raise CorruptFileError(
+                f"a header of a tar file of {found.size} bytes: {MOST_NAME_BYTES} are "
+                "read at most"
+            )
+        return found
+
+
+MOST_NAME_BYTES = 1 << 20
+_PLAIN_TYPES = (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE, tarfile.LNKTYPE)
+
+
+def _samples(
+    stream: Any,  # noqa: ANN401
+    wanted: Wanted,
+) -> Iterator[tuple[str, dict[str, bytes | int]]]:
+    """The files of each sample, by what follows the first dot of their names.
+
+    Of files that nobody wants, and of those that are too long, only their sizes.
+    """
+    kinds = {kind for name in wanted.columns for kind in (name, name.partition(".")[0])}
+    last, parts = "", dict[str, bytes | int]()
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
         for member in archive:
             if not member.isreg():
                 continue
@@ -79,28 +122,41 @@ def _samples(stream: Any) -> Iterator[tuple[str, dict[str, bytes]]]:  # noqa: AN
             if key != last and parts:
                 yield last, parts
                 parts = {}
-            last = key
-            file = archive.extractfile(member)
-            parts[kind] = b"" if file is None else file.read()
+            last, parts[kind] = key, member.size
+            if kind in kinds and member.size <= wanted.record_bytes:
+                file = archive.extractfile(member)
+                parts[kind] = b"" if file is None else file.read()
+        while rest := archive.fileobj.read(1 << 20):
+            if rest.strip(b"\0"):
+                raise CorruptFileError(
+                    "there is more behind the end blocks: a tar file holds one archive"
+                )
     if parts:
         yield last, parts
 
 
 def _of_tar(
-    key: str, parts: dict[str, bytes], wanted: Wanted
+    key: str, parts: dict[str, bytes | int], wanted: Wanted
 ) -> tuple[dict[str, Any] | None, str, bytes | None]:
     row: dict[str, Any] = {}
     for name in wanted.columns:
         kind, _, field = name.partition(".")
+        part = parts.get(name, parts.get(kind) if field else None)
+        if isinstance(part, int):
+            return None, f"{too_long(wanted.record_bytes)} (its {kind})", None
         if name == KEY:
             row[name] = key
         elif name in parts:
-            row[name] = parts[name]
-        elif field and kind in parts:  # A field of a JSON file.
-            try:
-                row[name] = json.loads(parts[kind])[field]
-            except (ValueError, KeyError, TypeError) as problem:
-                return None, f"no {field!r} in its {kind}: {problem!r}", parts[kind]
+            row[name] = part
+        elif part is not None:  # A field of a JSON file.
+            found, error = parsed(part)
+            if found is None or field not in found:
+                return (
+                    None,
+                    f"no {field!r} in its {kind}: {error or 'no such field'}",
+                    part,
+                )
+            row[name] = found[field]
         elif name == wanted.source:
             return None, f"there is no {name!r}, only {shown([*parts])}", None
     return row, "", None
@@ -115,7 +171,7 @@ class Mds(Samples):
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return the columns of a shard."""
         with opened(storage, file) as stream:
-            config, _ = _head(stream.read(), file)
+            config, _ = _head(stream, file)
         names, encodings = config["column_names"], config["column_encodings"]
         return {
             name: _types()[_kind(encoding)]
@@ -127,34 +183,73 @@ class Mds(Samples):
         """Yield the samples of a shard."""
         gathered = _Gathered(piece.file, wanted)
         with opened(storage, piece.file) as stream:
-            data = stream.read()
-        config, offsets = _head(data, piece.file)
-        for name in wanted.columns:
-            if name not in config["column_names"]:
-                raise ColumnNotFoundError(
-                    f"{piece.file}: there is no column {name!r}; it has "
-                    f"{shown(config['column_names'])}"
-                )
-        for number, begin in enumerate(offsets[:-1]):
-            sample = data[begin : offsets[number + 1]]
-            row, error = _of_mds(sample, config, wanted)
-            gathered.take(f"sample {number}", row, error, sample)
-            if gathered.is_full:
-                yield gathered.batch()
+            config, sizes = _head(stream, piece.file)
+            for name in wanted.columns:
+                if name not in config["column_names"]:
+                    raise ColumnNotFoundError(
+                        f"{piece.file}: there is no column {name!r}; it has "
+                        f"{shown(config['column_names'])}"
+                    )
+            try:
+                for number, size in enumerate(sizes.tolist()):
+                    place = f"sample {number}"
+                    if size > wanted.record_bytes:
+                        _pass(stream, size, piece.file)
+                        gathered.take(place, None, too_long(wanted.record_bytes), None)
+                        continue
+                    sample = _exactly(stream, size, piece.file)
+                    row, error = _of_mds(sample, config, wanted)
+                    gathered.take(place, row, error, sample)
+                    if gathered.is_full:
+                        yield gathered.batch()
+                is_all = not stream.read(1)
+            except (CorruptFileError, OSError):
+                yield gathered.batch()  # What came whole is not lost with the rest.
+                raise
         yield gathered.batch()
+        if not is_all:
+            raise CorruptFileError(f"{piece.file}: there is more behind its samples")
 
 
-def _head(data: bytes, file: str) -> tuple[dict[str, Any], list[int]]:
-    """What a shard says of itself, and where its samples begin."""
+def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:  # noqa: ANN401
+    """What a shard says of itself, and the bytes of each sample."""
     try:
-        [count] = struct.unpack_from("<I", data)
-        offsets = np.frombuffer(data, "<u4", count + 1, 4).tolist()
-        config = json.loads(data[4 * (count + 2) : offsets[0]])
-        if config["format"] != "mds" or offsets[-1] != len(data):
-            raise CorruptFileError(f"{file} is truncated, or no MDS shard")
-    except (struct.error, ValueError, KeyError, TypeError) as problem:
+        [count] = struct.unpack("<I", _exactly(stream, 4, file))
+        table = _exactly(stream, 4 * (count + 1), file, RECORD_BYTES)
+        offsets = np.frombuffer(table, "<u4").astype(np.int64)
+        rest = int(offsets[0]) - 4 * (count + 2)
+        config = json.loads(_exactly(stream, rest, file, RECORD_BYTES))
+        names, encodings = config["column_names"], config["column_encodings"]
+        sizes = [size or 0 for size in config["column_sizes"]]
+        are_sound = {str} >= {type(one) for one in (*names, *encodings)}
+        are_sound &= len(names) == len(encodings) == len(sizes) and min(sizes) >= 0
+        if config["format"] != "mds" or not are_sound:
+            raise CorruptFileError(f"{file} is no MDS shard")
+        lengths = np.diff(offsets)
+        if (lengths < 0).any():
+            raise CorruptFileError(f"{file} is no MDS shard: samples overlap")
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise CorruptFileError(f"{file} is no MDS shard: {problem}") from problem
-    return config, offsets
+    return config, lengths
+
+
+def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:  # noqa: ANN401
+    """Read some bytes, which must be there, and no more than ``most``."""
+    if not 0 <= size <= most:
+        raise CorruptFileError(f"{file}: a head of {size} bytes is no MDS shard's")
+    data, problem = read_some(stream, size)
+    if problem is not None:
+        raise problem
+    if len(data) < size:
+        raise CorruptFileError(f"{file} is truncated: {size} bytes are {len(data)}")
+    return data
+
+
+def _pass(stream: Any, size: int, file: str) -> None:  # noqa: ANN401
+    while size > 0:
+        step = min(size, 1 << 20)
+        _exactly(stream, step, file)
+        size -= step
 
 
 def _of_mds(
@@ -179,7 +274,7 @@ def _of_mds(
                 is_source = name == wanted.source
                 row[name] = value if is_source else _decoders(encoding)(value)
             at += size
-    except (struct.error, ValueError) as problem:
+    except (struct.error, ValueError, IndexError) as problem:
         return None, str(problem)
     return row, ""
 
@@ -233,41 +328,20 @@ class _Gathered:
         """Add a sample, unless it is none."""
         if row is not None:
             try:
-                row = self._checked(row)
-            except (arrow().ArrowException, UnicodeError) as problem:
+                name = self._wanted.source
+                row = row | {name: source_of(row[name], self._wanted)}
+            except ValueError as problem:
                 row, error = None, str(problem)
         if row is None:
-            self.reject(place, error, record, 1)
+            self._rejected.append(Rejected(self._file, place, error, record))
             return
         self._rows.append(row)
         self._places.append(place)
-        self._bytes += len(row[self._wanted.source] or b"")
-
-    def _checked(self, row: dict[str, Any]) -> dict[str, Any]:
-        pa, source = arrow(), self._wanted.source
-        found = dict(row)
-        if isinstance(found[source], str):
-            found[source] = found[source].encode()
-        elif not isinstance(found[source], bytes | None):
-            found[source] = json.dumps(found[source]).encode()
-        for name, kind in self._wanted.kept.items():
-            if isinstance(found.get(name), bytes) and pa.types.is_string(kind):
-                found[name] = found[name].decode()
-        of_objects([found], self._wanted)
-        return found
-
-    def reject(
-        self, place: str, error: str, record: bytes | None, count: int | None
-    ) -> None:
-        self._rejected.append(Rejected(self._file, place, error, record, count))
+        self._bytes += sum(len(v) for v in row.values() if isinstance(v, str | bytes))
 
     def batch(self) -> Batch:
         """Return what was gathered, and begin anew."""
-        places = self._places
-        made = Batch(
-            of_objects(self._rows, self._wanted),
-            places.__getitem__,
-            tuple(self._rejected),
-        )
+        place, rejected = self._places.__getitem__, self._rejected
+        made = batch_of(self._rows, self._wanted, self._file, place, rejected)
         self._clear()
         return made

@@ -14,6 +14,7 @@ __all__ = [
     "codec_of",
     "line_blocks",
     "opened",
+    "read_some",
     "with_compressed",
 ]
 
@@ -23,6 +24,8 @@ COMPRESSION = 4
 """How much smaller texts are when they are compressed, about."""
 READ_BYTES = 16 << 10
 """Of a compressed file at a time: as much before damage may be lost with it."""
+STEP_BYTES = 8 << 20
+"""Of any other file at a time: memory is taken for so much before it is read."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
@@ -49,48 +52,80 @@ def line_blocks(
     begin: int,
     end: int | None,
     size: int,
-) -> Iterator[tuple[int, bytes]]:
+    most: int,
+) -> Iterator[tuple[int, bytes | None]]:
     """Yield the lines that begin in ``[begin, end)``, many at a time.
 
     Yields:
-        Where the block begins, and whole lines of about ``size`` bytes together.
+        Where the block begins, and whole lines of about ``size`` bytes together; of a
+        line of more than ``most`` bytes None.
     """
-    at, left = 0, b""
-    # What decompresses before damage is not lost with it.
-    step = READ_BYTES if isinstance(stream, arrow().CompressedInputStream) else size
-    if begin:
-        # The line at this place is of the piece before, unless one ended just there.
-        at = begin - 1
+    # The line at this place is of the piece before, unless one ended just there.
+    at, left, is_passed = max(0, begin - 1), b"", begin > 0
+    if at:
         stream.seek(at)
-        while (found := left.find(b"\n")) < 0:
-            at += len(left)
-            left = stream.read(size)
-            if not left:
-                return
-        at, left = at + found + 1, left[found + 1 :]
     while end is None or at < end:
-        found = -1
-        if end is None or at + len(left) < end:
-            found = left.rfind(b"\n") if len(left) >= size else -1
-        else:
-            found = left.find(b"\n", end - 1 - at)
-        if found < 0:
-            more, problem = _read(stream, max(size, len(left)), step)
-            left += more
-            if problem is not None:  # What came whole is not lost with the rest.
-                yield at, left[: left.rfind(b"\n") + 1]
-                raise problem
-            if not more:
-                if left:
-                    yield at, left
-                return
+        if is_passed:
+            found = left.find(b"\n")
+            passed = found + 1 if found >= 0 else len(left)
+            at, left, is_passed = at + passed, left[passed:], found < 0
+            if not is_passed:
+                continue
+        found = -1 if is_passed else _last_end(left, at, end, size, most)
+        if found >= 0:
+            yield from _not_too_long(at, left[: found + 1], most)
+            at, left = at + found + 1, left[found + 1 :]
             continue
-        yield at, left[: found + 1]
-        at, left = at + found + 1, left[found + 1 :]
+        if len(left) > most:
+            yield at, None
+            is_passed = True
+            continue
+        # More each time: a long line is not looked through again for every block.
+        more, problem = read_some(
+            stream, min(max(size, len(left)), most + size - len(left))
+        )
+        left += more
+        if more and problem is None:
+            continue
+        if not is_passed:  # What came whole is not lost with the rest.
+            whole = len(left) if problem is None else left.rfind(b"\n") + 1
+            yield from _not_too_long(at, left[:whole], most)
+        if problem is not None:
+            raise problem
+        return
 
 
-def _read(stream: Any, size: int, step: int) -> tuple[bytes, OSError | None]:  # noqa: ANN401
-    """Read some bytes, and return what ended that too early."""
+def _last_end(left: bytes, at: int, end: int | None, size: int, most: int) -> int:
+    """Where the last line ends that is taken of a buffer; negative if none is yet."""
+    is_long = len(left) > most
+    if end is None or at + len(left) < end:
+        return left.rfind(b"\n") if is_long or len(left) >= size else -1
+    found = left.find(b"\n", max(0, end - 1 - at))
+    return left.rfind(b"\n") if is_long and found < 0 else found
+
+
+def _not_too_long(
+    at: int, block: bytes, most: int
+) -> Iterator[tuple[int, bytes | None]]:
+    if len(block) <= most:
+        if block:
+            yield at, block
+        return
+    begin = 0
+    while begin < len(block):
+        end = block.find(b"\n", begin) + 1 or len(block)
+        yield at + begin, block[begin:end] if end - begin <= most else None
+        begin = end
+
+
+def read_some(
+    stream: Any,  # noqa: ANN401
+    size: int,
+) -> tuple[bytes, OSError | None]:
+    """Read some bytes, fewer at the end, and return what ended that too early."""
+    # What decompresses before damage is not lost with it.
+    is_compressed = isinstance(stream, arrow().CompressedInputStream)
+    step = READ_BYTES if is_compressed else STEP_BYTES
     parts, left = [], size
     try:
         while left > 0 and (part := stream.read(min(left, step))):

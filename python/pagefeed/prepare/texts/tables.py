@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pagefeed.errors import ColumnNotFoundError, MissingFileError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    MissingFileError,
+    UnsupportedError,
+)
 from pagefeed.prepare.texts.records import (
+    RECORD_BYTES,
     Batch,
     Piece,
     Rejected,
     Wanted,
     arrow,
-    no_rows,
+    rejection,
     shown,
+    too_long,
 )
 from pagefeed.prepare.texts.streams import (
     COMPRESSION,
@@ -44,59 +51,110 @@ class Csv:
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return numbers and flags as such, by the first rows; all else as text."""
-        pa, csv = arrow(), arrow("pyarrow.csv")
-        with opened(storage, file) as stream:
-            reader = csv.open_csv(
-                stream,
-                csv.ReadOptions(use_threads=False, block_size=SEEN_BYTES),
-                _parsing(file, lambda _: "skip"),
-            )
-            schema = reader.schema
-        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+        types = arrow().types
+        plain = (types.is_integer, types.is_floating, types.is_boolean)
         return {
             field.name: field.type
             if any(is_such(field.type) for is_such in plain)
-            else pa.string()
-            for field in schema
+            else arrow().string()
+            for field in self._schema(storage, file)
         }
+
+    def _schema(self, storage: Storage, file: str) -> Any:  # noqa: ANN401
+        def schema(size: int) -> Iterator[Any]:
+            with opened(storage, file) as stream:
+                yield _reader(stream, file, size, lambda _: "skip").schema
+
+        return next(_with_long_rows(schema, SEEN_BYTES, RECORD_BYTES))
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the rows, as texts."""
-        pa, csv = arrow(), arrow("pyarrow.csv")
-        rejected: list[Rejected] = []
-
-        def skip(row: Any) -> str:  # noqa: ANN401
-            error = f"{row.actual_columns} values for {row.expected_columns} columns"
-            place = "a row" if row.number is None else f"row {row.number}"
-            record = row.text.encode() if isinstance(row.text, str) else row.text
-            rejected.append(Rejected(piece.file, place, error, record))
-            return "skip"
-
-        types = dict.fromkeys(wanted.kept, pa.string())
-        with opened(storage, piece.file) as stream:
-            reader = csv.open_csv(
-                stream,
-                csv.ReadOptions(use_threads=False, block_size=wanted.batch_bytes),
-                _parsing(piece.file, skip),
-                csv.ConvertOptions(
-                    check_utf8=False,
-                    column_types={**types, wanted.source: pa.binary()},
-                    include_columns=wanted.columns,
-                    strings_can_be_null=False,
-                ),
-            )
-            before = 0
-            for batch in reader:
-                table = pa.Table.from_batches([batch])
-                yield Batch(
-                    table,
-                    lambda row, before=before: f"row {before + row + 1} of the sound",  # type: ignore[misc]
-                    tuple(rejected),
+        pa, file = arrow(), piece.file
+        names = self._schema(storage, file).names
+        check_columns_of(names, wanted, file)
+        for name in wanted.columns:
+            if names.count(name) > 1:
+                raise UnsupportedError(
+                    f"{file}: {names.count(name)} columns are called {name!r}: rename "
+                    "all but one"
                 )
-                rejected.clear()
-                before += len(table)
-        if rejected:
-            yield Batch(no_rows(wanted), str, tuple(rejected))
+        options = arrow("pyarrow.csv").ConvertOptions(
+            check_utf8=False,
+            column_types={
+                **dict.fromkeys(wanted.kept, pa.string()),
+                wanted.source: pa.binary(),
+            },
+            include_columns=wanted.columns,
+            strings_can_be_null=False,
+        )
+        before = 0
+        rejected: list[Rejected] = []
+        num_told = 0
+
+        def tables(size: int) -> Iterator[Any]:
+            num_seen, num_again = 0, num_told
+            rejected.clear()
+
+            def skip(row: Any) -> str:  # noqa: ANN401
+                nonlocal num_again
+                num_again -= 1
+                if num_again < 0:
+                    rejected.append(_other_columns(row, file))
+                return "skip"
+
+            with opened(storage, file) as stream:
+                for batch in _reader(stream, file, size, skip, options):
+                    # Read again with larger blocks, it begins where it was.
+                    new = batch[max(0, before - num_seen) :]
+                    num_seen += len(batch)
+                    if len(new):
+                        yield pa.Table.from_batches([new])
+
+        for table in _with_long_rows(tables, wanted.batch_bytes, wanted.record_bytes):
+            yield Batch(
+                table,
+                lambda row, before=before: f"row {before + row + 1} of the sound",  # type: ignore[misc]
+                tuple(rejected),
+            )
+            num_told += len(rejected)
+            rejected.clear()
+            before += len(table)
+        for one in rejected:
+            yield rejection(one, wanted)
+
+
+def _other_columns(row: Any, file: str) -> Rejected:  # noqa: ANN401
+    error = f"{row.actual_columns} values for {row.expected_columns} columns"
+    place = "a row" if row.number is None else f"row {row.number}"
+    record = row.text.encode() if isinstance(row.text, str) else row.text
+    return Rejected(file, place, error, record)
+
+
+def _with_long_rows(
+    read: Callable[[int], Iterator[Any]], size: int, most: int
+) -> Iterator[Any]:
+    """Read with blocks of some bytes, and with larger ones if a row needs them."""
+    for block_bytes in (size, max(size, most)):
+        try:
+            yield from read(block_bytes)
+        except arrow().ArrowInvalid as problem:
+            if "straddling" not in str(problem):
+                raise
+        else:
+            return
+    raise CorruptFileError(too_long(most))
+
+
+def _reader(
+    stream: Any,  # noqa: ANN401
+    file: str,
+    size: int,
+    skip: Callable[[Any], str],
+    options: Any = None,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    csv = arrow("pyarrow.csv")
+    reading = csv.ReadOptions(use_threads=False, block_size=size)
+    return csv.open_csv(stream, reading, _parsing(file, skip), options)
 
 
 def _parsing(file: str, handler: Any) -> Any:  # noqa: ANN401
@@ -159,6 +217,9 @@ class ArrowFile:
 def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
     check_columns_of(batch.schema.names, wanted, file)
     table = arrow().Table.from_batches([batch]).select(wanted.columns)
+    # Places in it are what the file says: nothing is read there before they are held
+    # against the buffers.
+    table.validate(full=True)
     yield from sliced(table, first, wanted)
 
 

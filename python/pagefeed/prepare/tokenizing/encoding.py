@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.errors import InvalidArgumentError, TokenRangeError
-from pagefeed.prepare.texts import Batch, Rejected, arrow
+from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import Tokenizer, messages_of
 
@@ -72,18 +72,17 @@ def encode(
         TokenRangeError: If the tokenizer gives an id that it says it has not.
     """
     rejected = list(batch.rejected)
-    sound, kept = _kept(job, batch, file, rejected)
+    kept = []
+    for name in job.wanted.kept:
+        column = batch.table.column(name)
+        values, unfit = fitting(column, name, job.wanted, file, batch.place)
+        kept.append(values)
+        rejected += unfit
     source = batch.table.column(0)
-    if len(sound) < len(source):
-        source = source.take(sound)
-
-    def place(row: int) -> str:
-        return batch.place(int(sound[row]))
-
     make = _texts if job.chat is None else _chats
-    reject = _Rejecting(file, place, rejected)
+    reject = _Rejecting(file, batch.place, rejected)
     rows, num_tokens = make(job, source, reject, num_threads, lists)
-    if len(rows) < len(sound):
+    if len(rows) < len(source):
         kept = [column.take(rows) for column in kept]
     others = arrow().table(dict(zip(job.wanted.kept, kept, strict=True)))
     return Encoded(others, len(rows), num_tokens, rejected)
@@ -100,48 +99,9 @@ class _Rejecting(NamedTuple):
         found = Rejected(self.file, self.place(row), error, record)
         self.rejected.append(found)
 
-
-def _kept(
-    job: Job, batch: Batch, file: str, rejected: list[Rejected]
-) -> tuple[Ints, list[Any]]:
-    """The rows whose further columns are of their types, and these columns."""
-    table, bad = batch.table, dict[int, str]()
-    columns = []
-    for name, kind in job.wanted.kept.items():
-        columns.append(_cast(table.column(name), kind, bad, name))
-    for row, error in sorted(bad.items()):
-        record = _as_bytes(table.column(0)[row].as_py())
-        rejected.append(Rejected(file, batch.place(row), error, record))
-    sound = np.arange(len(table))
-    if bad:
-        sound = np.setdiff1d(sound, [*bad])
-        columns = [column.take(sound) for column in columns]
-    return sound, columns
-
-
-def _cast(column: Any, kind: Any, bad: dict[int, str], name: str) -> Any:  # noqa: ANN401
-    pa, compute = arrow(), arrow("pyarrow.compute")
-    if pa.types.is_string(column.type) and not _is_text(kind):
-        column = compute.if_else(compute.equal(column, ""), None, column)
-    try:
-        found = column.cast(kind)
-        found.validate(full=True)
-    except pa.ArrowException:
-        values = []
-        for row, value in enumerate(column):
-            try:
-                one = pa.array([value.as_py()], value.type).cast(kind)
-                values.append(one[0].as_py())
-            except (pa.ArrowException, UnicodeError) as problem:
-                bad.setdefault(row, f"column {name!r}: {problem}")
-                values.append(None)
-        found = pa.chunked_array([pa.array(values, kind)])
-    return found
-
-
-def _is_text(kind: Any) -> bool:  # noqa: ANN401
-    types = arrow().types
-    return bool(types.is_string(kind) or types.is_large_string(kind))
+    def among(self, rows: Ints) -> _Rejecting:
+        """Return what rejects rows of some of its rows."""
+        return self._replace(place=lambda row: self.place(int(rows[row])))
 
 
 def _as_bytes(value: object) -> bytes | None:
@@ -167,6 +127,16 @@ def _texts(
     borders = np.frombuffer(
         texts.buffers()[1], np.int64, len(texts) + 1, 8 * texts.offset
     )
+    most = job.wanted.record_bytes
+    long = np.flatnonzero(np.diff(borders) > most)
+    if len(long):
+        for row in long.tolist():
+            reject(row, too_long(most), None)
+        sound = np.setdiff1d(np.arange(len(texts)), long)
+        found, num_tokens = _texts(
+            job, texts.take(sound), reject.among(sound), num_threads, lists
+        )
+        return sound[found], num_tokens
     data = texts.buffers()[2]
     content = np.frombuffer(b"" if data is None else data, np.uint8)
     num_tokens, largest, wrong = lists.encode(

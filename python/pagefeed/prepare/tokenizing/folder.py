@@ -6,12 +6,18 @@ import base64
 import datetime
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pagefeed.errors import InvalidArgumentError, MissingFileError
-from pagefeed.prepare.texts import Rejected
+from pagefeed.errors import (
+    EmptySelectionError,
+    InvalidArgumentError,
+    LimitExceededError,
+    MissingFileError,
+)
+from pagefeed.prepare.texts import Rejected, WidenedError
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.storage import (
     FileWriter,
@@ -21,12 +27,14 @@ from pagefeed.storage import (
     remove_files,
 )
 
-__all__ = ["JobFolder", "ShardRecord", "Tokenized"]
+__all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
 
 MANIFEST = "_manifest.json"
 """Readers of folders pass over names that begin so."""
 _ACCOUNT = "_tokenize"
 _REJECTED = "_rejected"
+MOST_REASONS = 16
+"""For which records are counted."""
 _DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json)\..+")
 
 
@@ -44,6 +52,8 @@ class Tokenized:
     """Tokens written."""
     num_rejected: int
     """Records of which no tokens could be made, as far as they could be counted."""
+    reasons: dict[str, int]
+    """Why, and how often each; with them values that a kept column cannot hold."""
     vocab_size: int
     """Ids are below."""
     fingerprint: str
@@ -64,6 +74,8 @@ class ShardRecord:
     sha256: str
     rejected: int
     """Records rejected on the way."""
+    reasons: dict[str, int]
+    """Why."""
     next: tuple[int, int] | None
     """Piece of the task and batch of it that follow; None if nothing does."""
 
@@ -77,8 +89,10 @@ class JobFolder:
         self._rejected = f"{path}/{_REJECTED}"
         self.today = datetime.date.min
         """The day on which the job began, for templates that write it."""
+        self.widened: dict[str, str] = {}
+        """Types of kept columns that are wider than the first records had them."""
 
-    def begin(self, job: Job) -> Tokenized | None:
+    def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
         """Prepare the folder, or take up what was begun there.
 
         Returns:
@@ -86,6 +100,7 @@ class JobFolder:
 
         Raises:
             InvalidArgumentError: If the folder is another job's, or holds other files.
+            LimitExceededError: If the result has more records rejected.
         """
         settings = job.settings()
         manifest = _read_json(f"{self.path}/{MANIFEST}")
@@ -112,14 +127,27 @@ class JobFolder:
             )
         if manifest is not None:
             self._clean()
-            return self._result(job, manifest)
+            return self._result(job, manifest, max_rejected)
         make_folder(self._account)
         if begun is None:
             today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
-            begun = {"settings": settings, "today": today}
+            begun = {"settings": settings, "today": today, "widened": {}}
             _write_json(f"{self._account}/job.json", begun)
         self.today = datetime.date.fromisoformat(begun["today"])
+        self.widened = begun["widened"]
         return None
+
+    def widen(self, found: WidenedError) -> None:
+        """Take a wider type for a column; shards that have the narrow one go."""
+        begun = _read_json(f"{self._account}/job.json")
+        shards = [one for one in names_in(self._account) if one != "job.json"]
+        remove_files(self._account, shards)
+        remove_files(self._rejected, names_in(self._rejected))
+        written = [one for one in names_in(self.path) if one.endswith(".parquet")]
+        remove_files(self.path, written)
+        begun["widened"][found.name] = found.kind
+        _write_json(f"{self._account}/job.json", begun)
+        self.widened = begun["widened"]
 
     def shards(self, task: int) -> list[ShardRecord]:
         """Return the shards of a task that are finished, in order."""
@@ -140,8 +168,13 @@ class JobFolder:
                 out.write("".join(f"{line}\n" for line in lines).encode())
         _write_json(self._name(task, number), asdict(record))
 
-    def finish(self, job: Job) -> Tokenized:
-        """Write the manifest, and leave nothing else but the shards."""
+    def finish(self, job: Job, max_rejected: float) -> Tokenized:
+        """Write the manifest, and leave nothing else but the shards.
+
+        Raises:
+            EmptySelectionError: If there are no records.
+            LimitExceededError: If too many of them were rejected, or all.
+        """
         records = [r for task in range(len(job.tasks)) for r in self.shards(task)]
         tokenizer, storage = job.tokenizer, job.inputs.storage
         manifest = {
@@ -151,6 +184,8 @@ class JobFolder:
             "num_documents": sum(record.rows for record in records),
             "num_tokens": sum(record.tokens for record in records),
             "num_rejected": sum(record.rejected for record in records),
+            "reasons": _together([record.reasons for record in records]),
+            "widened": self.widened,
             "rejected": [f"{_REJECTED}/{name}" for name in names_in(self._rejected)],
             "inputs": [
                 {"file": file, "bytes": storage.size(file)} for file in job.inputs.files
@@ -167,9 +202,10 @@ class JobFolder:
                 if record.file is not None
             ],
         }
-        _write_json(f"{self.path}/{MANIFEST}", manifest)
+        done = self._result(job, manifest, max_rejected)
+        _write_json(done.manifest, manifest)
         self._clean()
-        return self._result(job, manifest)
+        return done
 
     def _clean(self) -> None:
         """Remove the account, and what processes that were killed left."""
@@ -177,17 +213,41 @@ class JobFolder:
             remove_files(folder, filter(_DRAFT.fullmatch, names_in(folder)))
         remove_files(self._account, names_in(self._account))
 
-    def _result(self, job: Job, manifest: dict[str, Any]) -> Tokenized:
-        return Tokenized(
+    def _result(
+        self, job: Job, manifest: dict[str, Any], max_rejected: float
+    ) -> Tokenized:
+        done = Tokenized(
             folder=self.path,
             files=tuple(f"{self.path}/{one['file']}" for one in manifest["shards"]),
             num_documents=manifest["num_documents"],
             num_tokens=manifest["num_tokens"],
             num_rejected=manifest["num_rejected"],
+            reasons=manifest["reasons"],
             vocab_size=job.tokenizer.vocab_size,
             fingerprint=job.tokenizer.fingerprint,
             manifest=f"{self.path}/{MANIFEST}",
         )
+        num_records = done.num_documents + done.num_rejected
+        if not num_records:
+            raise EmptySelectionError(
+                f"{job.inputs.files[0]} and {len(job.inputs.files) - 1} other inputs "
+                "hold no record: name files that do"
+            )
+        is_share = isinstance(max_rejected, float)
+        most = int(max_rejected * num_records) if is_share else max_rejected
+        told = f"records were rejected ({summary(done.reasons)})"
+        if not done.num_documents:
+            raise LimitExceededError(
+                f"all {num_records:,} {told}: see {self._rejected}, and repair the "
+                "inputs"
+            )
+        if done.num_rejected > most:
+            raise LimitExceededError(
+                f"{done.num_rejected:,} of {num_records:,} {told}, {most:,} may be: "
+                f"see {self._rejected}, and repair the inputs, or give a larger "
+                "max_rejected, which takes up what is written"
+            )
+        return done
 
     def _name(self, task: int, number: int) -> str:
         return f"{self._account}/{shard_name(task, number)}.json"
@@ -196,6 +256,30 @@ class JobFolder:
 def shard_name(task: int, number: int) -> str:
     """Return the name of a shard; names are sorted as the inputs are."""
     return f"part-{task:05}-{number:03}"
+
+
+def reasons_of(rejected: Iterable[Rejected]) -> dict[str, int]:
+    """Return why records were rejected, and how many for each reason.
+
+    An error begins with its reason; behind a colon or comma comes what was found.
+    """
+    found = [{re.split("[:,]", one.error)[0]: one.num_records or 1} for one in rejected]
+    return _together(found)
+
+
+def _together(some: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add up numbers by reasons, the most frequent first."""
+    found = Counter[str]()
+    for one in some:
+        found.update(one)
+    told = dict(found.most_common(MOST_REASONS))
+    rest = found.total() - sum(told.values())
+    return told | ({"other reasons": rest} if rest else {})
+
+
+def summary(reasons: dict[str, int]) -> str:
+    """Return reasons with their numbers as a line."""
+    return "; ".join(f"{count:,} {reason}" for reason, count in reasons.items())
 
 
 def _told(one: Rejected) -> dict[str, Any]:

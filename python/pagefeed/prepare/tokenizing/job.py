@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed._base import Work, in_order, near_name
@@ -26,7 +26,7 @@ from pagefeed.tokenizer import ChatTemplate, Tokenizer
 
 __all__ = ["Job", "Layout", "Task", "make_wanted", "plan"]
 
-VERSION = 2
+VERSION = 3
 TEXT_PER_SHARD = 2
 """Bytes of text of a task, for a byte of a shard: such a task is about one shard."""
 TYPES_READ = 8
@@ -64,6 +64,12 @@ class Job:
     """Where shards are written."""
     tasks: tuple[Task, ...]
 
+    def widened(self, types: Mapping[str, str]) -> Job:
+        """Return the same with wider types of some further columns."""
+        kinds = {name: arrow().type_for_alias(kind) for name, kind in types.items()}
+        kept = {**self.wanted.kept, **kinds}
+        return replace(self, wanted=replace(self.wanted, kept=kept))
+
     def settings(self) -> dict[str, Any]:
         """Return all that decides on what is written, for people and comparison."""
         files, storage = self.inputs.files, self.inputs.storage
@@ -76,6 +82,7 @@ class Job:
             "chat_template": None if self.chat is None else self.chat.fingerprint,
             "source": self.wanted.source,
             "keep": {name: str(kind) for name, kind in self.wanted.kept.items()},
+            "record_bytes": self.wanted.record_bytes,
             "column": self.layout.column,
             "shard_bytes": self.layout.shard_bytes,
             "page_bytes": self.layout.page_bytes,
@@ -120,6 +127,7 @@ def make_wanted(
     is_chat: bool,
     column: str,
     batch_bytes: int,
+    record_bytes: int,
 ) -> Wanted:
     """Return what is read of the inputs: the types of columns as the first ones say.
 
@@ -145,14 +153,27 @@ def make_wanted(
                 )
         _check_source(source, found[source], is_chat=is_chat)
     kept = {name: _type(name, given, found) for name, given in names.items()}
-    return Wanted(source=source, kept=kept, is_chat=is_chat, batch_bytes=batch_bytes)
+    if "jsonl" in inputs.formats:
+        for name, kind in kept.items():
+            # Later objects may have fields that the first ones have not.
+            is_open = "struct<" in str(kind) or str(kind).count("list<") > 1
+            kept[name] = arrow().string() if is_open else kind
+    return Wanted(
+        source=source,
+        kept=kept,
+        given=frozenset(name for name, kind in names.items() if kind is not None),
+        is_chat=is_chat,
+        batch_bytes=batch_bytes,
+        record_bytes=record_bytes,
+    )
 
 
 def _types(inputs: Inputs) -> dict[str, Any] | None:
-    """The columns of the first files; a number has the widest of their types."""
+    """The columns of some of the files; a number has the widest of their types."""
     pa = arrow()
     schemas = []
-    for number in range(min(len(inputs.files), TYPES_READ)):
+    step = -(-len(inputs.files) // TYPES_READ)
+    for number in range(0, len(inputs.files), step):
         types = types_of(inputs, number)
         if types is None:
             return None

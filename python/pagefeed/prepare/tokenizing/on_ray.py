@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
 from typing import Any
 
 from pagefeed._base import require
+from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.local import TokenWork, with_retries
@@ -14,18 +17,25 @@ from pagefeed.prepare.tokenizing.task import is_done, run_task
 __all__ = ["run_on_ray"]
 
 SECONDS_BETWEEN = 1.0
+SECONDS_TO_END = 30.0
+_logger = logging.getLogger("pagefeed")
 
 
 def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
     """Run all tasks that are left, each on a CPU of the cluster.
 
-    A task whose node dies is run again elsewhere, from its last finished shard.
+    A task whose node or worker dies is run again elsewhere, from its last finished
+    shard.
 
     Args:
         job: What is to be done.
         num_threads: Tasks at a time for each CPU of this machine are decided by the
             cluster; a task encodes on one thread, so that this is not used.
-        retries: How often a task is tried again where files cannot be used.
+        retries: How often a task is tried again where files cannot be used, or where
+            its worker dies before it has finished another shard.
+
+    Raises:
+        DataError: If the worker of a task dies each time; with the input it was at.
     """
     del num_threads
     ray: Any = require("ray", extra="ray", purpose="engine='ray'")
@@ -33,8 +43,9 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         ray.init(log_to_driver=False)
     folder = JobFolder(job.folder)
     left = [task for task in range(len(job.tasks)) if not is_done(folder, task)]
-    remote = ray.remote(num_cpus=1, max_retries=-1)(_run)
+    remote = ray.remote(num_cpus=1, max_retries=0)(_run)
     shared = ray.put(job)
+    deaths = _Deaths(job, folder, retries)
     waiting = {remote.remote(shared, task, retries): task for task in left}
     with TokenWork(job, left) as work:
         try:
@@ -42,12 +53,51 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
                 done, _ = ray.wait([*waiting], timeout=SECONDS_BETWEEN)
                 for one in done:
                     task = waiting.pop(one)
-                    work.advance(task, *ray.get(one))
+                    try:
+                        counts = ray.get(one)
+                    except ray.exceptions.RayTaskError as problem:
+                        raise problem.cause from None
+                    except ray.exceptions.RayError as problem:
+                        deaths.count(task, problem)
+                        waiting[remote.remote(shared, task, retries)] = task
+                        continue
+                    work.advance(task, *counts)
                     work.finish(task)
                 work.tell()
         finally:
             for one in waiting:
                 ray.cancel(one, force=True)
+            if waiting:  # Nothing writes into the folder any more.
+                ray.wait([*waiting], num_returns=len(waiting), timeout=SECONDS_TO_END)
+
+
+class _Deaths:
+    """How often the worker of a task died since a shard of it was finished."""
+
+    def __init__(self, job: Job, folder: JobFolder, retries: int) -> None:
+        self._job = job
+        self._folder = folder
+        self._retries = retries
+        self._counts = Counter[tuple[int, int]]()
+
+    def count(self, task: int, problem: Exception) -> None:
+        """Count one more, or raise that it was one too many."""
+        shards = self._folder.shards(task)
+        self._counts[task, len(shards)] += 1
+        count = self._counts[task, len(shards)]
+        begin = (0, 0) if not shards else shards[-1].next or (0, 0)
+        pieces = self._job.tasks[task][begin[0] :]
+        names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
+        said = str(problem).strip().partition("\n")[0]
+        if count <= self._retries:
+            _logger.warning("a worker died and %s is tried again: %s", names, said)
+            return
+        error = DataError(
+            f"{names}: the worker that tokenizes it died {count} times at the same "
+            f"place: {said}; look at its memory, or tokenize the file by itself"
+        )
+        error.file = pieces[0].file
+        raise error
 
 
 def _run(job: Job, task: int, retries: int) -> tuple[int, int]:

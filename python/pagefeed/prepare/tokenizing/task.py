@@ -11,7 +11,12 @@ from typing import Self
 from pagefeed.errors import CancelledError, CorruptFileError
 from pagefeed.prepare.texts import Batch, Rejected, read_piece
 from pagefeed.prepare.tokenizing.encoding import encode, num_lists_of, schema_of
-from pagefeed.prepare.tokenizing.folder import JobFolder, ShardRecord, shard_name
+from pagefeed.prepare.tokenizing.folder import (
+    JobFolder,
+    ShardRecord,
+    reasons_of,
+    shard_name,
+)
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.shard_file import ShardFile
 
@@ -155,7 +160,11 @@ class _Shard:
             tokens=self._tokens,
             bytes=self._file.size,
             sha256=self._file.sha256 if self._rows else "",
-            rejected=sum(one.num_records or 0 for one in self._rejected),
+            rejected=sum(
+                1 if one.num_records is None else one.num_records
+                for one in self._rejected
+            ),
+            reasons=reasons_of(self._rejected),
             next=following,
         )
         folder.finish_shard(self._task, self._number, record, self._rejected)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -15,17 +16,26 @@ from pagefeed._base import (
     parse_bytes,
 )
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.prepare.texts import FORMATS, find_inputs
+from pagefeed.prepare.texts import FORMATS, RECORD_BYTES, WidenedError, find_inputs
 from pagefeed.prepare.tokenizing.folder import JobFolder, Tokenized
 from pagefeed.prepare.tokenizing.job import Job, Layout, make_wanted, plan
 from pagefeed.prepare.tokenizing.local import run_locally
 from pagefeed.prepare.tokenizing.on_ray import run_on_ray
-from pagefeed.storage import PathLike, Paths, StorageOptions, make_folder, plain_path
+from pagefeed.storage import (
+    PathLike,
+    Paths,
+    StorageOptions,
+    locked,
+    make_folder,
+    plain_path,
+)
 from pagefeed.tokenizer import ChatTemplate, Tokenizer
 
 __all__ = ["tokenize"]
 
 BATCH_BYTES = 8 << 20
+LOCK = ".tokenize.lock"
+_logger = logging.getLogger("pagefeed")
 
 OnError = Literal["fail", "skip", "quarantine"]
 Format = Literal["jsonl", "csv", "parquet", "arrow", "mds", "tar", "text", "lines"]
@@ -42,6 +52,8 @@ def tokenize(
     keep: Iterable[str] | Mapping[str, str | None] = (),
     format: Format | None = None,  # noqa: A002 - as loaders have it
     on_error: OnError = "fail",
+    max_rejected: float = 0.01,
+    max_record: int | str = RECORD_BYTES,
     column_name: str = "input_ids",
     chat_template: str | None = None,
     shard_size: int | str = "256MiB",
@@ -72,12 +84,21 @@ def tokenize(
             assistant who speaks. Needs ``pagefeed[chat]``.
         keep: Further columns to write, by name; or with types, such as
             ``{"score": "float64"}``. Types not given are those of the files, or what
-            the first records of lines and CSV say.
+            the first records of lines and CSV say; where a later value does not fit,
+            all begins anew with the column as numbers of 64 bits, or as strings, which
+            have JSON of what is no text. A value that does not fit a type given is
+            null, and told like a record that cannot be read. No text is left out for
+            such a value.
         format: How files are read; by default by their names. Plain text must be told:
             ``"text"`` takes a file for a document, ``"lines"`` a line.
         on_error: What is done with a record that cannot be read: ``"fail"``, ``"skip"``
             it, or ``"quarantine"``, which keeps it. Those skipped are listed in
             ``_rejected/``, with file, place and reason.
+        max_rejected: How many records may be rejected: a whole number, or a share of
+            all, such as the default 0.01. With more the job is not finished, and goes
+            on from there with a larger number.
+        max_record: Bytes of the largest record: larger ones are rejected, and never
+            read into memory.
         column_name: What the column of tokens is called.
         chat_template: A template in the place of the tokenizer's.
         shard_size: Bytes of a file, about.
@@ -99,7 +120,10 @@ def tokenize(
             another job.
         ColumnNotFoundError: If there is no such column.
         CorruptFileError: If a record cannot be read, and ``on_error`` is ``"fail"``.
-        FileAccessError: If files cannot be read or written, after all retries.
+        EmptySelectionError: If the inputs hold no record.
+        LimitExceededError: If more than ``max_rejected`` were rejected, or all.
+        FileAccessError: If files cannot be read or written, after all retries, or
+            another process writes the folder.
         MissingDependencyError: If pyarrow is not installed.
 
     Example:
@@ -125,6 +149,7 @@ def tokenize(
         threads = len(os.sched_getaffinity(0))
     check_positive(threads, "num_threads")
     check_whole(retries, "retries")
+    _check_rejected(max_rejected)
     name = check_column(column_name, "column_name")
     shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
     chat = None if messages is None else ChatTemplate.of(tokenizer, chat_template)
@@ -136,6 +161,7 @@ def tokenize(
         is_chat=messages is not None,
         column=name,
         batch_bytes=min(BATCH_BYTES, shard_bytes),
+        record_bytes=max(1, parse_bytes(max_record, name="max_record")),
     )
     job = Job(
         inputs=found,
@@ -153,13 +179,31 @@ def tokenize(
         tasks=plan(found, shard_bytes),
     )
     folder = JobFolder(job.folder)
-    done = folder.begin(job)
-    if done is not None:
-        return done
-    if chat is not None:
-        job = replace(job, chat=chat.on(folder.today))
-    if engine == "ray":
-        run_on_ray(job, threads, retries)
-    else:
-        run_locally(job, threads, retries)
-    return folder.finish(job)
+    with locked(f"{job.folder}/{LOCK}"):
+        done = folder.begin(job, max_rejected)
+        if done is not None:
+            return done
+        if chat is not None:
+            job = replace(job, chat=chat.on(folder.today))
+        run = run_on_ray if engine == "ray" else run_locally
+        _until_all_fits(job, folder, lambda job: run(job, threads, retries))
+        return folder.finish(job, max_rejected)
+
+
+def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> None:
+    """Run a job, anew with wider types of columns as long as their values need them."""
+    while True:
+        try:
+            return run(job.widened(folder.widened))
+        except WidenedError as found:
+            _logger.warning("%s: all begins anew, as %s", found.error, found.kind)
+            folder.widen(found)
+
+
+def _check_rejected(most: object) -> None:
+    is_number = isinstance(most, int) and not isinstance(most, bool) and most >= 0
+    if not is_number and not (isinstance(most, float) and 0 <= most <= 1):
+        raise InvalidArgumentError(
+            f"max_rejected={most!r}: give a number of records, such as 100, or a share "
+            "of them, such as 0.01"
+        )
