@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, help="folder, prefix or file")
     parser.add_argument("--to", required=True, choices=_FORMATS)
     parser.add_argument("--from", dest="source", choices=_FORMATS, help="of the paths")
-    parser.add_argument("--column", help="the token column (input_ids; of MDS tokens)")
+    parser.add_argument("--column", help="the token column (input_ids)")
     parser.add_argument(
         "--where", metavar="PREDICATE", help="only rows of Parquet such"
     )
@@ -57,6 +57,11 @@ def run(options: argparse.Namespace) -> int:
         f"{done.num_documents:,} documents of {done.num_tokens:,} tokens "
         f"({done.dtype}) as {done.format}: {', '.join(done.files)}"
     )
+    if done.num_left_out:
+        print(
+            f"{done.num_left_out:,} documents without tokens left out: MDS has none, "
+            "unless --eos ends them"
+        )
     return 0
 
 
@@ -75,7 +80,7 @@ def _dataset(options: argparse.Namespace) -> Dataset:
     return make_flat(
         source,
         options.paths,
-        column=options.column or ("tokens" if source == "mds" else "input_ids"),
+        column=options.column,
         dtype=options.in_dtype,
         eos=options.in_eos,
     )

@@ -32,6 +32,8 @@ class Conversion:
     """Type of the tokens."""
     num_documents: int
     """Documents written."""
+    num_left_out: int
+    """Documents without tokens, which MDS cannot hold, and which were not written."""
     num_tokens: int
     """Tokens written, separators included."""
 
@@ -50,7 +52,8 @@ def convert(
 
     Memory does not grow with the dataset, but for 4 bytes a document of Megatron's
     index. Files and shards appear under their names when they are complete, Megatron's
-    and MDS' indexes last. Documents keep their order, also empty ones (MDS has none).
+    and MDS' indexes last. Documents keep their order, also empty ones; MDS has none,
+    and those left out are counted.
 
     Args:
         dataset: Any: Parquet files or a part of them, streams, other token files.
@@ -103,7 +106,8 @@ def convert(
         format=to,
         files=tuple(out.files),
         dtype=kind.name,
-        num_documents=num_rows,
+        num_documents=num_rows - out.num_left_out,
+        num_left_out=out.num_left_out,
         num_tokens=written,
     )
 

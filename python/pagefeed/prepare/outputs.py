@@ -50,6 +50,8 @@ class Output(ABC):
         self.num_tokens = num_tokens
         self.files: list[str] = []
         """What was written, as it can be opened again."""
+        self.num_left_out = 0
+        """Documents that the format cannot hold."""
         self.stack = ExitStack()
         """Closes what is open; of a conversion that fails whole shards stay."""
         self.begin()
@@ -239,6 +241,7 @@ class MdsOutput(Output):
         """Write documents; MDS has none without tokens, and these are left out."""
         for tokens in rows.each():
             if not len(tokens):
+                self.num_left_out += 1
                 continue
             width = next(w for w in range(4) if len(tokens) < 1 << (8 << w))
             shape = len(tokens).to_bytes(1 << width, "little")

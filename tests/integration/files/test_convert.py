@@ -20,7 +20,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "parquet": lambda path, **_: pf.parquet(path, column="input_ids"),
     "stream": lambda path, **_: pf.stream(path),
     "megatron": lambda path, **_: pf.megatron(path),
-    "mds": lambda path, **_: pf.mds(path, column="input_ids"),
+    "mds": lambda path, **_: pf.mds(path),
     "raw": lambda path, dtype: pf.tokens(path, dtype=dtype, eos=0),
     "npy": lambda path, **_: pf.tokens(path, eos=0),
 }
@@ -69,6 +69,32 @@ def test_empty_and_null_documents(tmp_path):
     for to in ("stream", "megatron", "parquet"):
         done = pf.convert(source, tmp_path / to, to=to)
         assert documents_of(OPEN[to](list(done.files))) == [[1, 2], [], [], [3]]
+        assert (done.num_documents, done.num_left_out) == (4, 0)
+
+
+def test_documents_that_mds_cannot_hold_are_counted(tmp_path, capsys):
+    rows = pa.array([[1, 2], None, [], [3]], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    source = pf.parquet(tmp_path / "a.parquet", column="input_ids")
+    done = pf.convert(source, tmp_path / "mds", to="mds")
+    assert (done.num_documents, done.num_left_out) == (2, 2)
+    assert documents_of(pf.mds(tmp_path / "mds")) == [[1, 2], [3]]
+    ended = pf.convert(source, tmp_path / "ended", to="mds", eos=9)
+    assert (ended.num_documents, ended.num_left_out) == (4, 0)
+    assert documents_of(pf.mds(tmp_path / "ended")) == [[1, 2, 9], [9], [9], [3, 9]]
+    command = ["convert", str(tmp_path / "a.parquet"), "--to", "mds"]
+    assert main([*command, "--output", str(tmp_path / "again")]) == 0
+    said = capsys.readouterr().out
+    assert "2 documents of 3 tokens" in said
+    assert "2 documents without tokens left out" in said
+
+
+@pytest.mark.parametrize("name", ["input_ids", "tokens"])
+def test_shards_of_either_name_open(name, source, tmp_path):
+    pf.convert(source, tmp_path / "mds", to="mds", column=name)
+    found = pf.mds(tmp_path / "mds")
+    assert found.column == name
+    assert documents_of(found) == DOCUMENTS
 
 
 def test_what_is_refused(source, tmp_path):
@@ -94,7 +120,6 @@ def test_the_verb(source, tmp_path, capsys, to):
     extra = {
         "raw": ["--from", "raw", "--in-dtype", "uint16", "--in-eos", "0"],
         "npy": ["--in-eos", "0"],
-        "mds": ["--column", "input_ids"],
     }
     assert main([*back, *extra.get(to, [])]) == 0
     assert f"{len(DOCUMENTS)} documents" in capsys.readouterr().out

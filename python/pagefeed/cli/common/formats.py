@@ -35,7 +35,7 @@ def make_flat(
     kind: str,
     paths: Sequence[str],
     *,
-    column: str,
+    column: str | None,
     dtype: str | None = None,
     eos: int | None = None,
     cache_dir: str | None = None,
@@ -46,7 +46,7 @@ def make_flat(
     Args:
         kind: The format.
         paths: The files.
-        column: What the tokens are called.
+        column: What the tokens are called; None for what they are by default.
         dtype: Their type where the files do not say it.
         eos: Last token of documents where the files say nothing of them.
         cache_dir: Folder for the index.
@@ -55,7 +55,9 @@ def make_flat(
     Raises:
         InvalidArgumentError: If such files have no such columns.
     """
-    named: dict[str, Any] = {"column": column, "cache_dir": cache_dir}
+    named: dict[str, Any] = {"cache_dir": cache_dir}
+    if column is not None:
+        named["column"] = column
     known = ("aligned", "spans") if kind == "stream" else ()
     for option, names in (beside or {}).items():
         if option not in known:

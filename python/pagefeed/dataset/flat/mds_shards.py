@@ -244,7 +244,7 @@ def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np
 def mds(
     folders: Paths,
     *,
-    column: str = "tokens",
+    column: str | None = None,
     dtype: npt.DTypeLike | None = None,
     cache_dir: PathLike | None = None,
 ) -> FlatDataset:
@@ -253,7 +253,8 @@ def mds(
     Args:
         folders: Folders with an ``index.json`` in them or below, or a list, whose order
             is kept. Compressed shards must be decompressed first.
-        column: The column of the tokens: arrays of integers of one axis, or bytes.
+        column: The column of the tokens: arrays of integers of one axis, or bytes. By
+            default ``"input_ids"``, or ``"tokens"`` if the shards have that instead.
         dtype: Type of the tokens where they are plain bytes.
         cache_dir: Folder for the index, see :func:`parquet`.
 
@@ -266,11 +267,14 @@ def mds(
         >>> mds("corpus/mds", column="tokens")  # doctest: +SKIP
     """
     storage = LocalStorage()
-    files = [
-        index.removesuffix(_INDEX) + shard.name
-        for index in storage.list_files(folders, (_INDEX,))
-        for shard in _shards(storage, index)
-    ]
+    files, names = [], set[str]()
+    for index in storage.list_files(folders, (_INDEX,)):
+        for shard in _shards(storage, index):
+            files.append(index.removesuffix(_INDEX) + shard.name)
+            names.update(name for name, _, _ in shard.columns)
+    if column is None:
+        is_other = "tokens" in names and "input_ids" not in names
+        column = "tokens" if is_other else "input_ids"
     return flat_dataset(
         FlatDataset,
         storage.list_files(files),
