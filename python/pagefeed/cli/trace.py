@@ -211,5 +211,5 @@ def _write(path: Path, batch: Batch) -> Path:
         name: list(value) if isinstance(value, np.ndarray) else pyarrow.array(value)
         for name, value in batch.items()
     }
-    parquet.write_table(pyarrow.table(columns), path)
+    parquet.write_table(pyarrow.table(columns), path, write_page_checksum=True)
     return path

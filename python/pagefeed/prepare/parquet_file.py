@@ -34,7 +34,11 @@ class ParquetFileWriter:
             arrow.PythonFile(self._sink, mode="w"), _BUFFER_BYTES
         )
         self._writer = parquet.ParquetWriter(
-            self._stream, schema, write_page_index=True, **options
+            self._stream,
+            schema,
+            write_page_index=True,
+            write_page_checksum=True,
+            **options,
         )
 
     @property

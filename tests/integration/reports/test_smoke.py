@@ -51,7 +51,12 @@ def folder(tmp_path_factory):
     rows = [encoded.ids for encoded in tokenizer.encode_batch(texts)]
     table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))})
     (path / "data").mkdir()
-    pq.write_table(table, path / "data" / "a.parquet", data_page_size=4096)
+    pq.write_table(
+        table,
+        path / "data" / "a.parquet",
+        data_page_size=4096,
+        write_page_checksum=True,
+    )
     return path
 
 
@@ -85,6 +90,7 @@ def test_what_is_right_passes(folder):
     assert {check.name for check in found.checks} == {
         *("batches", "ids", "labels", "fields", "first loss", "no NaN", "loss falls"),
         *("one plan", "own data", "ranks' tokens", "resume", "memory", "tokenizer"),
+        "checksums",
     }
 
 

@@ -88,5 +88,7 @@ def _write(documents: list[tuple[str, str]], path: Path) -> None:
     texts = [text for _, text in documents]
     # Written aside and renamed: a run that was stopped leaves no half file.
     partial = path.with_suffix(".partial")
-    parquet.write_table(pyarrow.table({"id": names, "text": texts}), partial)
+    parquet.write_table(
+        pyarrow.table({"id": names, "text": texts}), partial, write_page_checksum=True
+    )
     partial.rename(path)

@@ -1,12 +1,18 @@
 """A look at a dataset before training: how it is stored, and what it will cost."""
 
 from pagefeed.reports.inspection.costs import ShuffleCost
-from pagefeed.reports.inspection.footers import ColumnFacts, FileFacts
+from pagefeed.reports.inspection.footers import (
+    NO_CHECKSUMS,
+    ColumnFacts,
+    FileFacts,
+    checksum_share,
+)
 from pagefeed.reports.inspection.inspection import Inspection, PageSizes, inspect
 from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting
 
 __all__ = [
+    "NO_CHECKSUMS",
     "ColumnFacts",
     "FileFacts",
     "Inspection",
@@ -14,6 +20,7 @@ __all__ = [
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
+    "checksum_share",
     "document_lengths",
     "inspect",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,14 @@ from pagefeed._base import Work, in_order, require
 from pagefeed.dataset import TokenIndex
 from pagefeed.reports.soundness import UNREADABLE
 
-__all__ = ["ColumnFacts", "FileFacts", "checksum_share", "file_facts"]
+__all__ = ["NO_CHECKSUMS", "ColumnFacts", "FileFacts", "checksum_share", "file_facts"]
 
 MOST_FOOTERS = 512
 MOST_HEADERS = 64
+NO_CHECKSUMS = (
+    "{:.0%} of the pages carry no checksum: bits flipped in them, on a disk or on the "
+    "way, cannot be noticed; write files with write_page_checksum=True"
+)
 HEADER_BYTES = 64
 """More than the fields of a page header up to its checksum take."""
 
@@ -143,14 +146,12 @@ class _Gathered:
         )
 
 
-def checksum_share(index: TokenIndex, pages: Sequence[int]) -> float | None:
+def checksum_share(index: TokenIndex) -> float | None:
     """Return the share of pages with a checksum, by the headers of some of them.
 
     None if none could be read.
     """
-    chosen = np.array(pages)[
-        np.linspace(0, len(pages) - 1, min(len(pages), MOST_HEADERS)).astype(int)
-    ]
+    chosen = np.linspace(0, len(index) - 1, min(len(index), MOST_HEADERS)).astype(int)
     found = []
     for page in chosen.tolist():
         where = index.locate(page)

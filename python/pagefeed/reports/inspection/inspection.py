@@ -10,7 +10,12 @@ from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset
 from pagefeed.errors import MissingDependencyError
 from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
-from pagefeed.reports.inspection.footers import FileFacts, checksum_share, file_facts
+from pagefeed.reports.inspection.footers import (
+    NO_CHECKSUMS,
+    FileFacts,
+    checksum_share,
+    file_facts,
+)
 from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.soundness import Damage
@@ -121,7 +126,7 @@ def inspect(
         row_groups=_num_runs(index.runs("row_group"), len(index)),
         pages=len(index),
         page_sizes=_page_sizes(dataset, sample, sizes) if len(sample) else None,
-        checksum_share=checksum_share(index, sample.tolist()) if len(sample) else None,
+        checksum_share=checksum_share(index),
         storage=storage,
         lengths=lengths,
         costs=costs,
@@ -200,9 +205,6 @@ def _advice(found: Inspection) -> list[str]:
             f"tokens as {best[0].setting} would take {best[0].gain:.0%} less: "
             f"{best[0].bytes_per_token:.2f} bytes each"
         )
-    if found.checksum_share == 0:
-        advice.append(
-            "pages carry no checksums, so not every damage can be found: write files "
-            "with write_page_checksum=True"
-        )
+    if found.checksum_share is not None and found.checksum_share < 1:
+        advice.append(NO_CHECKSUMS.format(1 - found.checksum_share))
     return advice

@@ -11,14 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import format_bytes
+from pagefeed.dataset import ParquetDataset
 from pagefeed.loader import Loader
+from pagefeed.mixture import Mixture
 from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
 from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
 from pagefeed.reports.smoke_test.learning import IGNORED, Learning
 from pagefeed.reports.smoke_test.observation import Arrays, Observation
 
 __all__ = [
     "Check",
+    "check_checksums",
     "check_ids",
     "check_labels",
     "check_learning",
@@ -65,6 +69,24 @@ def check_rate(seen: Observation, steps: int) -> Check:
     elif len(seen.digests) < steps:
         found += f", expected {steps}: the epoch has no more"
     return Check(name="batches", ok=bool(seen.digests) and not seen.damage, found=found)
+
+
+def check_checksums(data: object) -> Check:
+    """Pages carry checksums, and these are verified."""
+    parts = data.datasets.values() if isinstance(data, Mixture) else [data]
+    found = [one for one in parts if isinstance(one, ParquetDataset)]
+    known = [share for one in found if (share := checksum_share(one.index)) is not None]
+    if not known:
+        return Check(
+            name="checksums", ok=None, found="only pages of Parquet carry some"
+        )
+    if not all(one.verify_checksums for one in found):
+        told = "not verified: verify_checksums=False"
+        return Check(name="checksums", ok=None, found=told)
+    if min(known) < 1:
+        told = NO_CHECKSUMS.format(1 - min(known))
+        return Check(name="checksums", ok=None, found=told)
+    return Check(name="checksums", ok=True, found="all pages looked at carry one")
 
 
 def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:

@@ -15,6 +15,7 @@ from pagefeed.reports.decoding import TextTokenizer, recorded_vocab_size
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test.checks import (
     Check,
+    check_checksums,
     check_ids,
     check_labels,
     check_learning,
@@ -122,6 +123,7 @@ def smoke(
         *check_ranks(loaders, seen, steps, plan),
         _check_resume(loader, ours),
         check_memory(ours, loader.memory),
+        check_checksums(loader.dataset),
     ]
     if tokenizer is not None:
         checks.append(check_tokenizer(ours.kept, ours.greatest, tokenizer, size))
