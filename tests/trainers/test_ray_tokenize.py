@@ -97,3 +97,44 @@ def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path)
     killer.join()
     assert died[0] < len(here.files)
     assert contents(there.folder) == contents(here.folder)
+
+
+def ids_or_death(text):
+    """A tokenizer that ends its process at one text, as a defect of a library would."""
+    if text == "die":
+        os._exit(1)
+    return list(text.encode())
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_task_that_kills_its_worker_each_time_names_its_input(tmp_path):
+    for name in "abc":
+        rows = [{"text": f"document {n} of {name}"} for n in range(100)]
+        rows[50]["text"] = "die" if name == "b" else "live"
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    tokenizer = pf.Tokenizer(ids_or_death, vocab_size=256, name="bytes")
+    told = r"b\.jsonl: the worker that tokenizes it died 2 times at the same place"
+    with pytest.raises(pf.errors.DataError, match=told) as found:
+        pf.tokenize(
+            sorted(tmp_path.glob("*.jsonl")),
+            tmp_path / "out",
+            tokenizer=tokenizer,
+            shard_size="1KiB",
+            retries=1,
+            engine="ray",
+        )
+    assert found.value.file == str(tmp_path / "b.jsonl")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_errors_of_tasks_come_as_they_are_and_columns_become_wider(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": "one", "n": 1}] * 50_000 + [{"text": "two", "n": "x"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    here = tokenize(path, tmp_path / "local", "local")
+    there = tokenize(path, tmp_path / "ray", "ray")
+    assert contents(there.folder) == contents(here.folder)
+    path.write_text(path.read_text() + "broken\n")
+    with pytest.raises(pf.errors.CorruptFileError, match="line 50002: no JSON"):
+        tokenize(path, tmp_path / "broken", "ray")

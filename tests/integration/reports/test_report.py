@@ -15,9 +15,9 @@ import pagefeed as pf
 from made.numbered import LENGTH, numbered_loader, write_numbered
 from models.mixing import make, staged, write_datasets
 from pagefeed.cli import main
-from pagefeed.reports.page.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from pagefeed.reports.page.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, bars
 from pagefeed.reports.page.order import order_counts
-from pagefeed.reports.page.picture import png
+from pagefeed.reports.page.picture import heat_map, png
 
 VOID = {"meta", "img", "rect", "line", "polyline", "polygon"}
 
@@ -134,21 +134,55 @@ def test_a_page_of_a_mixture_with_metrics(tmp_path):
         pf.report(loader, metrics=["nothing"])
 
 
-def test_the_picture_of_the_order_counts_files(folder):
-    loader = numbered_loader(folder, shuffle=None)
-    counts = order_counts(loader)
-    half = counts.shape[1] // 2
-    # In file order the first file comes first.
-    assert counts[0, : half - 2].sum() > 0.9 * counts[0].sum()
-    assert counts.sum() == loader.batch_size * len(loader)
-    mixed = order_counts(numbered_loader(folder, shuffle="row"))
-    assert 0.3 < mixed[0, :half].sum() / mixed[0].sum() < 0.7
-    assert counts.sum(axis=0).min() > 0
+@pytest.mark.parametrize("num_files", [1, None], ids=["one file", "all files"])
+def test_the_picture_of_the_order_counts_sequences(folder, num_files):
+    files = sorted(folder.glob("*.parquet"))[:num_files]
+    data = pf.parquet(files, column="input_ids")
+    counts = order_counts(numbered_loader(data, shuffle=None))
+    rows, columns = counts.shape
+    assert rows > 3
+    # In file order there is a diagonal.
+    assert counts[: rows // 2, (columns + 1) // 2 + 1 :].sum() == 0
+    assert counts[(rows + 1) // 2 + 1 :, : columns // 2].sum() == 0
+    loader = numbered_loader(data, shuffle="row")
+    mixed = order_counts(loader)
+    assert 0.3 < mixed[: rows // 2].sum() / mixed.sum() < 0.7
+    assert mixed.sum() == loader.batch_size * len(loader)
+    assert 0.3 < mixed[:, : columns // 2].sum() / mixed.sum() < 0.7
+    # What is mixed is grey: neither white nor black.
+    [image] = re.findall(r"base64,([^\"]+)", heat_map(mixed, title="t"))
+    picture = base64.b64decode(image)
+    size = struct.unpack(">I", picture[33:37])[0]
+    lines = np.frombuffer(zlib.decompress(picture[41 : 41 + size]), np.uint8)
+    pixels = lines.reshape(rows, -1)[:, 1:]
+    assert 110 < pixels.mean() < 175
 
 
-def test_an_order_of_a_mixture_has_the_files_of_all(tmp_path):
+def test_an_order_of_a_mixture_has_all_datasets(tmp_path):
     loader = make(staged(write_datasets(tmp_path), max_steps=30), batch_size=4)
-    assert order_counts(loader).shape == (6, 30)
+    counts = order_counts(loader)
+    assert counts.sum() == 120
+    assert (counts.sum(axis=1) > 0).sum() > 1
+
+
+@pytest.mark.parametrize("count", [3, 12, 30])
+@pytest.mark.parametrize("label", ["8+", "131,072+"])
+def test_labels_do_not_overlap_on_a_narrow_screen(count, label):
+    chart = bars([label] * count, [1.0] * count, title="t", unit="rows")
+    places = re.findall(r'<text x="([0-9.]+)" y="\d+" text-anchor="middle">', chart)
+    # On a screen of 420 pixels a character takes 11 of the 720 of the chart.
+    assert len(places) > 1
+    assert np.diff(np.array(places, float)).min() >= 11 * len(label)
+    assert float(places[-1]) + 11 * len(label) / 2 <= WIDTH
+
+
+def test_a_page_says_what_it_is_of_and_when_it_was_written(folder):
+    [file] = sorted(folder.glob("*.parquet"))[:1]
+    data = pf.parquet(file, column="input_ids")
+    page = Page(pf.report(numbered_loader(data)))
+    assert f"{file}: report of a run" in page.text
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, pagefeed \d", page.text)
+    assert data.fingerprint in page.text
 
 
 def test_pictures_are_png():

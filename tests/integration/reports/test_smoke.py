@@ -1,6 +1,8 @@
 """A smoke test passes what is right, and catches each thing that was made wrong."""
 
 import json
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -246,3 +248,20 @@ def test_the_command_line(folder, capsys):
     broken.unlink()
     assert "ok     batches" in out
     assert "DAMAGED: CorruptFileError" in err
+
+
+def test_the_rate_is_that_of_a_loader_that_runs(folder):
+    """Twenty batches with the time to the first one say little of it."""
+    seconds, is_begun = 2.0, threading.Event()
+
+    def slow_to_begin(batch):
+        if not is_begun.is_set():
+            is_begun.set()
+            time.sleep(seconds)
+        return batch
+
+    loader = make(folder, transform=slow_to_begin)
+    found = pf.smoke(loader, steps=4, vocab_size=VOCABULARY)
+    tokens = 4 * loader.batch_size * 64
+    assert found.tokens_per_second > tokens / seconds
+    assert f"{found.tokens_per_second:,.0f} tokens/s" in found.checks[0].found

@@ -11,6 +11,8 @@ __all__ = ["bars", "lines", "stacked"]
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 44
 TICKS = 4
+CHARACTER = 11
+"""Width of a character where the screen is narrow, and text is larger in proportion."""
 COLOURS = (
     *("#2b6cb0", "#dd8b2f", "#3f8f5f", "#b4485c"),
     *("#7a5fa8", "#8a6d4b", "#c267a6", "#5f7a86"),
@@ -30,6 +32,8 @@ def bars(
     most = max([*values, 1e-9])
     step = _inner_width() / max(1, len(values))
     parts = [_axis(most)]
+    longest = max([*map(len, labels), 1]) + 1
+    every = math.ceil(CHARACTER * longest / step)  # Labels that do not overlap.
     for number, (label, value) in enumerate(zip(labels, values, strict=True)):
         height = _inner_height() * value / most
         left, top = LEFT + number * step, TOP + _inner_height() - height
@@ -38,7 +42,7 @@ def bars(
             f' width="{0.8 * step:.1f}" height="{height:.1f}" fill="{COLOURS[0]}">'
             f"<title>{html.escape(label)}: {value:,.0f}</title></rect>"
         )
-        if len(labels) <= 12 or number % (len(labels) // 8) == 0:
+        if number % every == 0:
             parts.append(_below(left + step / 2, label))
     return _svg(parts, title, unit)
 
@@ -151,8 +155,9 @@ def _step_axis(steps: Sequence[float]) -> str:
 
 
 def _below(x: float, label: str) -> str:
+    most = WIDTH - CHARACTER * len(label) / 2
     return (
-        f'<text x="{min(x, WIDTH - 22):.1f}" y="{HEIGHT - BOTTOM + 18}" '
+        f'<text x="{min(x, most):.1f}" y="{HEIGHT - BOTTOM + 18}" '
         f'text-anchor="middle">{html.escape(label)}</text>'
     )
 

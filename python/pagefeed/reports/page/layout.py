@@ -45,13 +45,14 @@ ul.legend span { display: inline-block; width: 12px; height: 12px; margin-right:
 """
 
 
-def page_of(title: str, sections: Iterable[str]) -> str:
-    """Return a whole page."""
+def page_of(title: str, note: str, sections: Iterable[str]) -> str:
+    """Return a whole page, with a note below its title."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1>{''.join(sections)}</body></html>\n"
+        f'<h1>{html.escape(title)}</h1><p class="note">{html.escape(note)}</p>'
+        f"{''.join(sections)}</body></html>\n"
     )
 
 

@@ -41,9 +41,13 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def heat_map(counts: npt.NDArray[np.int64], *, title: str) -> str:
-    """Return a picture of counts, darker for more: int64 [height, width]."""
-    most = max(1, int(counts.max(initial=0)))
-    pixels = (255 - 225 * counts / most).astype(np.uint8)
+    """Return a picture of counts: int64 [height, width].
+
+    Where all are the same it is grey, white where there is nothing, and black from
+    twice the mean on.
+    """
+    mean = max(1e-9, float(counts.mean()))
+    pixels = (255 - np.minimum(225, 112.5 * counts / mean)).astype(np.uint8)
     data = base64.b64encode(png(pixels)).decode()
     return (
         f'<img class="map" alt="{html.escape(title)}" '

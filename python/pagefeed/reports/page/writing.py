@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import html
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import numpy as np
 
 from pagefeed._base import format_bytes
+from pagefeed._core import version
 from pagefeed.dataset import Dataset
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Mixture
@@ -68,12 +71,14 @@ def report(
         name: inspect(part, sequences=loader.sequences, memory=loader.memory)
         for name, part in parts.items()
     }
+    names = [name or _place(part) for name, part in parts.items()]
     known = [*damage, *(one for each in found.values() for one in each.damage)]
     return page_of(
-        "pagefeed: report of a run",
+        f"{', '.join(names)}: report of a run",
+        f"{datetime.datetime.now(datetime.UTC):%F %H:%M} UTC, pagefeed {version()}",
         [
             _damage(known),
-            *(_dataset(name, one) for name, one in found.items()),
+            *(_dataset(name, parts[name], one) for name, one in found.items()),
             *(_lengths(name, one) for name, one in found.items()),
             _plan(loader),
             _mixture(loader, recorded),
@@ -96,9 +101,20 @@ def _titled(title: str, name: str) -> str:
     return f"{title}: {name}" if name else title
 
 
-def _dataset(name: str, found: Inspection) -> str:
+def _place(dataset: Dataset) -> str:
+    """The file of a dataset, or the folder above all of its files."""
+    folders = [file.partition("?")[0].split("/") for file in dataset.files]
+    same = itertools.takewhile(
+        lambda parts: len({*parts}) == 1, zip(*folders, strict=False)
+    )
+    return "/".join(first for first, *_ in same)
+
+
+def _dataset(name: str, dataset: Dataset, found: Inspection) -> str:
     storage = found.storage
     rows: list[tuple[str, object]] = [
+        ("place", _place(dataset)),
+        ("fingerprint", dataset.fingerprint),
         ("files", found.files),
         ("size", format_bytes(found.stored_bytes)),
         ("rows", found.rows),
@@ -232,11 +248,12 @@ def _documents_of_sequences(index: SequenceIndex) -> np.ndarray:
 def _order(loader: Loader) -> str:
     counts = order_counts(loader)
     note = (
-        f'<p class="note">Files from above to below ({counts.shape[0]} lines), the '
-        "epoch from left to right; darker: more sequences. Grey all over is mixed; "
-        "a diagonal is file order.</p>"
+        f'<p class="note">The data from above to below ({counts.shape[0]} lines of as '
+        "many sequences each, in the order of the files), the epoch from left to "
+        "right; darker: more sequences. Grey all over is mixed; a diagonal is file "
+        "order.</p>"
     )
-    return section("Order", heat_map(counts, title="files over the epoch"), note)
+    return section("Order", heat_map(counts, title="data over the epoch"), note)
 
 
 def _throughput(recorded: Recorded) -> str:

@@ -22,6 +22,7 @@ from pagefeed.reports.smoke_test.observation import Arrays, Observation
 
 __all__ = [
     "Check",
+    "check_batches",
     "check_checksums",
     "check_ids",
     "check_labels",
@@ -29,7 +30,6 @@ __all__ = [
     "check_memory",
     "check_numbers",
     "check_ranks",
-    "check_rate",
     "check_tokenizer",
     "pair_of",
 ]
@@ -59,9 +59,8 @@ class Check:
     """What was found, and if that is wrong, what was expected."""
 
 
-def check_rate(seen: Observation, steps: int) -> Check:
+def check_batches(seen: Observation, steps: int, rate: float) -> Check:
     """All steps come, and nothing on the way is damaged."""
-    rate = seen.num_tokens / max(1e-9, seen.seconds)
     found = f"{len(seen.digests)} steps, {rate:,.0f} tokens/s from the loader alone"
     if seen.damage:
         first = seen.damage[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import resource
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,8 +43,6 @@ class Observation:
     """The state in the middle."""
     rest: list[str] = field(default_factory=list)
     """Digests of the batches that followed it."""
-    seconds: float = 0.0
-    """Time of all steps."""
     rss_growth: int = 0
     """Bytes by which the process's peak of memory rose."""
     stats: dict[str, float] = field(default_factory=dict)
@@ -58,7 +55,7 @@ def observe(loader: Loader, steps: int, what: str) -> Observation:
     """Take batches of a twin of the loader, from where that stands."""
     twin, seen = copy.copy(loader), Observation()
     least, greatest = [], []
-    before, begin = _peak_bytes(), time.perf_counter()
+    before = _peak_bytes()
     with Work(what, total=steps, unit="steps") as work:
         for batch in sound_batches(twin, seen.damage, most=steps):
             arrays = arrays_of(batch)
@@ -76,7 +73,6 @@ def observe(loader: Loader, steps: int, what: str) -> Observation:
             if len(seen.digests) == max(1, steps // 2):
                 seen.state = twin.state_dict()
             work.advance()
-    seen.seconds = time.perf_counter() - begin
     seen.rss_growth = _peak_bytes() - before
     seen.rest = seen.digests[max(1, steps // 2) :]
     seen.stats = twin.stats()
