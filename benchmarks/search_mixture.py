@@ -95,7 +95,7 @@ def varied(rng: np.random.Generator, old: Try, num_lanes: int) -> Try:
 def error(tried: Try, num_lanes: int) -> float:
     """Largest distance from the weights at any prefix, in sequences per lane."""
     parts = tuple(
-        Component(name=f"d{n}", fingerprint="", num_sequences=MANY, num_tokens=MANY)
+        Component(name=f"d{n}", data="", num_sequences=MANY, num_tokens=MANY)
         for n in range(tried.weights.shape[1])
     )
     changes = [

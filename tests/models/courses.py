@@ -42,7 +42,7 @@ def part(
 ) -> Component:
     return Component(
         name=f"d{number}",
-        fingerprint="",
+        data="",
         num_sequences=num_sequences,
         num_tokens=num_sequences,
         max_epochs=max_epochs,

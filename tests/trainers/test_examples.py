@@ -1,6 +1,7 @@
 """The examples of the framework that is tested here run, on real text."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +10,20 @@ import pytest
 
 from made.shared_data import ROOT, shared
 
+TRL = ("sft", "dpo", "grpo")
 NAMES = (
     *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo", "ray"),
-    *("torch", "torchtitan", "transformers"),
+    *("torch", "torchtitan", "transformers", *TRL),
 )
-ENVIRONMENTS = {"torch": "accelerate"}
+ENVIRONMENTS = {"torch": "accelerate"} | dict.fromkeys(TRL, "transformers")
 """Where an example runs, if not in the environment of its own name."""
 
-TWO_RANKS = ("accelerate", "deepspeed", "megatron", "olmo", "torch", "transformers")
+TWO_RANKS = (
+    *("accelerate", "deepspeed", "megatron", "olmo", "torch", "transformers"),
+    *("sft", "grpo"),
+)
 """Started by torchrun; others start processes themselves, or need one."""
-LAST_STEP = {"jax": 10, "torchtitan": 10}
+LAST_STEP = {"jax": 10, "torchtitan": 10} | dict.fromkeys(TRL, 6)
 
 
 def run(command, folder):
@@ -43,13 +48,20 @@ def test_example(name, tmp_path):
     environment = ENVIRONMENTS.get(name, name)
     if Path(sys.prefix).name != environment:
         pytest.skip(f"make test-trainers ARGS={environment}")
-    corpus = str(shared("data", "corpus"))
     examples = ROOT / "examples"
-    tokens = ["tokens", "--limit", "60000"]
-    run([str(examples / "tokens.py"), corpus, *tokens], tmp_path)
+    if name in TRL:
+        run([str(examples / "conversations.py"), "tokens"], tmp_path)
+    else:
+        corpus = str(shared("data", "corpus"))
+        tokens = ["tokens", "--limit", "60000"]
+        run([str(examples / "tokens.py"), corpus, *tokens], tmp_path)
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = [str(examples / "trainers" / f"train_{name}.py"), "tokens", "run"]
     printed = run([*launch * (name in TWO_RANKS), *script], tmp_path)
     assert f"ends at step {LAST_STEP.get(name, 15)}" in printed
     for rank in range(2 if name in TWO_RANKS else 1):
         assert f"rank {rank} of" in printed
+    if name == "sft":
+        changed = re.findall(r"own outputs by (\S+), others' by (\S+)", printed)
+        assert len(changed) == 2
+        assert all(float(own) > 0 and float(others) == 0 for own, others in changed)

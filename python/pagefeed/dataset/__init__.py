@@ -25,6 +25,7 @@ from pagefeed.dataset.flat import (
     tokens,
 )
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.identity import identity_of_data, what_changed
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
@@ -65,6 +66,7 @@ __all__ = [
     "derived_arrays",
     "derived_key",
     "fitting",
+    "identity_of_data",
     "known_vocab_size",
     "length_counts",
     "mds",
@@ -75,4 +77,5 @@ __all__ = [
     "stream",
     "token_dtype",
     "tokens",
+    "what_changed",
 ]

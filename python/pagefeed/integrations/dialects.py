@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["flattened", "in_rows", "megatron", "olmo", "shifted_pair"]
+__all__ = ["flattened", "in_records", "in_rows", "megatron", "olmo", "shifted_pair"]
 
 OURS_ALONE = (
     *("document_ids", "cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens"),
@@ -24,6 +24,26 @@ def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
     """
     kept = {name: value for name, value in batch.items() if name not in OURS_ALONE}
     return kept | {"use_cache": False} if "position_ids" in kept else kept
+
+
+def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a batch of columns, as a collator takes them.
+
+    Numbers and lists as those of Python, rows of padded columns as tensors.
+
+    Example:
+        >>> in_records({"text": ["a", "b"], "score": np.array([0.5, 1.0])})
+        [{'text': 'a', 'score': 0.5}, {'text': 'b', 'score': 1.0}]
+    """
+    columns = []
+    for values in batch.values():
+        listed = values
+        if hasattr(values, "to_pylist"):
+            listed = values.to_pylist()
+        elif getattr(values, "ndim", 0) == 1:
+            listed = values.tolist()
+        columns.append(list(listed))
+    return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ skips, it does not read.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pagefeed._base import check_flag
@@ -28,10 +29,11 @@ from pagefeed.integrations.checks import (
     check_rows,
     check_torch,
 )
-from pagefeed.integrations.delivery import KEY, steps_per_epoch
-from pagefeed.integrations.dialects import flattened, in_rows
+from pagefeed.integrations.delivery import KEY, Convert
+from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
+from pagefeed.sequences import Documents
 
 __all__ = ["LoaderCallback", "attach"]
 
@@ -39,10 +41,27 @@ WHO = "the Trainer"
 PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
+class _Repeated(Skippable):
+    """Yields each batch several times, as trainers want that reuse what they made."""
+
+    times = 1
+
+    def __len__(self) -> int:
+        """Return the batches of a whole epoch, repeated ones counted."""
+        return self.times * super().__len__()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go on; nothing moves before the first batch is asked for."""
+        batches = super().__iter__()
+        if self.times == 1:
+            return batches
+        return (again for batch in batches for again in [batch] * self.times)
+
+
 class LoaderCallback(TrainerCallback):
     """Saves and restores the position with the Trainer's state; see :func:`attach`."""
 
-    def __init__(self, steps: Skippable, alarm: WaitAlarm | None) -> None:
+    def __init__(self, steps: _Repeated, alarm: WaitAlarm | None) -> None:
         self._steps = steps
         self._alarm = alarm
 
@@ -62,12 +81,12 @@ class LoaderCallback(TrainerCallback):
     def _go_on(self, args: Any, state: Any) -> None:  # noqa: ANN401
         """Restore the position, or find it by the steps of a checkpoint without one."""
         loader, accumulated = self.loader, args.gradient_accumulation_steps
-        updates = -(-steps_per_epoch(loader) // accumulated)
+        updates = -(-len(self._steps) // accumulated)
         epoch, update = divmod(state.global_step, updates)
         saved = state.stateful_callbacks.get(KEY)
         if saved is None:
             loader.set_epoch(epoch)
-            loader.seek(update * accumulated)
+            loader.seek(update * accumulated // self._steps.times)
         else:
             loader.load_state_dict(saved["attributes"]["state"])
             sizes = [loader.batch_size, loader.world_size]
@@ -124,11 +143,14 @@ def attach(
     Others get [batch_size, length].
 
     Args:
-        trainer: A ``transformers.Trainer``, or TRL's ``SFTTrainer``; these need a
-            dataset to be made with, which is then not used.
+        trainer: A ``transformers.Trainer``, or one of TRL's; these need a dataset to
+            be made with, of one row or more, which is then not used.
         loader: With ``format="torch"``, the trainer's data-parallel rank, the fields
             ``labels`` and what else the model takes, and as batch size the
-            ``per_device_train_batch_size``.
+            ``per_device_train_batch_size``. Or with ``Documents(columns=...)``: then
+            its rows go through the trainer's own ``data_collator``, as those of
+            ``DPOTrainer``, ``RewardTrainer`` and ``GRPOTrainer``; for the latter its
+            batch size is the number of prompts that a rank takes for an update.
         flatten: Whether to feed one row; by default if the attention needs it, or an
             ``SFTTrainer``, which counts the tokens of one.
         alarm: Told of the loader's numbers as they are logged.
@@ -148,8 +170,6 @@ def attach(
     )
     args = trainer.args
     check_torch(loader, WHO)
-    check_fields(loader, ["labels"], WHO)
-    check_rows(loader, args.per_device_train_batch_size, "per_device_train_batch_size")
     check_ranks_of(loader, expected_ranks(trainer.accelerator), WHO)
     if args.train_batch_size != args.per_device_train_batch_size:
         raise InvalidArgumentError(
@@ -164,6 +184,34 @@ def attach(
         )
     if alarm is not None and not isinstance(alarm, WaitAlarm):
         raise InvalidArgumentError(f"alarm={alarm!r:.60} must be a WaitAlarm, or None")
+    convert, times = _objective(trainer, loader, flatten)
+    steps = _Repeated(loader, convert=convert, endless=True)
+    steps.times = times
+    callback = LoaderCallback(steps, alarm)
+    trainer.get_train_dataloader = lambda: steps
+    # In front of those that report what is logged.
+    trainer.callback_handler.callbacks.insert(0, callback)
+    return callback
+
+
+def _objective(
+    trainer: Any,  # noqa: ANN401
+    loader: Loader,
+    flatten: bool | None,  # noqa: FBT001 - as it was given
+) -> tuple[Convert, int]:
+    """Return what makes of a batch what is trained on, and how often that is taken.
+
+    Raises:
+        InvalidArgumentError: If the batches do not fit.
+    """
+    args, sequences = trainer.args, loader.sequences
+    is_of_rows = isinstance(sequences, Documents) and not sequences.makes_tokens
+    if is_of_rows and hasattr(trainer, "num_generations"):
+        return _generating(trainer, loader)
+    check_rows(loader, args.per_device_train_batch_size, "per_device_train_batch_size")
+    if is_of_rows:
+        return lambda batch: trainer.data_collator(in_records(batch)), 1
+    check_fields(loader, ["labels"], WHO)
     if flatten is not None:
         check_flag(flatten, "flatten")
     else:
@@ -176,13 +224,39 @@ def attach(
             "with an attention_mask the models look at that alone, and attend across "
             "documents in spite of position_ids: leave one of the two fields out"
         )
-    convert = flattened if flatten else in_rows
-    steps = Skippable(loader, convert=convert, endless=True)
-    callback = LoaderCallback(steps, alarm)
-    trainer.get_train_dataloader = lambda: steps
-    # In front of those that report what is logged.
-    trainer.callback_handler.callbacks.insert(0, callback)
-    return callback
+    return (flattened if flatten else in_rows), 1
+
+
+def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:  # noqa: ANN401
+    """Return the same for a trainer that generates several answers to each prompt.
+
+    It takes the prompts of several batches at once, each as often as it is answered,
+    and again with each of these batches.
+
+    Raises:
+        InvalidArgumentError: If a checkpoint could be saved while answers are in use,
+            or those to one prompt would lie on two ranks.
+    """
+    args, each = trainer.args, trainer.num_generations
+    steps = args.steps_per_generation * trainer.num_iterations
+    rows = args.per_device_train_batch_size * args.steps_per_generation
+    if steps != args.gradient_accumulation_steps or rows % each:
+        raise InvalidArgumentError(
+            f"steps_per_generation={args.steps_per_generation} x num_iterations="
+            f"{trainer.num_iterations} must be gradient_accumulation_steps="
+            f"{args.gradient_accumulation_steps}, so that no checkpoint divides what "
+            f"was generated at once; and num_generations={each} must divide "
+            f"per_device_train_batch_size x steps_per_generation = {rows}, so that "
+            "the answers to a prompt are on one rank"
+        )
+    prompts = "per_device_train_batch_size x steps_per_generation / num_generations"
+    check_rows(loader, rows // each, prompts)
+
+    def convert(batch: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        records = [row for row in in_records(batch) for _ in range(each)]
+        return trainer.data_collator(records)
+
+    return convert, steps
 
 
 def _is_packed(loader: Loader) -> bool:

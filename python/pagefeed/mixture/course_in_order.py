@@ -21,7 +21,7 @@ class CourseInOrder(Course):
 
     Example:
         >>> from pagefeed.mixture import Component, Schedule, WeightChange
-        >>> sizes = [Component(name=name, fingerprint="", num_sequences=9, num_tokens=9)
+        >>> sizes = [Component(name=name, data="", num_sequences=9, num_tokens=9)
         ...          for name in ("a", "b")]
         >>> schedule = Schedule(
         ...     parts=tuple(sizes), digest="",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pagefeed.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.mixture import Mixture, Stage
 from pagefeed.mixture.schedule import Component, Schedule, WeightChange, rounded
@@ -172,7 +173,7 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
     ours = {part.name: part for part in _counted(parts, theirs.parts)}
     shared = [part for part in theirs.parts if part.name in ours]
     differing = [
-        f"  {part.name}: the state has {part}, this loader {ours[part.name]}"
+        f"  {part.name}: {_differences(part, ours[part.name])}"
         for part in shared
         if part != ours[part.name]
     ]
@@ -184,3 +185,13 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
             "weights and stages may change, and datasets may be added and left out; "
             "those that stay must have the same contents and max_epochs"
         )
+
+
+def _differences(then: Component, now: Component) -> str:
+    """What differs between two datasets of one name."""
+    found = [what_changed(then.data, now.data)] if then.data != now.data else []
+    for name in ("num_sequences", "num_tokens", "max_epochs"):
+        old, new = getattr(then, name), getattr(now, name)
+        if old != new:
+            found.append(f"{name} then {old}, now {new}")
+    return "; ".join(found)

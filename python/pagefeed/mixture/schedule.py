@@ -23,8 +23,8 @@ class Component:
     """A dataset of a mixture, as far as its schedule knows it."""
 
     name: str
-    fingerprint: str
-    """Digits that identify it."""
+    data: str
+    """What identifies it, and what people know it by."""
     num_sequences: int
     """Sequences of an epoch."""
     num_tokens: int
@@ -164,7 +164,7 @@ class Schedule:
         """Return plain JSON types."""
         return {
             "datasets": [
-                [p.name, p.fingerprint, p.num_sequences, p.num_tokens, p.max_epochs]
+                [p.name, p.data, p.num_sequences, p.num_tokens, p.max_epochs]
                 for p in self.parts
             ],
             "stages": [
@@ -185,12 +185,12 @@ class Schedule:
             parts = tuple(
                 Component(
                     name=name,
-                    fingerprint=fingerprint,
+                    data=data,
                     num_sequences=num_sequences,
                     num_tokens=num_tokens,
                     max_epochs=max_epochs,
                 )
-                for name, fingerprint, num_sequences, num_tokens, max_epochs in state[
+                for name, data, num_sequences, num_tokens, max_epochs in state[
                     "datasets"
                 ]
             )

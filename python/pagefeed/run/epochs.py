@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import EpochOrder, Shuffle, SmallOrder
 from pagefeed.run.damage import sequences_of_damage
@@ -64,7 +64,7 @@ class EpochSource:
         self.plan = LoaderState(
             num_lanes=self.orders.num_lanes,
             seed=seed,
-            dataset=dataset.fingerprint,
+            dataset=identity_of_data(dataset),
             sequences=sequences.identity,
             shuffle=shuffle.identity,
         )

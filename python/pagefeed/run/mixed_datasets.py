@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import LEAST_LANES, Component, Mixture, check_recorded
 from pagefeed.order import Shuffle, derive_key
@@ -19,9 +19,6 @@ from pagefeed.sequences import (
 )
 
 __all__ = ["MixedDatasets", "make_parts"]
-
-FINGERPRINT_DIGITS = 12
-"""Of each dataset, in a state."""
 
 
 class MixedDatasets:
@@ -106,7 +103,7 @@ def make_parts(mixture: Mixture, data: MixedDatasets) -> list[Component]:
     return [
         Component(
             name=name,
-            fingerprint=dataset.fingerprint[:FINGERPRINT_DIGITS],
+            data=identity_of_data(dataset),
             num_sequences=sequences.num_sequences,
             num_tokens=num_tokens,
             max_epochs=mixture.max_epochs.get(name, usual),

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from pagefeed._base import MOST, check_positive, check_whole
+from pagefeed.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
@@ -15,7 +16,7 @@ from pagefeed.run.route import Ranges, Route, merge_ranges
 
 __all__ = ["LoaderState"]
 
-VERSION = 2
+VERSION = 3
 MAX_SKIPPED = 16
 """Skipped ranges in a state: with more it could exceed 1 KB."""
 MOST_USUAL_LANES = 48
@@ -47,7 +48,7 @@ class LoaderState:
     seed: int
     """Seed of the run."""
     dataset: str
-    """Fingerprint of the dataset."""
+    """What identifies the dataset, and what people know it by."""
     sequences: str
     """How sequences are cut."""
     shuffle: str
@@ -148,15 +149,18 @@ class LoaderState:
         """
         differing = [
             f"  {name}: the state has {theirs!r}, this loader {ours!r}"
-            for name in ("dataset", "sequences", "shuffle", "seed")
+            for name in ("sequences", "shuffle", "seed")
             if (theirs := getattr(self, name)) != (ours := getattr(loader, name))
         ]
+        if self.dataset != loader.dataset:
+            changed = what_changed(self.dataset, loader.dataset)
+            differing.insert(0, f"  dataset: {changed}")
         if differing:
             raise StateMismatchError(
                 "the state belongs to another run:\n" + "\n".join(differing) + "\n"
-                "give the loader the same dataset (its contents, not its place), "
-                "sequences, shuffle and seed; world size, batch size, memory and "
-                "threads may change"
+                "give the loader the same dataset (paths may change, contents and the "
+                "order of files may not), sequences, shuffle and seed; world size, "
+                "batch size, memory and threads may change"
             )
 
 

@@ -134,6 +134,82 @@ def test_a_mixture_that_no_run_had_is_refused(mixed, change):
         mixed.load_state_dict(state | {"mixture": mixture})
 
 
+def write_files(folder, sizes):
+    folder.mkdir()
+    for name, rows in sizes.items():
+        ids = [[100 * len(name), row, rows] for row in range(rows)]
+        pq.write_table(pa.table({"input_ids": ids}), folder / f"{name}.parquet")
+
+
+def open_files(dataset, **options):
+    settings: dict[str, Any] = {"sequences": pf.Windows(4), "batch_size": 2, "seed": 1}
+    return pf.Loader(dataset, **settings | options)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"a": 20, "b": 30, "c": 5},
+            "files then 2, now 3; rows in them then 50, now 55; tokens in them then 1",
+        ),
+        ({"a": 20, "b": 31}, "dataset: rows in them then 50, now 51"),
+        # The second file was called "b": it comes first now.
+        ({"0": 30, "a": 20}, "in another order, or written anew; a file that was"),
+        ({"a": 20, "bb": 30}, "in another order, or written anew"),
+        ({"a": 25, "b": 25}, "a file was written anew, or another column is read"),
+    ],
+)
+def test_data_that_changed_are_told_by_what_people_know(tmp_path, changed, message):
+    write_files(tmp_path / "then", {"a": 20, "b": 30})
+    write_files(tmp_path / "now", changed)
+    then, now = (
+        pf.parquet(tmp_path / at, column="input_ids") for at in ("then", "now")
+    )
+    state = open_files(then).state_dict()
+    with pytest.raises(StateMismatchError) as caught:
+        open_files(now).load_state_dict(state)
+    assert message in str(caught.value)
+    assert "not its place" not in str(caught.value)
+
+
+def test_renamed_files_in_the_same_order_are_no_change(tmp_path):
+    write_files(tmp_path / "then", {"a": 20, "b": 30})
+    state = open_files(pf.parquet(tmp_path / "then", column="input_ids")).state_dict()
+    assert len(json.dumps(state)) < 500
+    (tmp_path / "now" / "x").mkdir(parents=True)
+    for old, new in {"a": "m", "b": "x/zz"}.items():
+        (tmp_path / "then" / f"{old}.parquet").rename(
+            tmp_path / "now" / f"{new}.parquet"
+        )
+    open_files(pf.parquet(tmp_path / "now", column="input_ids")).load_state_dict(state)
+    # A name that sorts elsewhere is no change either if the paths are given in order.
+    (tmp_path / "now" / "m.parquet").rename(tmp_path / "now" / "z.parquet")
+    with pytest.raises(StateMismatchError, match="give the paths as a list"):
+        open_files(pf.parquet(tmp_path / "now", column="input_ids")).load_state_dict(
+            state
+        )
+    paths = [tmp_path / "now" / "z.parquet", tmp_path / "now" / "x" / "zz.parquet"]
+    open_files(pf.parquet(paths, column="input_ids")).load_state_dict(state)
+
+
+def test_the_setting_that_changed_is_named(tmp_path):
+    write_files(tmp_path / "data", {"a": 20, "b": 30})
+    data = pf.parquet(tmp_path / "data", column="input_ids")
+    state = open_files(data).state_dict()
+    parts = data.split(train=0.5, rest=0.5)
+    for other, message in {
+        open_files(parts["train"]): "files are the same, and other rows of them",
+        open_files(data, seed=2): "seed: the state has 1, this loader 2",
+        open_files(data, sequences=pf.Windows(8)): "Windows(length=4)', this loader 'W",
+        open_files(data, shuffle=None): "shuffle: the state has \"Shuffle('page')\"",
+    }.items():
+        with pytest.raises(StateMismatchError) as caught:
+            other.load_state_dict(state)
+        assert message in str(caught.value)
+        assert str(caught.value).count("\n  ") == 1
+
+
 VALUES = (
     st.none()
     | st.booleans()

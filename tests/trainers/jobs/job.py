@@ -39,7 +39,7 @@ class Job:
         self._report = arguments.report / f"rank-{self.rank}.json"
         self._found: dict[str, Any] = {}
 
-    def loader(self, **options: Any) -> pf.Loader:
+    def loader(self, data: Any = None, **options: Any) -> pf.Loader:
         """A loader of the numbered tokens for this rank."""
         settings: dict[str, Any] = {
             "sequences": pf.Windows(LENGTH, tail="drop"),
@@ -52,7 +52,8 @@ class Job:
             "rank": self.rank,
             "world_size": self.world_size,
         }
-        data = pf.parquet(self.folder / "data", column="input_ids")
+        if data is None:
+            data = pf.parquet(self.folder / "data", column="input_ids")
         return pf.Loader(data, **settings | options)
 
     @contextmanager

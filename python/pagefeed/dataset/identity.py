@@ -1,0 +1,105 @@
+"""What a state records of its data: what tells them from others, and how they differ.
+
+The fingerprint decides. The rest says to people what has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagefeed.dataset.dataset import Dataset
+
+__all__ = ["identity_of_data", "what_changed"]
+
+DIGITS = 12
+"""Of the fingerprint."""
+
+
+class _Identity(NamedTuple):
+    """Facts of a dataset, as short as a state needs them."""
+
+    fingerprint: str
+    """Of the rows that are selected, and of what makes tokens of them."""
+    files: int
+    rows: int
+    """In all files, as the number of tokens."""
+    tokens: int
+    selected: int
+    """Rows that are selected."""
+    contents: str
+    """Digits of all files in their order, and of the column."""
+    sizes: str
+    """Digits of the rows and tokens of each file, in any order."""
+    tokenizer: str
+    """Digits of the tokenizer and chat template; ``-`` if there is none."""
+
+
+COUNTS = {
+    "files": "files",
+    "rows": "rows in them",
+    "tokens": "tokens in them",
+    "selected": "rows that are selected",
+}
+
+
+def identity_of_data(dataset: Dataset) -> str:
+    """Return what a state records: the facts, with blanks between them."""
+    index: Any = dataset.index
+    sizes = np.array([np.diff(index.file_first_row), np.diff(index.file_first_value)])
+    tokenizer = getattr(index, "tokenizer", None)
+    chats = getattr(index, "chats", None)
+    facts = _Identity(
+        fingerprint=dataset.fingerprint[:DIGITS],
+        files=len(dataset.files),
+        rows=index.num_rows,
+        tokens=index.num_values,
+        selected=dataset.spans.num_rows,
+        contents=getattr(index, "texts", index).fingerprint[:8],
+        sizes=_digits(sizes[:, np.lexsort(sizes)].astype("<i8").tobytes()),
+        tokenizer="-"
+        if tokenizer is None
+        else _digits(f"{tokenizer.fingerprint} {chats and chats.fingerprint}".encode()),
+    )
+    return " ".join(map(str, facts))
+
+
+def _digits(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=4).hexdigest()
+
+
+def what_changed(then: str, now: str) -> str:
+    """Return, for people, what differs between two records.
+
+    Example:
+        >>> what_changed("8c01 2 90 700 90 11 22 -", "7d02 3 95 750 95 12 23 -")
+        'files then 2, now 3; rows in them then 90, now 95; tokens in them then 700, now
+        750; rows that are selected then 90, now 95'
+    """
+    try:
+        old, new = (_Identity(*text.split()) for text in (then, now))  # type: ignore[arg-type]
+    except TypeError:
+        return f"the state has {then!r:.60}, this loader {now!r:.60}"
+    found = [
+        f"{what} then {getattr(old, name)}, now {getattr(new, name)}"
+        for name, what in COUNTS.items()
+        if getattr(old, name) != getattr(new, name)
+    ]
+    if old.tokenizer != new.tokenizer:
+        found.append("the tokenizer, or its chat template, is another one")
+    elif old.contents == new.contents:
+        found.append("the files are the same, and other rows of them are selected")
+    elif not found and old.sizes == new.sizes and int(new.files) > 1:
+        found.append(
+            "as many files, with as many rows and tokens, but in another order, or "
+            "written anew; a file that was renamed may sort elsewhere: then give "
+            "the paths as a list, in the order of before"
+        )
+    elif not found:
+        found.append(
+            "as many files, rows and tokens, but other ones: a file was written anew, "
+            "or another column is read"
+        )
+    return "; ".join(found)
