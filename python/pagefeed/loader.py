@@ -79,7 +79,9 @@ class Loader(LoaderFacts):
         pin_memory: Hand out tensors in page-locked memory; without CUDA this only
             warns.
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
-            epoch of a mixture is its whole schedule, as long as its stop says.
+            epoch of a mixture is its whole schedule, as long as its stop says: leave
+            1, or say None of a mixture without an end. Otherwise a loop over such a
+            mixture warns that it has none.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
             filled up with rows of padding, but so that every rank has a sequence, if
             the step before has more than one for each. ``stats()`` counts these rows.
@@ -127,7 +129,7 @@ class Loader(LoaderFacts):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         dtype = parse_dtype(dtype)
-        padding = check_padding(padding, dtype)
+        padding = check_padding(padding, dtype, sequences)
         fields = Fields.parse(fields)
         fields.check_tokens(dtype)
         rank, world_size = resolve_rank(rank, world_size)
@@ -173,7 +175,7 @@ class Loader(LoaderFacts):
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle as configuration and place: threads and files stay here."""
-        return _rebuild, (self._settings, self._session.state)
+        return _rebuild, (self._settings, self._session.saved)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position as plain JSON types.
@@ -206,24 +208,30 @@ class Loader(LoaderFacts):
             self._session.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run epoch ``epoch``; a no-op if it will anyway.
+        """Make the next iteration the ``epoch``-th; a no-op if it will be anyway.
 
-        So is the epoch in which this iteration is, or began: what trainers call after
-        a resume never undoes it. A lower one does, and warns.
+        Trainers count iterations, so with ``epochs=2`` it runs the epochs ``2 * epoch``
+        and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch ``epoch``. The
+        number of the iteration that runs or goes on is a no-op, so that what trainers
+        call after a resume never undoes it. A lower one does, and warns.
 
         Raises:
             InvalidArgumentError: If it is not a whole number, at least 0.
         """
         epoch = check_whole(epoch, "epoch", least=0)
         session, following = self._session, self._session.following
-        if epoch not in (self.epoch, following.epoch, following.first_epoch):
-            if session.loaded is not None and epoch < following.epoch:
+        joined = session.run.epochs or 1
+        first, last = (
+            each // joined for each in (following.first_epoch, following.epoch)
+        )
+        if epoch not in (first, last, session.num_iterations):
+            if session.loaded is not None and epoch < last:
                 warnings.warn(
                     f"set_epoch({epoch}) goes back before the state that was loaded, "
                     f"of epoch {following.epoch}: what was consumed comes again",
                     stacklevel=2,
                 )
-            session.restart(session.run.beginning(epoch))
+            session.restart(session.run.beginning(epoch * joined))
         session.tell()
 
     def seek(self, step: int) -> None:
@@ -231,8 +239,8 @@ class Loader(LoaderFacts):
 
         Args:
             step: Number of the step; of a skipped one, the next that is not. The
-                number of steps leads to the end, and so the next loop to the next
-                epoch.
+                number of steps leads to the end: there a running loop is over, and
+                without one the loader stands at step 0 of the next iteration.
 
         Raises:
             InvalidArgumentError: If there is no such step, or it lies before a resume
@@ -401,7 +409,7 @@ def share(loader: Loader, num_shares: int) -> Loader:
 def as_rank(loader: Loader, rank: int) -> Loader:
     """Return the loader of another rank of the same run, where this one stands."""
     session = session_of(loader)
-    return _rebuild(replace(session.settings, rank=rank), session.state)
+    return _rebuild(replace(session.settings, rank=rank), session.saved)
 
 
 def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:

@@ -10,7 +10,6 @@ from pagefeed.batches import Batch, Fields, LoaderSettings, Session
 from pagefeed.dataset import Dataset
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.run import LoaderState
 from pagefeed.sequences import SequenceSetting
 
 __all__ = ["LoaderFacts"]
@@ -46,34 +45,38 @@ class LoaderFacts:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next sequence."""
-        return self._session.run.going_on(self._session.state).epoch
+        """The epoch of the next batch.
+
+        ``epoch``, ``step`` and ``num_steps_left`` always tell of one iteration. A
+        running loop tells of its own, also after its last batch: then no step is left,
+        and the epoch is its last. Otherwise it is the iteration that the next loop
+        begins or goes on with: after a loop, or after ``seek`` or ``load_state_dict``
+        led to an end, that is the next one, at step 0.
+        """
+        return self._session.epoch
 
     @property
     def step(self) -> int:
-        """The step of the next batch: as many are taken or skipped in this iteration.
+        """The step of the next batch: as many are taken or skipped in its iteration.
 
         Raises:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
                 this process does not know the position.
         """
-        return int(self._known_state().step)
+        self._session.check_state()
+        return self._session.state.step
 
     @property
     def num_steps_left(self) -> int | None:
-        """Steps until the end of this iteration, on every rank; None if it never ends.
+        """Steps until the end of the iteration, on every rank; None if it never ends.
 
-        After its last batch 0, and all of the next one when the loop is over.
+        In a loop 0 after its last batch; see :attr:`epoch`.
 
         Raises:
             InvalidArgumentError: As for :attr:`step`.
         """
         self._session.check_state()
         return self._session.num_steps_left
-
-    def _known_state(self) -> LoaderState:
-        self._session.check_state()
-        return self._session.state
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())

@@ -238,7 +238,8 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader.load_state_dict(state)
         session = session_of(self.loader)
         if worker is not None and session.again is not None:
-            self._notice.loaded(session.again, is_over=session.num_steps_left == 0)
+            left = session.run.route(session.saved).num_steps
+            self._notice.loaded(session.again, is_over=left == 0)
 
 
 _DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +27,7 @@ from pagefeed.launch import (
 )
 from pagefeed.metrics import Meter, over_ranks
 from pagefeed.mixture import Mixture
-from pagefeed.run import LoaderState, Planner, Run, Track
+from pagefeed.run import LoaderState, Planner, Route, Run, Track
 from pagefeed.sequences import Documents
 
 __all__ = ["MoveListener", "Session"]
@@ -79,6 +80,7 @@ class Session:
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
+        self._told_endless = False
         self._meter = Meter()
 
     @property
@@ -89,7 +91,8 @@ class Session:
     @property
     def begin(self) -> LoaderState:
         """Where the next iteration begins, or the running one began."""
-        return self._begin_state
+        begin = self._begin_state
+        return self.run.going_on(begin) if self._iteration is None else begin
 
     @property
     def track(self) -> Track:
@@ -98,22 +101,40 @@ class Session:
 
     @property
     def state(self) -> LoaderState:
-        """The consumed position; right also beside a thread that iterates."""
+        """The consumed position; right also beside a thread that iterates.
+
+        A running loop may stand at its end. Without one there are steps ahead.
+        """
         running = self._iteration
-        if running is None:
-            return self.begin
-        return self.run.state_at(*running.consumed)
+        return self.begin if running is None else self.run.state_at(*running.consumed)
+
+    @property
+    def saved(self) -> LoaderState:
+        """The consumed position as a state was loaded, even if that is an end."""
+        return self._begin_state if self._iteration is None else self.state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sequence, or the last one of a loop at its end."""
+        state = self.state
+        last = self.run.after(state).epoch - 1
+        return state.epoch if self.run.epochs is None else min(state.epoch, last)
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations before that of the next batch: what trainers count as epochs."""
+        return self.run.going_on(self.state).epoch // (self.run.epochs or 1)
 
     @property
     def first(self) -> LoaderState:
         """The state in which the current iteration began, with its weights."""
-        again = self.run.beginning(self.begin.first_epoch)
-        return replace(again, mixture=self.begin.mixture)
+        run, begin = self.run, self._begin_state
+        return replace(run.beginning(begin.first_epoch), mixture=begin.mixture)
 
     @property
     def again(self) -> Any:  # noqa: ANN401 - other sessions have states of their own
         """Where an iteration begins again that was left early; None: it goes on."""
-        return replace(self.first, skipped=self.begin.skipped)
+        return replace(self.first, skipped=self._begin_state.skipped)
 
     @property
     def following(self) -> LoaderState:
@@ -126,18 +147,18 @@ class Session:
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""
-        run, state = self.run, self.state
+        run = self.run
         return {
             "num_sequences": run.source.index.num_sequences,
             "steps": run.route(run.beginning(0)).num_steps,
-            "epoch": state.epoch,
-            "step": state.step,
+            "epoch": self.epoch,
+            "step": self.state.step,
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, see :meth:`Loader.state_dict`."""
         self.check_state()
-        return self.state.to_dict()
+        return self.saved.to_dict()
 
     def load_state_dict(self, state: Any) -> None:  # noqa: ANN401 - a user's
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
@@ -176,7 +197,7 @@ class Session:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         state, source = self.state, self.run.source
         found = self._meter.read(self.stats()) | {
-            "data/epoch": state.epoch,
+            "data/epoch": self.epoch,
             "data/step": state.step,
             "data/tokens_total": source.at(self._finished or state).num_tokens_before,
         }
@@ -261,7 +282,7 @@ class Session:
     @property
     def _unfinished(self) -> LoaderState:
         """The same, or the end of an iteration that a state or a seek led to."""
-        begin, running = self.begin, self._iteration
+        begin, running = self._begin_state, self._iteration
         if running is None or running.is_new:
             return begin
         if running.is_finished:
@@ -278,6 +299,7 @@ class Session:
         route = self.run.route(begin, worker, num_workers)
         if worker == 0:
             self._padding.look(route, stacklevel=4)
+            self._tell_endless(route, stacklevel=5)
         planner = self.run.planner(begin, route)
         iteration = Iteration(
             feed=self._feed,
@@ -287,6 +309,17 @@ class Session:
         )
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
+
+    def _tell_endless(self, route: Route, stacklevel: int) -> None:
+        """Warn, once, of a mixture that nobody said has no end."""
+        if route.end is None and self.run.epochs is not None and not self._told_endless:
+            self._told_endless = True
+            warnings.warn(
+                "this mixture never ends, and so a loop over it does not either: give "
+                "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
+                "epochs=None if an endless loop is what you want",
+                stacklevel=stacklevel,
+            )
 
     def _make_batch(self, delivered: _core.Buffer) -> Batch:
         is_time = self._num_made % STEPS_BETWEEN_WARNINGS == 0

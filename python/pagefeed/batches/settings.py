@@ -104,10 +104,10 @@ class LoaderSettings:
                 world_size=self.world_size,
                 memory=self._order_bytes,
             )
-        if self.epochs != 1:
+        if self.epochs != 1 and (self.epochs is not None or self.dataset.has_end):
             raise InvalidArgumentError(
                 f"epochs={self.epochs!r}: a mixture is as long as its stop, max_steps, "
-                "max_tokens and max_epochs say; leave epochs at 1"
+                "max_tokens and max_epochs say; leave epochs at 1, or None without them"
             )
         return MixtureSource(
             self.dataset,

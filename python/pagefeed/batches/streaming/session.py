@@ -215,6 +215,11 @@ class StreamSession(Session):
         return self._state
 
     @property
+    def saved(self) -> Any:  # noqa: ANN401
+        """Where the lanes are, likewise."""
+        return self._state
+
+    @property
     def again(self) -> None:
         """None: an iteration that was left early goes on."""
 
