@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, Self, cast
 
 from pagefeed._base import (
     check_callable,
@@ -177,6 +177,25 @@ class Loader(LoaderFacts):
         """Pickle as configuration and place: threads and files stay here."""
         return _rebuild, (self._settings, self._session.saved)
 
+    def close(self) -> None:
+        """Stop the threads of this process and give their memory back.
+
+        Batches that were handed out stay as they are, and the position can still be
+        saved. Who asks for another batch gets a :class:`CancelledError`. A loader that
+        is no longer used, and the end of the program, do the same.
+
+        Example:
+            >>> with Loader(...) as loader:  # doctest: +SKIP
+            ...     batch = next(iter(loader))
+        """
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position as plain JSON types.
 
@@ -246,11 +265,12 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such step, or it lies before a resume
                 with other sizes, which this loader knows nothing of.
         """
-        session, begin = self._session, self._session.begin
-        route = session.run.known_route(begin)
-        index = route.checked_index(step, past_end=True)
-        position, number = route.position_after(index), route.number_of(index)
-        session.move(session.run.state_at(begin, position, number), is_new=True)
+        with self._session.lock:
+            session, begin = self._session, self._session.begin
+            route = session.run.known_route(begin)
+            index = route.checked_index(step, past_end=True)
+            position, number = route.position_after(index), route.number_of(index)
+            session.move(session.run.state_at(begin, position, number), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
         """Leave steps of the current iteration out, such as those of bad batches.
@@ -267,9 +287,10 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If a step was taken already or does not exist, or
                 there are too many separate ranges of them for a small state.
         """
-        session, run = self._session, self._session.run
-        state = session.state
-        session.move(state.skipping(run.route(state), steps), is_new=False)
+        with self._session.lock:
+            session, run = self._session, self._session.run
+            state = session.state
+            session.move(state.skipping(run.route(state), steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.
@@ -332,8 +353,9 @@ class Loader(LoaderFacts):
             )
         session.check_state()
         sequences = check_whole(anneal, "anneal", least=0) * session.run.step_sequences
-        state = source.reweighted(session.state, weights, sequences)
-        session.move(state, is_new=False)
+        with session.lock:
+            state = source.reweighted(session.state, weights, sequences)
+            session.move(state, is_new=False)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.

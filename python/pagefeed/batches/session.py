@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pagefeed import _core
 from pagefeed._base import Facts
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
-from pagefeed.batches.engines import ReloadWatch
+from pagefeed.batches.engines import ProcessLock, ReloadWatch
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
@@ -59,6 +59,8 @@ class Session:
     def __init__(self, settings: LoaderSettings) -> None:
         self.settings = settings
         """What the loader was made of."""
+        self.lock = ProcessLock()
+        """Held by whichever thread takes a batch, or moves the iteration."""
         self._run = settings.make_run()
         source = self._run.source
         self._feed = settings.make_feed(source)
@@ -228,11 +230,16 @@ class Session:
         """
         check_share(worker, num_workers)
         return BatchIterator(
+            lock=self.lock,
             begin=lambda: self._start(worker, num_workers),
             make=self._make_batch,
             end=self._ended,
             explain=self._explain,
         )
+
+    def close(self) -> None:
+        """End this process's threads, see :meth:`Loader.close`."""
+        self._feed.close()
 
     def check_state(self) -> None:
         """Raise if others iterate, and so the position is theirs to tell."""
@@ -268,11 +275,12 @@ class Session:
 
     def restart(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""
-        if self._iteration is not None:
-            self._iteration.close()
-            self._num_padding_rows += self._iteration.num_padding_rows
-        self._begin_state = begin  # First: whoever sees no iteration needs the new one.
-        self._iteration, self._finished, self.loaded = None, None, None
+        with self.lock:
+            if self._iteration is not None:
+                self._iteration.close()
+                self._num_padding_rows += self._iteration.num_padding_rows
+            self._begin_state = begin  # First: who sees no iteration needs the new one.
+            self._iteration, self._finished, self.loaded = None, None, None
 
     def tell(self) -> None:
         """Tell the listener where the next iteration begins."""

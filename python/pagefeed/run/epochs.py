@@ -187,6 +187,11 @@ class EpochTrack:
         return 2 * orders.window(num_lanes) * num_lanes // world_size
 
     @property
+    def epoch_positions(self) -> float:
+        """Sequences of an epoch."""
+        return self.source.num_sequences
+
+    @property
     def num_tokens_before(self) -> int:
         """Tokens of the epochs and sequences that lie before its begin, by the mean."""
         index, begin = self.source.index, self.begin

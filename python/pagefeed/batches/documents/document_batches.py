@@ -144,6 +144,10 @@ class DocumentFeed:
         """Return this process's engine: threads do not survive a fork."""
         return self._engine.get()
 
+    def close(self) -> None:
+        """End this process's engine."""
+        self._engine.close()
+
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)

@@ -13,6 +13,7 @@ import numpy as np
 
 from pagefeed._base import Facts, check_vocab_size
 from pagefeed.batches.batch_iterator import transformed
+from pagefeed.batches.engines import ProcessLock
 from pagefeed.batches.formats import Batch, make_converter
 from pagefeed.batches.session import Session
 from pagefeed.batches.settings import LoaderSettings
@@ -51,6 +52,7 @@ class StreamSession(Session):
     def __init__(self, settings: LoaderSettings) -> None:
         stream, windows = _checked(settings)
         self.settings = settings
+        self.lock = ProcessLock()
         self.listener = None
         self.loaded = None
         layout = SequenceLayout(bos=windows.bos, eos=windows.eos)
@@ -90,6 +92,7 @@ class StreamSession(Session):
         )
         self._meter = Meter()
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._is_closed = False
         self._seconds, self._num_batches, self._peak = 0.0, 0, 0
         self._num_ready = 0
 
@@ -177,7 +180,15 @@ class StreamSession(Session):
             self._lines[lane] = LaneLine(self._order, lane, cursor, load)
         return self._lines[lane]
 
+    def close(self) -> None:
+        """End this process's threads, see :meth:`Loader.close`."""
+        self._is_closed = True
+        if self._pool is not None and self._pool[0] == os.getpid():
+            self._pool[1].shutdown(cancel_futures=True)
+
     def _threads(self) -> ThreadPoolExecutor:
+        if self._is_closed:
+            raise CancelledError("the loader was closed: make another one to go on")
         if self._pool is None or self._pool[0] != os.getpid():
             pool = ThreadPoolExecutor(
                 self.settings.num_threads, thread_name_prefix="pagefeed"
@@ -199,7 +210,8 @@ class StreamSession(Session):
         Raises:
             StateMismatchError: If it belongs to another run, or lacks lanes.
         """
-        self.resume(StreamState.of(state))
+        with self.lock:
+            self.resume(StreamState.of(state))
 
     def resume(self, state: Any) -> None:  # noqa: ANN401 - a state of its own
         """Go on at a state."""
@@ -304,7 +316,8 @@ class _StreamIterator(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         """Return the batch of the next step."""
-        return self._session.next_batch(self)
+        with self._session.lock:
+            return self._session.next_batch(self)
 
 
 def _checked(settings: LoaderSettings) -> tuple[TextStream, Windows]:
