@@ -62,8 +62,8 @@ def fitting(
     Args:
         values: Python objects, or a ``pyarrow.ChunkedArray``.
         name: Of the column.
-        wanted: Its type. One that was given stands: null is in the place of values that
-            it cannot hold.
+        wanted: Its type. One that was given stands, and strings are the widest: null is
+            in the place of values that these cannot hold.
         file: Where the values are of.
         place: Where there, by the number of the row.
 
