@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from weakref import WeakSet
 
 from pagefeed._core import Engine
-from pagefeed.errors import CancelledError, ReloadWarning
+from pagefeed.errors import ReloadWarning
 
-__all__ = ["ProcessEngine", "ProcessLock", "ReloadWatch"]
+__all__ = ["ProcessEngine", "ReloadWatch"]
 
 MIN_RELOADS = 256
 """Fewer are not worth a word."""
 
 RELOAD_SHARE = 0.1
 """Share of all reads from which on there is a warning."""
-
-
-_running: WeakSet[Engine] = WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close all engines while their threads can still call Python."""
-    for engine in list(_running):
-        engine.close()
-
-
-class ProcessLock:
-    """A reentrant lock; a fork does not take along the thread that may hold it."""
-
-    def __init__(self) -> None:
-        self._locks: dict[int, threading.RLock] = {}
-
-    def __enter__(self) -> None:
-        process = os.getpid()
-        lock = self._locks.get(process)
-        if lock is None:
-            lock = self._locks.setdefault(process, threading.RLock())
-        lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._locks[os.getpid()].release()
 
 
 class ProcessEngine:
@@ -58,41 +29,24 @@ class ProcessEngine:
 
     def __init__(self, start: Callable[[], Engine]) -> None:
         self._start = start
-        self._started: tuple[int, Engine] | None = None
-        self._is_closed = False
-        self._lock = ProcessLock()
+        self._started: tuple[int, Engine, threading.Lock] | None = None
 
     def get(self) -> Engine:
-        """Return this process's engine.
-
-        Raises:
-            CancelledError: If it was closed before it ever ran.
-        """
-        started = self._started
-        if started is None or started[0] != os.getpid():
-            with self._lock:
-                return self._here()
-        return started[1]
-
-    def close(self) -> None:
-        """Close this process's engine, and start no other."""
-        self._is_closed = True
-        if self._started is not None:
-            self._started[1].close()
+        """Return this process's engine."""
+        return self._here()[1]
 
     @contextmanager
     def alone(self) -> Iterator[Engine]:
         """Have this process's engine to one thread, for a plan and its batches."""
-        with self._lock:
-            yield self._here()
+        _, engine, lock = self._here()
+        with lock:
+            yield engine
 
-    def _here(self) -> Engine:
+    def _here(self) -> tuple[int, Engine, threading.Lock]:
+        # The lock, too: a fork does not take along the thread that may hold it.
         if self._started is None or self._started[0] != os.getpid():
-            if self._is_closed:
-                raise CancelledError("the loader was closed: make another one to go on")
-            self._started = os.getpid(), self._start()
-            _running.add(self._started[1])
-        return self._started[1]
+            self._started = os.getpid(), self._start(), threading.Lock()
+        return self._started
 
 
 class ReloadWatch:

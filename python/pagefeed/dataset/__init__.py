@@ -35,9 +35,10 @@ from pagefeed.dataset.spans import (
     SpanParts,
     Spans,
     refuse_null_tokens,
+    refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.dataset.text import TextStream, TokenizedIndex
+from pagefeed.dataset.text import TokenizedIndex, UncountedText
 from pagefeed.dataset.token_index import BlockKind, ColumnPages, Page, TokenIndex
 
 __all__ = [
@@ -58,9 +59,9 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
-    "TextStream",
     "TokenIndex",
     "TokenizedIndex",
+    "UncountedText",
     "check_abilities",
     "check_dataset",
     "derived_arrays",
@@ -73,6 +74,7 @@ __all__ = [
     "megatron",
     "parquet",
     "refuse_null_tokens",
+    "refuse_texts",
     "refuse_unknown_rows",
     "stream",
     "token_dtype",

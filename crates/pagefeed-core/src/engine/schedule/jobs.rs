@@ -191,7 +191,10 @@ impl State {
 
     fn first_ready(&self) -> Option<BatchNumber> {
         let end = self.horizon().min(self.fence());
-        self.ready.first().copied().filter(|&batch| batch < end)
+        (self.head..end)
+            .zip(&self.batches)
+            .find(|(_, pending)| pending.is_ready())
+            .map(|(batch, _)| batch)
     }
 
     fn next_load(&self) -> Option<(BatchNumber, Slot)> {
