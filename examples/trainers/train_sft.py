@@ -31,7 +31,7 @@ def train(data: str, run: str, max_steps: int, *, resume: bool) -> SFTTrainer:
         model=LlamaForCausalLM(config),
         args=SFTConfig(
             output_dir=run,
-            per_device_train_batch_size=2,
+            per_device_train_batch_size=1,
             max_steps=max_steps,
             max_length=LENGTH,
             save_steps=2,
@@ -49,7 +49,7 @@ def train(data: str, run: str, max_steps: int, *, resume: bool) -> SFTTrainer:
         # The tokenizer's template: labels are -100 but in the assistant's answers.
         chats.tokenize(pf.Tokenizer(f"{data}/tokenizer.json"), messages="messages"),
         sequences=pf.Packed(LENGTH, split="never"),
-        batch_size=2,
+        batch_size=1,
         seed=1,
         format="torch",
         fields=("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen"),

@@ -371,7 +371,8 @@ class Loader(LoaderFacts):
         Args:
             group: The process group of all that train; None for all processes.
             same: The group of those that must get the same batches as this process,
-                as with tensor, pipeline or context parallelism.
+                as with tensor, pipeline or context parallelism. Without it a warning
+                says what is not proved, where a job has such groups.
 
         Raises:
             InvalidArgumentError: Naming two processes that disagree.

@@ -62,6 +62,8 @@ def test_example(name, tmp_path):
     for rank in range(2 if name in TWO_RANKS else 1):
         assert f"rank {rank} of" in printed
     if name == "sft":
-        changed = re.findall(r"own outputs by (\S+), others' by (\S+)", printed)
-        assert len(changed) == 2
+        changed = re.findall(
+            r"own outputs by ([\d.e-]+), others' by ([\d.e-]+)", printed
+        )
+        assert changed  # Ranks may print into each other's lines.
         assert all(float(own) > 0 and float(others) == 0 for own, others in changed)

@@ -76,7 +76,6 @@ def test_what_is_no_rank_of_a_mesh_is_refused(dims, coordinate, match):
     [
         (feeds(0, world_size=1), None),
         (feeds(0, 1, 2, world_size=3), None),
-        (feeds(0, 0, 1, 1, world_size=2), None),
         (feeds(0, 0, 1, 1, world_size=2), [[0, 1], [0, 1], [2, 3], [2, 3]]),
         (feeds(0, 1, 0, 1, world_size=2), [[0, 2], [1, 3], [0, 2], [1, 3]]),
         (feeds(0, 1, world_size=2), [[0], [1]]),
@@ -84,6 +83,12 @@ def test_what_is_no_rank_of_a_mesh_is_refused(dims, coordinate, match):
 )
 def test_right_ranks_agree(made, same):
     agree(made, same)
+
+
+def test_what_is_not_proved_is_said():
+    """With peers in tensor parallelism, whose group nobody has named."""
+    with pytest.warns(UserWarning, match="2 processes. It could not prove"):
+        agree(feeds(0, 0, 1, 1, world_size=2))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ twice, or never, or the ranks of one model see different batches and diverge.
 
 from __future__ import annotations
 
+import re
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +18,11 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch.frameworks import Ranks
 
 __all__ = ["Feed", "Gather", "check_agreement", "gather_from", "members"]
+
+MODEL_PARALLEL = re.compile(
+    r"(?:^|_)(?:tp|tensor|pp|pipeline|cp|context|sp|sequence)(?:_|$)", re.IGNORECASE
+)
+"""Names of groups whose members train one model on the same batches."""
 
 Gather = Callable[[Any], Sequence[Any]]
 """From this process's facts to those of all, in the same order everywhere."""
@@ -74,7 +82,8 @@ def check_agreement(
         gather: Gathers over all processes that train.
         same: Numbers of the processes, as gathered, that must get the same batches as
             this one, itself included; those of its tensor, pipeline and context
-            parallel groups. None to check their number alone.
+            parallel groups. None to check their number alone; where there are such
+            peers, a warning says what that leaves open.
 
     Raises:
         InvalidArgumentError: On all processes, naming two that disagree.
@@ -95,6 +104,34 @@ def check_agreement(
     _check_sizes(ranks)
     if any(each is not None for _, _, each in found):
         _check_same(ranks, [each or [n] for n, (_, _, each) in enumerate(found)])
+    else:
+        _say_unproven(ranks, _model_parallel_groups())
+
+
+def _model_parallel_groups() -> list[str]:
+    """Names of the groups of tensor, pipeline and context parallelism of this job."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_initialized():
+        return []
+    groups = distributed.distributed_c10d._world.pg_map  # noqa: SLF001 - no public one
+    names = {group.group_desc for group in groups if group.size() > 1}
+    return sorted(name for name in names if MODEL_PARALLEL.search(name))
+
+
+def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
+    """Warn where processes may need the same batches and nobody has said which."""
+    peers = len(ranks) // ranks[0].world_size
+    if peers == 1 and not groups:
+        return
+    shared = "has one process" if peers == 1 else f"is shared by {peers} processes"
+    beside = f", beside groups {', '.join(groups)}" if groups else ""
+    warnings.warn(
+        f"check_ranks() has seen all {ranks[0].world_size} data-parallel ranks, of "
+        f"which each {shared}{beside}. It could not prove that those processes share a "
+        "rank that need the same batches, and no others: name their group, as in "
+        "check_ranks(same=mesh['tp'].get_group())",
+        stacklevel=5,
+    )
 
 
 def _check_sizes(ranks: list[Ranks]) -> None:

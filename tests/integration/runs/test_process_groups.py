@@ -28,13 +28,11 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def found(folder):
-    """What each of the two processes reports."""
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+def run_processes(folder, script, num_processes):
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     paths = os.pathsep.join((str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")))
     done = subprocess.run(
-        [sys.executable, *launch, str(HERE / "groups.py"), str(folder)],
+        [sys.executable, *launch, str(num_processes), str(HERE / script), str(folder)],
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -42,7 +40,34 @@ def found(folder):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    """What each of the two processes reports."""
+    run_processes(folder, "groups.py", 2)
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def test_two_by_two_with_tensor_parallelism(folder):
+    run_processes(folder, "tensor_parallel.py", 4)
+    paths = [folder / f"two-by-two-{rank}.json" for rank in range(4)]
+    one, peer, other, its_peer = (json.loads(path.read_text()) for path in paths)
+    assert (one["rank"], other["rank"]) == ([0, 2], [1, 2])
+    assert one["seen"] == peer["seen"]
+    assert other["seen"] == its_peer["seen"]
+    seen = one["seen"] + other["seen"]
+    # All but what would fill no step of both ranks: the last sequence is padded.
+    number = numbered_loader(folder / "data").num_sequences
+    assert len(seen) == len(set(seen)) == number // 8 * 8
+    for each in (one, peer, other, its_peer):
+        assert each["named"] == []
+        assert (
+            "shared by 2 processes, beside groups mesh_tp. It could not prove"
+            in (each["shared"][0])
+        )
+        # RANK taken for the data-parallel rank: all is there once, and all is wrong.
+        assert "has one process, beside groups mesh_tp" in each["alone"][0]
 
 
 def test_ranks_are_those_of_the_data_dimensions(found):
