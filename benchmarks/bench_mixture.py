@@ -51,12 +51,12 @@ def seconds_per_sequence(loader: pf.Loader) -> float:
 
 
 def make(dataset: pf.dataset.ParquetDataset | pf.Mixture, world_size: int) -> pf.Loader:
-    """Return the loader of the first rank; a mixture runs through one epoch only."""
+    """Return the loader of the first rank, without an end."""
     return pf.Loader(
         dataset,
         sequences=pf.Windows(LENGTH),
         batch_size=BATCH_SIZE,
-        epochs=1 if isinstance(dataset, pf.Mixture) else None,
+        epochs=None,
         rank=0,
         world_size=world_size,
     )

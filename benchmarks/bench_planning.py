@@ -71,6 +71,9 @@ class NoFeed:
         """Make nothing."""
         return {"nothing": delivered}
 
+    def close(self) -> None:
+        """End nothing."""
+
 
 def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[float]]:
     """Microseconds of a sequence in each round; milliseconds of each step's plan.

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, Self, cast
 
 from pagefeed._base import (
     check_callable,
@@ -22,23 +22,22 @@ from pagefeed.batches import (
     Decode,
     DType,
     Fields,
-    LoaderSession,
     LoaderSettings,
     Session,
     check_padding,
     open_session,
     parse_dtype,
 )
-from pagefeed.dataset import Dataset, UncountedText, check_dataset
+from pagefeed.dataset import Dataset, TextStream, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.run import MixtureSource, Origin, Slot, sequence_of_slot
+from pagefeed.run import LoaderState, MixtureSource, Origin, Slot, sequence_of_slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
-__all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
+__all__ = ["Loader", "as_rank", "session_of", "share"]
 
 
 class Loader(LoaderFacts):
@@ -80,8 +79,9 @@ class Loader(LoaderFacts):
         pin_memory: Hand out tensors in page-locked memory; without CUDA this only
             warns.
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
-            epoch of a mixture is its whole schedule, as long as its stop says. One of
-            texts that are not counted is a pass of all lanes, on one rank.
+            epoch of a mixture is its whole schedule, as long as its stop says: leave
+            1, or say None of a mixture without an end. Otherwise a loop over such a
+            mixture warns that it has none.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
             filled up with rows of padding, but so that every rank has a sequence, if
             the step before has more than one for each. ``stats()`` counts these rows.
@@ -104,7 +104,7 @@ class Loader(LoaderFacts):
 
     def __init__(
         self,
-        dataset: Dataset | Mixture | UncountedText,
+        dataset: Dataset | Mixture | TextStream,
         *,
         sequences: SequenceSetting,
         batch_size: int,
@@ -125,16 +125,16 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if not isinstance(dataset, UncountedText):
+        if not isinstance(dataset, TextStream):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         dtype = parse_dtype(dtype)
-        padding = check_padding(padding, dtype)
+        padding = check_padding(padding, dtype, sequences)
         fields = Fields.parse(fields)
         fields.check_tokens(dtype)
         rank, world_size = resolve_rank(rank, world_size)
         settings = LoaderSettings(
-            # Uncounted text has what its own kind of session asks of it.
+            # A stream has what its own kind of session asks of it.
             dataset=cast("Dataset | Mixture", dataset),
             sequences=sequences,
             batch_size=check_positive(batch_size, "batch_size"),
@@ -175,7 +175,26 @@ class Loader(LoaderFacts):
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle as configuration and place: threads and files stay here."""
-        return _rebuild, (self._settings, self._session.state)
+        return _rebuild, (self._settings, self._session.saved)
+
+    def close(self) -> None:
+        """Stop the threads of this process and give their memory back.
+
+        Batches that were handed out stay as they are, and the position can still be
+        saved. Who asks for another batch gets a :class:`CancelledError`. A loader that
+        is no longer used, and the end of the program, do the same.
+
+        Example:
+            >>> with Loader(...) as loader:  # doctest: +SKIP
+            ...     batch = next(iter(loader))
+        """
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position as plain JSON types.
@@ -208,35 +227,50 @@ class Loader(LoaderFacts):
             self._session.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run epoch ``epoch``; a no-op if it will anyway.
+        """Make the next iteration the ``epoch``-th; a no-op if it will be anyway.
 
-        So is the epoch in which this iteration is, or began: what trainers call after
-        a resume never undoes it. A lower one does, and warns. Of texts that are not
-        counted so is every epoch that this iteration comes to.
+        Trainers count iterations, so with ``epochs=2`` it runs the epochs ``2 * epoch``
+        and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch ``epoch``. The
+        number of the iteration that runs or goes on is a no-op, so that what trainers
+        call after a resume never undoes it. A lower one does, and warns.
 
         Raises:
             InvalidArgumentError: If it is not a whole number, at least 0.
         """
         epoch = check_whole(epoch, "epoch", least=0)
-        self._session.set_epoch(epoch)
+        session, following = self._session, self._session.following
+        joined = session.run.epochs or 1
+        first, last = (
+            each // joined for each in (following.first_epoch, following.epoch)
+        )
+        if epoch not in (first, last, session.num_iterations):
+            if session.loaded is not None and epoch < last:
+                warnings.warn(
+                    f"set_epoch({epoch}) goes back before the state that was loaded, "
+                    f"of epoch {following.epoch}: what was consumed comes again",
+                    stacklevel=2,
+                )
+            session.restart(session.run.beginning(epoch * joined))
+        session.tell()
 
     def seek(self, step: int) -> None:
         """Go to a step of the current iteration; a running one goes on there.
 
         Args:
             step: Number of the step; of a skipped one, the next that is not. The
-                number of steps leads to the end, and so the next loop to the next
-                epoch.
+                number of steps leads to the end: there a running loop is over, and
+                without one the loader stands at step 0 of the next iteration.
 
         Raises:
             InvalidArgumentError: If there is no such step, or it lies before a resume
                 with other sizes, which this loader knows nothing of.
         """
-        session, begin = self._counted, self._counted.begin
-        route = session.run.known_route(begin)
-        index = route.checked_index(step, past_end=True)
-        position, number = route.position_after(index), route.number_of(index)
-        session.move(session.run.state_at(begin, position, number), is_new=True)
+        with self._session.lock:
+            session, begin = self._session, self._session.begin
+            route = session.run.known_route(begin)
+            index = route.checked_index(step, past_end=True)
+            position, number = route.position_after(index), route.number_of(index)
+            session.move(session.run.state_at(begin, position, number), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
         """Leave steps of the current iteration out, such as those of bad batches.
@@ -253,9 +287,10 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If a step was taken already or does not exist, or
                 there are too many separate ranges of them for a small state.
         """
-        session, run = self._counted, self._counted.run
-        state = session.state
-        session.move(state.skipping(run.route(state), steps), is_new=False)
+        with self._session.lock:
+            session, run = self._session, self._session.run
+            state = session.state
+            session.move(state.skipping(run.route(state), steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.
@@ -269,8 +304,8 @@ class Loader(LoaderFacts):
                 lies before a resume with other sizes, which this loader knows nothing
                 of.
         """
-        sequence = sequence_of_slot(self._counted.known_planner(), step, row)
-        return self._counted.run.source.origins(sequence)
+        sequence = sequence_of_slot(self._session.known_planner(), step, row)
+        return self._session.run.source.origins(sequence)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return where a document is seen in the current epoch: ``locate`` inverted.
@@ -287,7 +322,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such document, or some of it was seen
                 before a resume with other sizes.
         """
-        session = self._counted
+        session = self._session
         held = session.run.source.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
@@ -310,7 +345,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If this is no mixture, a weight or a name cannot be
                 right, or there were too many changes for a small state.
         """
-        session, source = self._counted, self._counted.run.source
+        session, source = self._session, self._session.run.source
         if not isinstance(source, MixtureSource):
             raise InvalidArgumentError(
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
@@ -318,8 +353,9 @@ class Loader(LoaderFacts):
             )
         session.check_state()
         sequences = check_whole(anneal, "anneal", least=0) * session.run.step_sequences
-        state = source.reweighted(session.state, weights, sequences)
-        session.move(state, is_new=False)
+        with session.lock:
+            state = source.reweighted(session.state, weights, sequences)
+            session.move(state, is_new=False)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
@@ -337,9 +373,7 @@ class Loader(LoaderFacts):
         or the last one, delivered so far on all ranks, tokens by the mean tokens of a
         sequence. For remote files also ``storage/requests``, ``storage/retries``,
         ``storage/hedges``, ``storage/in_flight``, ``storage/bytes_fetched`` and
-        ``storage/bytes_wanted`` of all that uses this storage, indexing included. For
-        texts that are not counted also ``passes``, those that all lanes of this rank
-        have made, and ``coverage``, the share of the next one.
+        ``storage/bytes_wanted`` of all that uses this storage, indexing included.
         """
         return self._session.stats()
 
@@ -380,18 +414,9 @@ class Loader(LoaderFacts):
         self._session.check_ranks(group, same)
 
 
-def loader_session_of(loader: Loader) -> LoaderSession:
-    """Return what is behind a loader, for the package's own adapters."""
-    return loader._session  # noqa: SLF001 - the one way in
-
-
 def session_of(loader: Loader) -> Session:
-    """Return what is behind a loader of counted tokens, for reports.
-
-    Raises:
-        UncountedError: If its tokens are not counted.
-    """
-    return loader._counted  # noqa: SLF001 - likewise
+    """Return what is behind a loader, for the package's own adapters and reports."""
+    return loader._session  # noqa: SLF001 - the one way in
 
 
 def share(loader: Loader, num_shares: int) -> Loader:
@@ -400,17 +425,17 @@ def share(loader: Loader, num_shares: int) -> Loader:
     It has a part of the memory and threads, and leaves pinning to the process that
     talks to the device.
     """
-    session = loader_session_of(loader)
+    session = session_of(loader)
     return _rebuild(session.settings.share(num_shares), session.following)
 
 
 def as_rank(loader: Loader, rank: int) -> Loader:
     """Return the loader of another rank of the same run, where this one stands."""
-    session = loader_session_of(loader)
-    return _rebuild(replace(session.settings, rank=rank), session.state)
+    session = session_of(loader)
+    return _rebuild(replace(session.settings, rank=rank), session.saved)
 
 
-def _rebuild(settings: LoaderSettings, state: object) -> Loader:
+def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:
     loader = Loader.__new__(Loader)
     loader._session = open_session(settings)  # noqa: SLF001 - a twin
     loader._session.resume(state)  # noqa: SLF001

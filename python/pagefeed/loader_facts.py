@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pagefeed._base import Facts, Setting, format_bytes, html_of, text_of
-from pagefeed.batches import Batch, Fields, LoaderSession, LoaderSettings, Session
+from pagefeed.batches import Batch, Fields, LoaderSettings, Session
 from pagefeed.dataset import Dataset
-from pagefeed.errors import UncountedError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.sequences import SequenceSetting
@@ -19,7 +18,7 @@ __all__ = ["LoaderFacts"]
 class LoaderFacts:
     """The settings, sizes and position of a loader; none of them can be set."""
 
-    _session: LoaderSession
+    _session: Session
 
     dataset = Setting[Dataset | Mixture]()
     sequences = Setting[SequenceSetting]()
@@ -45,39 +44,33 @@ class LoaderFacts:
         return self._session.settings
 
     @property
-    def _counted(self) -> Session:
-        """The session, if sequences have numbers."""
-        if isinstance(self._session, Session):
-            return self._session
-        raise UncountedError(
-            "the tokens of these texts are not counted, so that sequences have no "
-            "number: length, seek, skip, locate and reports need counts; `pagefeed "
-            "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
-        )
-
-    @property
     def epoch(self) -> int:
-        """The epoch of the next sequence."""
+        """The epoch of the next batch.
+
+        ``epoch``, ``step`` and ``num_steps_left`` always tell of one iteration. A
+        running loop tells of its own, also after its last batch: then no step is left,
+        and the epoch is its last. Otherwise it is the iteration that the next loop
+        begins or goes on with: after a loop, or after ``seek`` or ``load_state_dict``
+        led to an end, that is the next one, at step 0.
+        """
         return self._session.epoch
 
     @property
     def step(self) -> int:
-        """The step of the next batch: as many are taken or skipped in this iteration.
+        """The step of the next batch: as many are taken or skipped in its iteration.
 
         Raises:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
                 this process does not know the position.
         """
         self._session.check_state()
-        return int(self._session.state.step)
+        return self._session.state.step
 
     @property
     def num_steps_left(self) -> int | None:
-        """Steps until the end of this iteration, on every rank.
+        """Steps until the end of the iteration, on every rank; None if it never ends.
 
-        None if it never ends, or the tokens are not counted.
-
-        After its last batch 0, and all of the next one when the loop is over.
+        In a loop 0 after its last batch; see :attr:`epoch`.
 
         Raises:
             InvalidArgumentError: As for :attr:`step`.
@@ -107,17 +100,17 @@ class LoaderFacts:
     @property
     def num_sequences(self) -> int:
         """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
-        return self._counted.run.source.index.num_sequences
+        return self._session.run.source.index.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
-        return self._counted.run.source.index.num_dropped_tokens
+        return self._session.run.source.index.num_dropped_tokens
 
     @property
     def num_padding_tokens(self) -> int:
         """Padding in the sequences of an epoch."""
-        return self._counted.run.source.index.num_padding_tokens
+        return self._session.run.source.index.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -125,7 +118,7 @@ class LoaderFacts:
         Raises:
             TypeError: If it never ends.
         """
-        run = self._counted.run
+        run = self._session.run
         steps = run.route(run.beginning(0)).num_steps
         if steps is None:
             raise TypeError(

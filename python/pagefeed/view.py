@@ -87,7 +87,7 @@ class SequenceView:
         self.memory = parse_bytes(memory, name="memory")
         self.format = format
         self.dtype = parse_dtype(dtype)
-        self.padding = check_padding(padding, self.dtype)
+        self.padding = check_padding(padding, self.dtype, sequences)
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=False)
         if isinstance(sequences, Documents):

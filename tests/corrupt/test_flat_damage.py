@@ -216,7 +216,7 @@ def described(folder: Path, **changes: object) -> Path:
             "int",
         ),
         ({"column_encodings": ["str", "bytes"]}, errors.InvalidArgumentError, "dtype="),
-        ({"column_names": ["a", "b"]}, errors.ColumnNotFoundError, "'tokens'"),
+        ({"column_names": ["a", "b"]}, errors.ColumnNotFoundError, "'input_ids'"),
         ({"raw_data": {}}, errors.CorruptFileError, "no index"),
         (
             {"raw_data": {"basename": "../a", "bytes": 1}},

@@ -12,7 +12,7 @@ from made.files import ParquetBytes, chunk_metas, read_footer, with_footer
 from made.thrift import BINARY, I64, Field, i32
 from models import golden
 from pagefeed import Documents, Loader, Windows
-from pagefeed.errors import CorruptFileError
+from pagefeed.errors import CorruptFileError, UnsupportedError
 
 
 @pytest.mark.parametrize("code", [22, 99, -1])
@@ -34,6 +34,43 @@ def test_unknown_converted_types_mean_nothing(tmp_path: Path, code: int, column:
         found = pa.array(index.read_page(0)).to_pylist()
         expected = [b"a", None] if column == "text" else values[column]
         assert found == expected
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 22])
+def test_the_logical_type_of_lists_and_maps_stands(tmp_path: Path, code: int):
+    path = tmp_path / "sound.parquet"
+    values = {"lists": [[1], [2, 3]], "maps": [[("a", 1)], []]}
+    types = {"lists": pa.list_(pa.int32()), "maps": pa.map_(pa.string(), pa.int32())}
+    table = pa.table({name: pa.array(values[name], types[name]) for name in values})
+    pq.write_table(table, path, store_schema=False)
+    data = path.read_bytes()
+    footer = read_footer(data)
+    for one in footer[2].value[1]:
+        if one[4].value in (b"lists", b"maps"):
+            assert 10 in one
+            one[6] = i32(code)
+    odd = tmp_path / "odd.parquet"
+    odd.write_bytes(with_footer(data, footer))
+    for name, expected in values.items():
+        index = pagefeed.PageIndex.build(odd, column=name)
+        array = pa.array(index.read_page(0))
+        assert pa.types.is_map(array.type) == (name == "maps")
+        assert array.to_pylist() == expected
+
+
+@pytest.mark.parametrize(("code", "name"), [(10, "ALP"), (1, "1"), (11, "11")])
+def test_encodings_of_later_releases_are_unsupported(tmp_path: Path, code, name):
+    path = tmp_path / "plain.parquet"
+    tokens = pa.array([[1, 2], [3]], pa.list_(pa.int32()))
+    pq.write_table(pa.table({"tokens": tokens}), path, use_dictionary=False)
+    file = ParquetBytes.parse(path.read_bytes())
+    for page in (page for one in file.chunks for page in one):
+        page.detail[2] = i32(code)
+    later = tmp_path / "later.parquet"
+    later.write_bytes(file.encode())
+    with pytest.raises(UnsupportedError, match=f"encoding.*{name}") as error:
+        pagefeed.PageIndex.build(later, column="tokens").read_page(0)
+    assert error.value.file == str(later)
 
 
 def nulls_denied(

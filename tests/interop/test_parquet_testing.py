@@ -91,6 +91,25 @@ def test_wrong_checksums_can_be_passed_over(name: str):
         golden.check_pages(data(name), column, verify_checksums=False)
 
 
+INDEX_LARGE = """
+import resource, sys
+import pagefeed
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+index = pagefeed.PageIndex.build(sys.argv[1], column="arr")
+assert index.page_rows.tolist() == [1, 1]
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+assert grown < 100 << 10, grown
+"""
+
+
+def test_pages_of_over_a_gibibyte_are_indexed_in_little_memory():
+    command = [sys.executable, "-c", INDEX_LARGE, str(data(LARGE))]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 READ_LARGE = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))

@@ -141,6 +141,7 @@ class RunMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def seek(self, data: st.DataObject) -> None:
+        self.model.settle()
         known = self.model.known_steps()
         if not known:
             return
@@ -261,6 +262,8 @@ class RunMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def locate(self, data: st.DataObject) -> None:
         """Where a row of a step comes from is known without running."""
+        kept, self.model = self.model, copy.copy(self.model)
+        self.model.settle()
         steps = self.model.known_steps()
         full = [s for s in steps if len(s.positions) == self.model.step_size]
         if full:
@@ -270,6 +273,7 @@ class RunMachine(RuleBasedStateMachine):
                 position = step.positions[row * self.model.world_size + rank]
                 source = loader.locate(step.number, row)[0]
                 assert self.token_at(source) == self.token(position)
+        self.model = kept
 
     def token_at(self, source: Any) -> int:
         raise NotImplementedError

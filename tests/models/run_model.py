@@ -134,9 +134,9 @@ class RunModel:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next sequence."""
+        """The epoch of the next sequence, or the last one of a loop at its end."""
         if self.is_finished:
-            return self.next_epoch
+            return self.next_epoch - self.running
         return self.stand // self.epoch_size if self.epoch_size else self.first_epoch
 
     @property
@@ -193,6 +193,11 @@ class RunModel:
         self.begin_again(self.next_epoch)
         self.running = False
 
+    def settle(self) -> None:
+        """Without a loop the end of an iteration is the begin of the next."""
+        if self.is_finished and not self.running:
+            self.begin_again(self.next_epoch)
+
     def seek(self, number: int) -> None:
         """Go to a step, or to the next that is not skipped."""
         steps = self.known_steps()
@@ -221,12 +226,12 @@ class RunModel:
         if not self.has_one_size and (self.epoch_size or not self.is_finished):
             self.anchor = self.place, self.step
 
-    def set_epoch(self, epoch: int) -> bool:
-        """Place it at an epoch; False if it stands there already, or began there."""
-        begins = {self.epoch, self.next_epoch if self.is_finished else self.first_epoch}
-        if epoch in begins:
+    def set_epoch(self, number: int) -> bool:
+        """Place it at an iteration; False if it is that one already."""
+        begin = self.next_epoch if self.is_finished else self.first_epoch
+        if number == begin // self.epochs:
             return False
-        self.begin_again(epoch)
+        self.begin_again(number * self.epochs)
         self.running = False
         return True
 

@@ -231,6 +231,7 @@ class MixtureMachine(RunMachine):
         state = self.loaders[0].state_dict()
         self.timeline = self.timeline.changed(place, new, state)
 
+    @precondition(lambda self: self.model.running or not self.model.is_finished)
     @precondition(lambda self: self.model.running or self.model.place > 0)
     @rule()
     def count(self) -> None:

@@ -1,7 +1,6 @@
 """What is read from afar is what lies on the disk."""
 
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -116,9 +115,9 @@ def test_folders_and_patterns(s3):
 
 
 def test_mixture_of_near_and_far(s3):
-    mixture = pf.mix({"far": (remote(s3), 1), "near": (local(s3), 1)})
-    mixed = pf.mix({"far": (local(s3), 1), "near": (local(s3), 1)})
-    pairs = [islice(numbered_loader(each), 10) for each in (mixture, mixed)]
+    mixture = pf.mix({"far": (remote(s3), 1), "near": (local(s3), 1)}, max_steps=10)
+    mixed = pf.mix({"far": (local(s3), 1), "near": (local(s3), 1)}, max_steps=10)
+    pairs = [numbered_loader(each) for each in (mixture, mixed)]
     far, near = map(tokens_of, pairs)
     assert far == near
 

@@ -6,7 +6,7 @@ mod lz4;
 mod snappy;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
-use zstd_safe::DCtx;
+use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 use crate::error::{Error, Result};
 
@@ -97,6 +97,18 @@ impl Decompressor {
         Ok(())
     }
 
+    /// Decompresses the first bytes of `stored` alone, as many as `output` has, of codecs
+    /// by which few bytes stand for very many; `false` if that cannot be done.
+    pub fn decompress_head(codec: Codec, stored: &[u8], output: &mut [u8]) -> bool {
+        let written = match codec {
+            Codec::Brotli => brotli_head(stored, output).1,
+            Codec::Gzip => gzip::Inflater::default().head(stored, output),
+            Codec::Zstd => zstd_head(stored, output),
+            _ => None,
+        };
+        written == Some(output.len())
+    }
+
     fn zstd(&mut self, stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
         if self.zstd.is_none() {
             self.zstd = DCtx::try_create();
@@ -115,8 +127,31 @@ fn copy(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     Ok(stored.len())
 }
 
-/// Brotli keeps no context: its state is built per stream by design.
+/// In a context of its own, which holds a window.
+fn zstd_head(stored: &[u8], output: &mut [u8]) -> Option<usize> {
+    let mut context = DCtx::try_create()?;
+    let mut input = InBuffer::around(stored);
+    let mut output = OutBuffer::around(output);
+    let mut left = 1;
+    while output.pos() < output.capacity() && input.pos() < stored.len() && left > 0 {
+        left = context.decompress_stream(&mut output, &mut input).ok()?;
+    }
+    Some(output.pos())
+}
+
 fn brotli(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
+    match brotli_head(stored, output) {
+        (BrotliResult::ResultSuccess, Some(written)) => Ok(written),
+        (BrotliResult::ResultSuccess, None) => Err("bytes follow the stream".to_string()),
+        (BrotliResult::NeedsMoreInput, _) => Err("the stream ends early".to_string()),
+        (BrotliResult::NeedsMoreOutput, _) => Err(MORE.to_string()),
+        (BrotliResult::ResultFailure, _) => Err("not a brotli stream".to_string()),
+    }
+}
+
+/// How it ended, and what was written if no bytes follow the end. Brotli keeps no context:
+/// its state is built per stream by design.
+fn brotli_head(stored: &[u8], output: &mut [u8]) -> (BrotliResult, Option<usize>) {
     let allocator = StandardAlloc::default;
     // Strict: windows of at most 16 MiB, as in RFC 7932.
     let mut state = BrotliState::new_strict(allocator(), allocator(), allocator());
@@ -132,13 +167,8 @@ fn brotli(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
         &mut total,
         &mut state,
     );
-    match result {
-        BrotliResult::ResultSuccess if input_left == 0 => Ok(output_offset),
-        BrotliResult::ResultSuccess => Err(format!("{input_left} bytes follow the stream")),
-        BrotliResult::NeedsMoreInput => Err("the stream ends early".to_string()),
-        BrotliResult::NeedsMoreOutput => Err(MORE.to_string()),
-        BrotliResult::ResultFailure => Err("not a brotli stream".to_string()),
-    }
+    let is_odd = matches!(result, BrotliResult::ResultSuccess) && input_left > 0;
+    (result, (!is_odd).then_some(output_offset))
 }
 
 /// What is said of streams that do not end where the output does.

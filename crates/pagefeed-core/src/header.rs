@@ -122,7 +122,8 @@ fn encoding(code: i32) -> Result<Encoding> {
         6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
         7 => Encoding::DELTA_BYTE_ARRAY,
         9 => Encoding::BYTE_STREAM_SPLIT,
-        _ => return Err(Error::corrupt(format!("unknown encoding {code}"))),
+        10 => return Err(Error::unsupported("the encoding ALP (10) is not supported")),
+        _ => return Err(Error::unsupported(format!("unknown encoding {code}"))),
     })
 }
 

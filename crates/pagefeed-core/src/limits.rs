@@ -24,6 +24,11 @@ pub const MAX_DECODED_PAGE_BYTES: usize = 4 << 30;
 /// Most bytes that nulls may take up in values and lists of fixed size, where a schema of
 /// a few bytes says how much room a null takes.
 pub const MAX_PADDING_BYTES: usize = 512 << 20;
+/// Most bytes of the levels of a page that few bytes stand for.
+pub const MAX_LEVEL_BYTES: usize = 64 << 20;
+/// Most bytes of a page that is decompressed for its levels alone, as where no part of it
+/// can be: what a loader holds by default.
+pub const MAX_COUNTED_PAGE_BYTES: usize = 1 << 30;
 /// Most bytes of a file's page indexes, of one column.
 pub const MAX_PAGE_INDEX_BYTES: u64 = 1 << 30;
 /// Most bytes read from a file at once: a record may span several pages.

@@ -24,7 +24,7 @@ use crate::packing::packing_rule;
 use crate::run::{detached, interruptible};
 
 /// Executes plans on its own threads; see `pagefeed.loader` for the plans.
-#[pyclass(frozen, module = "pagefeed._core")]
+#[pyclass(frozen, weakref, module = "pagefeed._core")]
 pub struct Engine {
     engine: CoreEngine,
     columns: Arc<BatchColumns>,
@@ -33,9 +33,9 @@ pub struct Engine {
 }
 
 impl Drop for Engine {
-    /// The engine waits for its threads, and these for what they read.
+    /// Closes it, the GIL released: its threads may wait for that to call Python.
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        Python::try_attach(|py| self.close(py));
     }
 }
 
@@ -256,6 +256,13 @@ impl Engine {
     /// Forgets all batches that were submitted and not taken.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, || self.engine.clear())
+    }
+
+    /// Stops the threads and waits for them: what they read from afar ends soon, a page
+    /// that is decoded is finished. Who waits for a batch, or asks for more, is refused.
+    fn close(&self, py: Python<'_>) {
+        self.stop.store(true, Ordering::Relaxed);
+        py.detach(|| self.engine.close());
     }
 
     /// Batches submitted and not yet taken.

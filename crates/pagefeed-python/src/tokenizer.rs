@@ -264,21 +264,12 @@ pub fn text_of(
     })
 }
 
-/// Numbers in memory that Python keeps: an array, often one mapped from disk.
-pub struct Held<T> {
-    start: *const T,
-    length: usize,
-    /// Keeps the memory where it is.
-    _array: Py<PyAny>,
-}
+/// Numbers in memory that Python keeps: an array, often one mapped from disk. The buffer is
+/// held, so that the array can neither move nor shrink.
+pub struct Held<T>(PyBuffer<T>);
 
 /// Counts of tokens.
 pub type HeldCounts = Held<u32>;
-
-// SAFETY: the memory is only read, and stays as it is for as long as the array lives.
-unsafe impl<T: Sync> Send for Held<T> {}
-// SAFETY: likewise.
-unsafe impl<T: Sync> Sync for Held<T> {}
 
 impl<T: Element> Held<T> {
     /// Takes a contiguous array of these numbers that nobody writes to.
@@ -287,22 +278,17 @@ impl<T: Element> Held<T> {
         if !view.is_c_contiguous() {
             return Err(PyValueError::new_err("arrays must be contiguous"));
         }
-        let (start, length) = (view.buf_ptr().cast_const().cast(), view.item_count());
-        Ok(Self {
-            start,
-            length,
-            _array: array.unbind(),
-        })
+        Ok(Self(view))
     }
 
     /// All of them.
     pub fn all(&self) -> &[T] {
-        if self.length == 0 {
+        if self.0.item_count() == 0 {
             return &[];
         }
-        // SAFETY: so many aligned numbers lie there (the buffer was one of them), kept
-        // by the array.
-        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+        let start = self.0.buf_ptr().cast_const().cast();
+        // SAFETY: so many aligned numbers lie there for as long as the buffer is held.
+        unsafe { std::slice::from_raw_parts(start, self.0.item_count()) }
     }
 }
 
@@ -310,7 +296,7 @@ impl RowCounts for HeldCounts {
     fn of(&self, rows: Range<u64>) -> Option<&[u32]> {
         let first = usize::try_from(rows.start).ok()?;
         let end = usize::try_from(rows.end).ok()?;
-        if self.length == 0 {
+        if self.0.item_count() == 0 {
             return (first..end).is_empty().then_some(&[]);
         }
         self.all().get(first..end)

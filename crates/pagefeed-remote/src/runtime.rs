@@ -31,12 +31,7 @@ pub(crate) fn handle() -> Result<Handle> {
         return Ok(begun.runtime.handle().clone());
     }
     let runtime = Builder::new_multi_thread()
-        .worker_threads(
-            std::env::var("PF_RT")
-                .ok()
-                .and_then(|v| v.parse().ok())
-                .unwrap_or(2),
-        )
+        .worker_threads(2)
         .thread_name("pagefeed-remote")
         .enable_all()
         .build()

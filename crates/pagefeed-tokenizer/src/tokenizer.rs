@@ -1,7 +1,7 @@
 //! A tokenizer: the exact engine, and the fast one for as long as it gives the same.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pagefeed_core::error::{Error, Kind, Result, catch_panic};
 use pagefeed_core::text::Encode;
@@ -16,6 +16,10 @@ use crate::trials;
 const TRIED_BYTES: i64 = 256 << 10;
 /// Of one document at most so many.
 const TRIED_AT_ONCE: usize = 32 << 10;
+/// After them both encode one document after so many bytes, and of it at most so many: the
+/// exact engine, which takes 200 times as long, takes a percent of the time.
+const TRIED_AFTER: u64 = 40 << 20;
+const TRIED_LATER: usize = 2 << 10;
 /// Ids are numbered by 32 bits, offsets of texts likewise.
 const LONGEST_TEXT: usize = u32::MAX as usize;
 
@@ -36,6 +40,10 @@ pub struct Tokenizer {
     is_refuted: AtomicBool,
     reason: Mutex<String>,
     untried: AtomicI64,
+    /// Bytes since both encoded a document.
+    since_tried: AtomicU64,
+    /// A difference that was found when others may have been delivered.
+    refusal: OnceLock<Error>,
 }
 
 impl Tokenizer {
@@ -61,6 +69,8 @@ impl Tokenizer {
             is_refuted: AtomicBool::new(false),
             reason: Mutex::new(reason),
             untried: AtomicI64::new(TRIED_BYTES),
+            since_tried: AtomicU64::new(0),
+            refusal: OnceLock::new(),
         })
     }
 
@@ -110,17 +120,34 @@ impl Tokenizer {
         }
     }
 
-    /// Has both engines encode what is left to be tried.
-    fn try_on(&self, fast: &Fast, text: &str) {
-        if self.untried.load(Ordering::Relaxed) <= 0 {
-            return;
+    /// Has both engines encode the first documents, and then some. A difference between
+    /// the first ones leaves the fast engine out; a later one is an error from then on.
+    fn try_on(&self, fast: &Fast, text: &str) -> Result<()> {
+        if self.untried.load(Ordering::Relaxed) > 0 {
+            let part = head(text, TRIED_AT_ONCE);
+            let size = i64::try_from(part.len() + 1).unwrap_or(TRIED_BYTES);
+            self.untried.fetch_sub(size, Ordering::Relaxed);
+            if let Err(why) = compare(&self.exact, fast, part) {
+                self.refute(why);
+            }
+            return Ok(());
         }
-        let part = head(text, TRIED_AT_ONCE);
-        let size = i64::try_from(part.len() + 1).unwrap_or(TRIED_BYTES);
-        self.untried.fetch_sub(size, Ordering::Relaxed);
-        if let Err(why) = compare(&self.exact, fast, part) {
-            self.refute(why);
+        let size = text.len() as u64 + 1;
+        if self.since_tried.fetch_add(size, Ordering::Relaxed) + size >= TRIED_AFTER {
+            self.since_tried.store(0, Ordering::Relaxed);
+            if let Err(why) = compare(&self.exact, fast, head(text, TRIED_LATER)) {
+                self.refusal.get_or_init(|| {
+                    Error::unsupported(format!(
+                        "fastokens encoded until now, and {why}: what it encoded may be wrong, \
+                         too; begin again with Tokenizer(..., engine=\"tokenizers\"), and \
+                         report it, please"
+                    ))
+                });
+            }
         }
+        self.refusal
+            .get()
+            .map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Where in `text` each token comes from: bytes, begin and end.
@@ -166,7 +193,7 @@ impl Encode for Tokenizer {
             ));
         }
         if let Some(fast) = self.fast() {
-            self.try_on(fast, text);
+            self.try_on(fast, text)?;
         }
         if let Some(fast) = self.fast() {
             match quietly(|| fast.encode(text)) {
@@ -210,4 +237,65 @@ fn head(text: &str, most: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Words by their letters, with one more token.
+    fn json(more: &str) -> String {
+        let letters = ('a'..='z').map(|letter| letter.to_string());
+        let vocab: serde_json::Map<String, Value> = letters
+            .chain(["\u{120}".into(), more.into()])
+            .zip(0..)
+            .map(|(token, id): (String, u32)| (token, id.into()))
+            .collect();
+        let (left, right) = more.split_at(1);
+        serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+            "normalizer": null, "post_processor": null, "decoder": {"type": "ByteLevel",
+                "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false,
+                "trim_offsets": true, "use_regex": true},
+            "model": {"type": "BPE", "dropout": null, "unk_token": null,
+                "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+                "vocab": vocab, "merges": [[left, right]]},
+        })
+        .to_string()
+    }
+
+    /// One whose fast engine merges other letters.
+    fn differing() -> Tokenizer {
+        let fast = Fast::new(&serde_json::from_str(&json("qz")).unwrap(), false).unwrap();
+        Tokenizer {
+            fast: Some(fast),
+            ..Tokenizer::new(&json("xy"), false, false).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_difference_after_the_first_documents_is_an_error_from_then_on() {
+        let tokenizer = differing();
+        let long = "so it is ".repeat(1 << 14);
+        let encode = |text: &str| tokenizer.encode_into(text, &mut Vec::new());
+        let count = 2 * TRIED_AFTER as usize / long.len();
+        (0..count).for_each(|_| encode(&long).unwrap());
+        assert_eq!(tokenizer.engine().0, Engine::Fast, "the same so far");
+        let refused = (0..count).find_map(|_| encode(&format!("xy {long}")).err());
+        let refused = refused.unwrap();
+        assert_eq!(refused.kind(), Kind::Unsupported);
+        assert!(refused.message().contains("fastokens"), "{refused}");
+        assert!(encode("so").is_err(), "what comes later is refused as well");
+    }
+
+    #[test]
+    fn a_difference_in_the_first_documents_leaves_the_fast_engine_out() {
+        let tokenizer = differing();
+        let mut ids = Vec::new();
+        tokenizer.encode_into("xy", &mut ids).unwrap();
+        assert_eq!((ids, tokenizer.engine().0), (vec![27], Engine::Exact));
+    }
 }

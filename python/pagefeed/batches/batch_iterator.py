@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic
 
+from pagefeed.batches.engines import ProcessLock
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.token_batches import Out
@@ -18,9 +19,11 @@ class BatchIterator(Iterator[Batch], Generic[Out]):
 
     Until then nothing moves, so that it may be thrown away. A step whose batch could
     not be handed out, for whatever reason, was not taken: the next ``next`` tries it
-    again, and ``Loader.skip`` passes over it.
+    again, and ``Loader.skip`` passes over it. Several threads may share one: each batch
+    is handed to exactly one of them.
 
     Args:
+        lock: Held while a batch is taken; that of whatever else moves the iteration.
         begin: Starts an iteration.
         make: Makes what is handed out of what the engine delivered.
         end: Told when all steps of the iteration were taken.
@@ -30,11 +33,13 @@ class BatchIterator(Iterator[Batch], Generic[Out]):
     def __init__(
         self,
         *,
+        lock: ProcessLock,
         begin: Callable[[], Iteration[Out]],
         make: Callable[[Out], Batch],
         end: Callable[[Iteration[Out]], None],
         explain: Callable[[Exception, Iteration[Out]], None],
     ) -> None:
+        self._lock = lock
         self._begin = begin
         self._make = make
         self._end = end
@@ -43,26 +48,28 @@ class BatchIterator(Iterator[Batch], Generic[Out]):
 
     def __next__(self) -> Batch:
         """Return the batch of the next step."""
-        if self._iteration is None:
-            self._iteration = self._begin()
-        iteration = self._iteration
-        try:
-            batch = self._make(iteration.take())
-        except StopIteration:
-            self._end(iteration)
-            raise
-        except CancelledError:
-            raise
-        except Exception as error:
-            self._explain(error, iteration)
-            raise
-        iteration.count()
-        return batch
+        with self._lock:
+            if self._iteration is None:
+                self._iteration = self._begin()
+            iteration = self._iteration
+            try:
+                batch = self._make(iteration.take())
+            except StopIteration:
+                self._end(iteration)
+                raise
+            except CancelledError:
+                raise
+            except Exception as error:
+                self._explain(error, iteration)
+                raise
+            iteration.count()
+            return batch
 
     def close(self) -> None:
         """Stop, as a generator would: what was planned and not taken is forgotten."""
-        if self._iteration is not None:
-            self._iteration.close()
+        with self._lock:
+            if self._iteration is not None:
+                self._iteration.close()
 
 
 def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:  # noqa: ANN401 - whatever it returns

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pagefeed._base import check_choice, check_flag, check_whole, require
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences import SequenceSetting
 
 __all__ = [
     "DTYPES",
@@ -59,13 +60,20 @@ def parse_dtype(
     return name
 
 
-def check_padding(padding: object, dtype: str) -> int:
-    """Return a padding token that fits the type of tokens.
+def check_padding(padding: object, dtype: str, sequences: SequenceSetting) -> int:
+    """Return a padding token that fits the type of tokens, as separators must.
 
     Raises:
-        InvalidArgumentError: If it is none.
+        InvalidArgumentError: If it is none, or a separator does not fit.
     """
     bounds = np.iinfo(dtype)
+    for name in ("eos", "bos"):
+        token = getattr(sequences, name, None)
+        if token is not None and token > bounds.max:
+            raise InvalidArgumentError(
+                f"{name}={token} of {sequences!r} does not fit dtype={dtype!r}, whose "
+                f"largest token is {bounds.max}: give a wider dtype"
+            )
     return check_whole(padding, "padding", least=int(bounds.min), most=int(bounds.max))
 
 

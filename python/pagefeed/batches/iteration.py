@@ -23,6 +23,9 @@ BEGIN_UNITS = 1 << 14
 """Sequences to plan before the first batch is taken, while the engine makes it: it lets
 go of a page after the last use that it knows of."""
 
+BEGIN_EPOCHS = 32
+"""Of short epochs, how many of these at most: each costs a millisecond."""
+
 STEP_UNITS = 1 << 10
 """For every so many sequences of a batch another piece is planned while it is taken."""
 
@@ -74,7 +77,6 @@ class Iteration(Generic[Out]):
         self._plan = feed.plan
         self._engine = feed.engine()
         batch_size = planner.route.batch_size
-        self._chunk_steps = max(1, CHUNK_SEQUENCES // batch_size)
         self._ahead_steps = steps_ahead(horizon_sequences, batch_size)
         self._plan_bytes = plan_bytes
         self._pieces_at_once = 1 + batch_size // STEP_UNITS
@@ -90,7 +92,14 @@ class Iteration(Generic[Out]):
         self._place = _Place(planner, 0)
         self.is_new = is_new
         """Whether no step was taken since it began or was sent elsewhere."""
-        self._num_steps = planner.route.num_taken_here
+        route = planner.route
+        self._num_steps = route.num_taken_here
+        epochs_steps = (
+            BEGIN_EPOCHS * planner.track.epoch_positions / route.step_sequences
+        )
+        self._begin_steps = min(-(-BEGIN_UNITS // route.batch_size), epochs_steps)
+        chunk_steps = min(CHUNK_SEQUENCES // route.batch_size, epochs_steps)
+        self._chunk_steps = max(1, int(chunk_steps))
         self._plan_anew()
 
     def _plan_anew(self) -> None:
@@ -192,8 +201,8 @@ class Iteration(Generic[Out]):
         """Whether the next step is not planned, or too few are to begin with."""
         if self._num_planned == self._place.num_taken:
             return True
-        sequences = self._num_planned * self.route.batch_size
-        return self._place.num_taken == 0 and sequences < BEGIN_UNITS and self._has_room
+        is_begin = self._place.num_taken == 0 and self._num_planned < self._begin_steps
+        return is_begin and self._has_room
 
     @property
     def _has_room(self) -> bool:

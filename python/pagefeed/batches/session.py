@@ -1,34 +1,52 @@
-"""What is behind a loader of counted tokens: its run, and where that stands."""
+"""What is behind a loader: its run, and where that stands."""
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from pagefeed import _core
 from pagefeed._base import Facts
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
-from pagefeed.batches.engines import ReloadWatch
+from pagefeed.batches.engines import ProcessLock, ReloadWatch
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
-from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.launch import check_share
+from pagefeed.launch import (
+    Feed,
+    Ranks,
+    check_agreement,
+    check_share,
+    gather_from,
+    members,
+)
+from pagefeed.metrics import Meter, over_ranks
 from pagefeed.mixture import Mixture
-from pagefeed.run import LoaderState, Planner, Run, Track
+from pagefeed.run import LoaderState, Planner, Route, Run, Track
 from pagefeed.sequences import Documents
 
-__all__ = ["Session"]
+__all__ = ["MoveListener", "Session"]
 
 STEPS_BETWEEN_WARNINGS = 64
 """Steps after which a session looks again whether there is something to warn of."""
 
 
-class Session(LoaderSession):
+class MoveListener(Protocol):
+    """What must know of a loader's moves, and may iterate in its stead."""
+
+    def moved(self, state: LoaderState) -> None:
+        """Learn where the next iteration begins."""
+
+    def check_state(self) -> None:
+        """Raise if the loader's own position is not that of its consumer."""
+
+
+class Session:
     """A run on this rank and where it stands: the iteration that runs, and its moves.
 
     Args:
@@ -39,7 +57,10 @@ class Session(LoaderSession):
     """
 
     def __init__(self, settings: LoaderSettings) -> None:
-        super().__init__(settings)
+        self.settings = settings
+        """What the loader was made of."""
+        self.lock = ProcessLock()
+        """Held by whichever thread takes a batch, or moves the iteration."""
         self._run = settings.make_run()
         source = self._run.source
         self._feed = settings.make_feed(source)
@@ -55,10 +76,14 @@ class Session(LoaderSession):
         self._begin_state = self.run.beginning(0)
         self.loaded: LoaderState | None = None
         """A state that was loaded, until an iteration begins."""
+        self.listener: MoveListener | None = None
+        """Told of moves; an adapter that iterates in other processes sets it."""
         self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
+        self._told_endless = False
+        self._meter = Meter()
 
     @property
     def run(self) -> Run:
@@ -68,7 +93,8 @@ class Session(LoaderSession):
     @property
     def begin(self) -> LoaderState:
         """Where the next iteration begins, or the running one began."""
-        return self._begin_state
+        begin = self._begin_state
+        return self.run.going_on(begin) if self._iteration is None else begin
 
     @property
     def track(self) -> Track:
@@ -77,22 +103,40 @@ class Session(LoaderSession):
 
     @property
     def state(self) -> LoaderState:
-        """The consumed position; right also beside a thread that iterates."""
+        """The consumed position; right also beside a thread that iterates.
+
+        A running loop may stand at its end. Without one there are steps ahead.
+        """
         running = self._iteration
-        if running is None:
-            return self.begin
-        return self.run.state_at(*running.consumed)
+        return self.begin if running is None else self.run.state_at(*running.consumed)
+
+    @property
+    def saved(self) -> LoaderState:
+        """The consumed position as a state was loaded, even if that is an end."""
+        return self._begin_state if self._iteration is None else self.state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sequence, or the last one of a loop at its end."""
+        state = self.state
+        last = self.run.after(state).epoch - 1
+        return state.epoch if self.run.epochs is None else min(state.epoch, last)
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations before that of the next batch: what trainers count as epochs."""
+        return self.run.going_on(self.state).epoch // (self.run.epochs or 1)
 
     @property
     def first(self) -> LoaderState:
         """The state in which the current iteration began, with its weights."""
-        again = self.run.beginning(self.begin.first_epoch)
-        return replace(again, mixture=self.begin.mixture)
+        run, begin = self.run, self._begin_state
+        return replace(run.beginning(begin.first_epoch), mixture=begin.mixture)
 
     @property
-    def again(self) -> LoaderState:
-        """Where an iteration begins again that was left early."""
-        return replace(self.first, skipped=self.begin.skipped)
+    def again(self) -> Any:  # noqa: ANN401 - other sessions have states of their own
+        """Where an iteration begins again that was left early; None: it goes on."""
+        return replace(self.first, skipped=self._begin_state.skipped)
 
     @property
     def following(self) -> LoaderState:
@@ -105,13 +149,18 @@ class Session(LoaderSession):
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""
-        run, state = self.run, self.state
+        run = self.run
         return {
             "num_sequences": run.source.index.num_sequences,
             "steps": run.route(run.beginning(0)).num_steps,
-            "epoch": state.epoch,
-            "step": state.step,
+            "epoch": self.epoch,
+            "step": self.state.step,
         }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, see :meth:`Loader.state_dict`."""
+        self.check_state()
+        return self.saved.to_dict()
 
     def load_state_dict(self, state: Any) -> None:  # noqa: ANN401 - a user's
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
@@ -120,20 +169,6 @@ class Session(LoaderSession):
             StateMismatchError: If it belongs to another run, or is none.
         """
         self.load(LoaderState.from_dict(state))
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next sequence."""
-        return self.run.going_on(self.state).epoch
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run an epoch, see :meth:`Loader.set_epoch`."""
-        following = self.following
-        if epoch not in (self.epoch, following.epoch, following.first_epoch):
-            if self.loaded is not None and epoch < following.epoch:
-                warn_of_return(epoch, following.epoch)
-            self.restart(self.run.beginning(epoch))
-        self.tell()
 
     @property
     def num_steps_left(self) -> int | None:
@@ -160,26 +195,56 @@ class Session(LoaderSession):
             counts.update(storage.counts())
         return {f"storage/{name}": count for name, count in counts.items()}
 
-    def _progress(self) -> dict[str, float]:
+    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
+        """Return the run's numbers, see :meth:`Loader.metrics`."""
         state, source = self.state, self.run.source
-        return {
-            "data/epoch": state.epoch,
+        found = self._meter.read(self.stats()) | {
+            "data/epoch": self.epoch,
             "data/step": state.step,
             "data/tokens_total": source.at(self._finished or state).num_tokens_before,
         }
+        return found if group is None else over_ranks(gather_from(group)(found))
 
-    def _agreed(self) -> dict[str, Any]:
-        return self.state.to_dict()
+    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
+        """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
+        settings, state = self.settings, self.state.to_dict()
+        plan = {
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "drop_last": settings.drop_last,
+            "fields": settings.fields.settings,
+        }
+        ranks = Ranks(settings.rank, settings.world_size)
+        check_agreement(
+            Feed(ranks, {**state, **plan}),
+            gather=gather_from(group),
+            same=None if same is None else members(same, group),
+        )
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
-        """Iterate, alone or as one of several processes that share its steps."""
+        """Iterate as one of several processes that share this rank's steps.
+
+        Process w takes the steps w, w + num_workers, and so on: taken in turn, as
+        ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
+        order. ``iter(loader)`` is the same with one process.
+        """
         check_share(worker, num_workers)
         return BatchIterator(
+            lock=self.lock,
             begin=lambda: self._start(worker, num_workers),
             make=self._make_batch,
             end=self._ended,
             explain=self._explain,
         )
+
+    def close(self) -> None:
+        """End this process's threads, see :meth:`Loader.close`."""
+        self._feed.close()
+
+    def check_state(self) -> None:
+        """Raise if others iterate, and so the position is theirs to tell."""
+        if self.listener is not None:
+            self.listener.check_state()
 
     def load(self, state: LoaderState) -> None:
         """Make the next iteration continue at a saved state.
@@ -210,21 +275,28 @@ class Session(LoaderSession):
 
     def restart(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""
-        if self._iteration is not None:
-            self._iteration.close()
-            self._num_padding_rows += self._iteration.num_padding_rows
-        self._begin_state = begin  # First: whoever sees no iteration needs the new one.
-        self._iteration, self._finished, self.loaded = None, None, None
+        with self.lock:
+            if self._iteration is not None:
+                self._iteration.close()
+                self._num_padding_rows += self._iteration.num_padding_rows
+            self._begin_state = begin  # First: who sees no iteration needs the new one.
+            self._iteration, self._finished, self.loaded = None, None, None
+
+    def tell(self) -> None:
+        """Tell the listener where the next iteration begins."""
+        if self.listener is not None:
+            self.listener.moved(self.following)
 
     @property
     def _unfinished(self) -> LoaderState:
         """The same, or the end of an iteration that a state or a seek led to."""
-        begin, running = self.begin, self._iteration
+        begin, running = self._begin_state, self._iteration
         if running is None or running.is_new:
             return begin
         if running.is_finished:
             return self.run.after(begin)
-        return self.again
+        again: LoaderState = self.again
+        return again
 
     def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
         begin = self._unfinished
@@ -235,6 +307,7 @@ class Session(LoaderSession):
         route = self.run.route(begin, worker, num_workers)
         if worker == 0:
             self._padding.look(route, stacklevel=4)
+            self._tell_endless(route, stacklevel=5)
         planner = self.run.planner(begin, route)
         iteration = Iteration(
             feed=self._feed,
@@ -244,6 +317,17 @@ class Session(LoaderSession):
         )
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
+
+    def _tell_endless(self, route: Route, stacklevel: int) -> None:
+        """Warn, once, of a mixture that nobody said has no end."""
+        if route.end is None and self.run.epochs is not None and not self._told_endless:
+            self._told_endless = True
+            warnings.warn(
+                "this mixture never ends, and so a loop over it does not either: give "
+                "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
+                "epochs=None if an endless loop is what you want",
+                stacklevel=stacklevel,
+            )
 
     def _make_batch(self, delivered: _core.Buffer) -> Batch:
         is_time = self._num_made % STEPS_BETWEEN_WARNINGS == 0

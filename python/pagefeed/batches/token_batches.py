@@ -63,6 +63,9 @@ class Feed(Protocol[Out]):
     def batch(self, delivered: Out) -> Batch:
         """Make a batch of what the engine delivered."""
 
+    def close(self) -> None:
+        """End this process's engine, and all threads."""
+
 
 class TokenFeed:
     """Feeds batches of tokens, all of one length.
@@ -99,6 +102,10 @@ class TokenFeed:
     def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
         return self._engine.get()
+
+    def close(self) -> None:
+        """End this process's engine."""
+        self._engine.close()
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Return the token ranges of whole batches of ``sequences``, in their order."""

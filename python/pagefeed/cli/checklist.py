@@ -25,6 +25,7 @@ from pagefeed.cli.common import configure_run, make_loader, tell_checks
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
+from pagefeed.storage import local_path
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,8 +58,9 @@ def run(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace) -> int:
     if options.column is None:
         raise InvalidArgumentError("--column is missing: the token column")
+    path = Path(local_path(options.facts, "--facts"))
     facts = facts_of_node(make_loader(options), _ranks(options.ranks))
-    Path(options.facts).write_text(json.dumps(facts, indent=1))
+    path.write_text(json.dumps(facts, indent=1))
     if not options.json:
         print(f"facts of ranks {facts['ranks']} written to {options.facts}")
     else:

@@ -28,6 +28,7 @@ from pagefeed.cli.common import (
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import report as make_page
+from pagefeed.storage import local_path
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; 1 if something cannot be read."""
+    path = Path(local_path(options.output, "--output"))
     data, damage = make_sound_dataset(options)
     metrics = None if options.metrics is None else _lines(options.metrics)
     with warnings.catch_warnings(action="ignore"):
         page = make_page(make_loader(options, data), metrics=metrics, damage=damage)
-    path = Path(options.output)
     path.write_text(page, encoding="utf-8")
     if options.json:
         report = {"file": str(path), "damage": [asdict(one) for one in damage]}

@@ -43,6 +43,7 @@ from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of, load_toke
 from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
+from pagefeed.storage import local_path
 
 MOST_TOKENS = 16
 MOST_CHARACTERS = 300
@@ -174,7 +175,7 @@ def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
             f"--steps {options.steps} is not FIRST:END, such as 1190:1210"
         )
     steps = range(int(first), int(end))
-    folder = Path(options.output)
+    folder = Path(local_path(options.output, "--output"))
     folder.mkdir(parents=True, exist_ok=True)
     written: list[str] = []
     damage: list[Damage] = []

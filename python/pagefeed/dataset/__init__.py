@@ -35,10 +35,9 @@ from pagefeed.dataset.spans import (
     SpanParts,
     Spans,
     refuse_null_tokens,
-    refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.dataset.text import TokenizedIndex, UncountedText
+from pagefeed.dataset.text import TextStream, TokenizedIndex
 from pagefeed.dataset.token_index import BlockKind, ColumnPages, Page, TokenIndex
 
 __all__ = [
@@ -59,9 +58,9 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
+    "TextStream",
     "TokenIndex",
     "TokenizedIndex",
-    "UncountedText",
     "check_abilities",
     "check_dataset",
     "derived_arrays",
@@ -74,7 +73,6 @@ __all__ = [
     "megatron",
     "parquet",
     "refuse_null_tokens",
-    "refuse_texts",
     "refuse_unknown_rows",
     "stream",
     "token_dtype",

@@ -27,7 +27,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
-from pagefeed.storage import Located, PathLike, Storage, plain_path
+from pagefeed.storage import Located, PathLike, Storage, local_path
 
 __all__ = [
     "CACHE_DIR_VARIABLE",
@@ -129,7 +129,7 @@ class IndexRecipe:
             storage=files.storage,
             files=files.files,
             column=check_column(column, "column"),
-            cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+            cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
             page_index=check_page_index(page_index),
             verify_checksums=check_flag(verify_checksums, "verify_checksums"),
         )

@@ -9,7 +9,7 @@ from pagefeed.dataset.aligned import parse_aligned
 from pagefeed.dataset.index_recipe import PageIndexUse, check_page_index
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage import PathLike, Paths, StorageOptions, located, plain_path
+from pagefeed.storage import PathLike, Paths, StorageOptions, local_path, located
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["parquet"]
@@ -96,7 +96,7 @@ def parquet(
         aligned=parse_aligned(aligned, (column, *others, *ranges)),
         metadata=others,
         span_columns=ranges,
-        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+        cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
         page_index=check_page_index(page_index),
         verify_checksums=check_flag(verify_checksums, "verify_checksums"),
     )

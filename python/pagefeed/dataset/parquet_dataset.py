@@ -25,7 +25,7 @@ from pagefeed.dataset.recorded import (
 )
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.text import LABELS, TokenizedIndex, UncountedText, tokenized
+from pagefeed.dataset.text import LABELS, TextStream, TokenizedIndex, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, Located, Storage
 from pagefeed.tokenizer import ChatRows, Tokenizer, chats_of
@@ -209,7 +209,7 @@ class ParquetDataset(DatasetRows):
     @overload
     def tokenize(
         self, tokenizer: Tokenizer, *, count: Literal[False]
-    ) -> UncountedText: ...
+    ) -> TextStream: ...
     def tokenize(
         self,
         tokenizer: Tokenizer,
@@ -218,7 +218,7 @@ class ParquetDataset(DatasetRows):
         chat_template: str | None = None,
         today: datetime.date | None = None,
         count: bool = True,
-    ) -> ParquetDataset | UncountedText:
+    ) -> ParquetDataset | TextStream:
         """Take the column, which holds texts, for the tokens that they come to.
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
@@ -235,12 +235,12 @@ class ParquetDataset(DatasetRows):
             chat_template: A template in the place of the tokenizer's.
             today: The day that a template writes which asks for it.
             count: False for texts that are too many to be counted first: a loader of
-                :class:`Windows` begins at once, joins and cuts
+                :class:`Windows` with ``epochs=None`` begins at once, joins and cuts
                 the documents of each of its lanes as they come, and its state is where
                 these are. Nothing is known ahead: no length, ``seek`` or ``locate``.
 
         Returns:
-            A dataset of the same rows; without counts a :class:`UncountedText` of them.
+            A dataset of the same rows; without counts a :class:`TextStream` of them.
 
         Raises:
             InvalidArgumentError: If it is no tokenizer, or the dataset has one; of
@@ -267,7 +267,7 @@ class ParquetDataset(DatasetRows):
                 raise InvalidArgumentError(
                     "count=False streams texts: chats are counted first, leave it out"
                 )
-            return UncountedText(texts=self, tokenizer=tokenizer)
+            return TextStream(texts=self, tokenizer=tokenizer)
         texts = replace(self, selection=None, tokenizer=tokenizer, chats=chats)
         if chats is not None:
             texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))

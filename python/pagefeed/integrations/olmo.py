@@ -11,7 +11,7 @@ from pagefeed._base import require
 from pagefeed.integrations.checks import check_fields, check_torch
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.integrations.dialects import olmo
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of
 
 _Base: Any = require(
     "olmo_core.data.data_loader", extra="olmo", purpose="pagefeed.integrations.olmo"
@@ -74,7 +74,8 @@ class PagefeedDataLoader(_Base):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on at a position; a state of its very end leaves the epoch no batches."""
         self._leaf.load_state_dict(state_dict)
-        left = self.loader.num_steps_left
+        session = session_of(self.loader)
+        left = session.run.route(session.saved).num_steps
         total = self.total_batches
         self.batches_processed = total - min(total, total if left is None else left)
 

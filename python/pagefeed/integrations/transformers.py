@@ -31,7 +31,7 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import KEY, Convert
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of
 from pagefeed.metrics import WaitAlarm
 from pagefeed.sequences import Documents
 
@@ -104,7 +104,8 @@ class LoaderCallback(TrainerCallback):
             "args": {},
             "attributes": {"state": self.loader.state_dict()},
         }
-        if args.max_steps < 0 and self.loader.epoch >= args.num_train_epochs:
+        num_epochs = session_of(self.loader).num_iterations
+        if args.max_steps < 0 and num_epochs >= args.num_train_epochs:
             control.should_training_stop = True
 
     def on_log(

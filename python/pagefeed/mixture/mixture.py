@@ -91,6 +91,17 @@ class Mixture:
     """Tokens of all ranks at most."""
 
     @property
+    def has_end(self) -> bool:
+        """Whether an end was asked for."""
+        ends = self.stop, self.max_steps, self.max_tokens
+        return ends != (None,) * 3 or len(self.max_epochs) == len(self.datasets)
+
+    def needs(self, name: str) -> bool:
+        """Whether a dataset is given a weight, now or by a stage."""
+        given = [stage.weights for stage in self.stages]
+        return any(weights.get(name) for weights in (self.weights or {}, *given))
+
+    @property
     def digest(self) -> str:
         """16 hexadecimal digits that tell two schedules apart, whatever the data."""
         parts: list[Any] = [
@@ -145,7 +156,9 @@ def mix(
     Args:
         datasets: ``{name: (dataset, weight)}``, or ``{name: dataset}`` for weights by
             size and temperature. The order of a dataset depends on its name and the
-            seed alone. A weight of 0 keeps a dataset for a later stage.
+            seed alone. A weight of 0 keeps a dataset for a later stage. One without a
+            sequence, such as an empty tier, may only have the weight 0, as it has by
+            size.
         temperature: T of the weights ``size ** (1 / T)``: 1 is proportional, a large
             one uniform. By default 1.
         unit: Whether weights and sizes are of ``"tokens"``, as they are delivered, or
@@ -156,7 +169,8 @@ def mix(
             left out and the others' weights grow in proportion.
         stop: ``"first_exhausted"`` ends when the first dataset was delivered in full
             (``max_epochs`` times if it has a limit, else once), ``"all_exhausted"``
-            when all were; None never ends, unless every dataset has a limit.
+            when all were; None never ends, unless every dataset has a limit: then give
+            the loader ``epochs=None``, or ``max_steps`` or ``max_tokens`` here.
         max_steps: Steps at most, those before a resume counted. Whoever loads a state
             of its end goes on with the next epoch of the mixture.
         max_tokens: Tokens of all ranks at most, by the mean tokens of a sequence.

@@ -35,7 +35,8 @@ class Shuffle:
         block: What is permuted over the whole dataset.
         window: How far units are mixed, over all lanes together: units (int), decoded
             bytes (``"256MiB"``), or ``"auto"``. Only ``"auto"`` fits ``"row"`` and
-            None, which have no window. 0 or 1 mixes nothing.
+            None, which have no window. 0 or 1 mixes nothing. A loader refuses a
+            ``"buffer"`` whose window is longer, but not two units for each lane.
         passes: How often a block is read in an epoch, each time for another share of
             its units: reads grow by it, neighbours of one page shrink by it.
 

@@ -13,7 +13,7 @@ from pagefeed.dataset import Dataset, check_dataset, token_dtype
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.outputs import OUTPUTS
 from pagefeed.prepare.rows import TokenRows, rows_of
-from pagefeed.storage import PathLike, plain_path
+from pagefeed.storage import PathLike, local_path
 
 __all__ = ["Conversion", "convert"]
 
@@ -85,7 +85,7 @@ def convert(
     num_rows = len(dataset)
     num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
     out = OUTPUTS[to](
-        plain_path(output, "output"),
+        local_path(output, "output"),
         kind,
         column=column or dataset.column,
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),

@@ -10,6 +10,7 @@ from pagefeed._base import require
 from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
+from pagefeed.storage import local_path
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TextTokenizer", "load_tokenizer", "recorded_vocab_size"]
@@ -68,7 +69,7 @@ def load_tokenizer(
     for dataset in [] if data is None else _parts(data):
         if dataset.recorded_tokenizer is not None:
             dataset.check_tokenizer(Tokenizer(path))
-    return _HubTokenizer(os.fspath(path))
+    return _HubTokenizer(local_path(path, "tokenizer"))
 
 
 def recorded_vocab_size(data: Dataset | Mixture) -> int | None:

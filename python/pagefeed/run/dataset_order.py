@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from pagefeed.dataset import BlockKind, Dataset
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import EpochOrder, KeyPart, Shuffle, SmallOrder, choose_num_lanes
 from pagefeed.sequences import Blocks, SequenceIndex
 
@@ -97,6 +98,23 @@ class DatasetOrder:
             unit_bytes=self._sequence_bytes,
             num_lanes=num_lanes,
         )
+
+    def check_window(self) -> None:
+        """Refuse a shuffle that is only a window, and one too short to mix anything.
+
+        Raises:
+            InvalidArgumentError: Saying how long it must be.
+        """
+        is_asked_for = self._shuffle.window not in (0, 1, "auto")
+        if self._shuffle.block != "buffer" or not is_asked_for:
+            return
+        if self.window(self.num_lanes) < 2:
+            raise InvalidArgumentError(
+                f"{self._shuffle!r} mixes nothing, and every epoch would be the same: "
+                f"{self.num_lanes} lanes share the window, and each gets less than two "
+                f"of its sequences; give window={2 * self.num_lanes} or more, or "
+                "another shuffle"
+            )
 
     def _make(self, epoch: int, num_lanes: int) -> EpochOrder | SmallOrder:
         """Return the order of an epoch with so many lanes; the last two are kept."""

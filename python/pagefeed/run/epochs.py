@@ -18,7 +18,7 @@ from pagefeed.run.source import MAX_HORIZON, Held, Positions
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import SequenceIndex, SequenceSetting
 
-__all__ = ["EpochSource", "bind_checked"]
+__all__ = ["EpochSource", "check_bound"]
 
 
 class EpochSource:
@@ -51,7 +51,8 @@ class EpochSource:
         self.dataset = dataset
         self.epochs = epochs
         self.world_size = world_size
-        self.index: SequenceIndex = bind_checked(sequences, dataset, repr(dataset))
+        self.index: SequenceIndex = sequences.bind(dataset.spans)
+        check_bound(self.index, dataset, repr(dataset), sequences)
         self.orders = DatasetOrder(
             dataset,
             fingerprint=f"{dataset.fingerprint} {sequences.identity}",
@@ -61,6 +62,7 @@ class EpochSource:
             world_size=world_size,
             memory=memory,
         )
+        self.orders.check_window()
         self.plan = LoaderState(
             num_lanes=self.orders.num_lanes,
             seed=seed,
@@ -185,6 +187,11 @@ class EpochTrack:
         return 2 * orders.window(num_lanes) * num_lanes // world_size
 
     @property
+    def epoch_positions(self) -> float:
+        """Sequences of an epoch."""
+        return self.source.num_sequences
+
+    @property
     def num_tokens_before(self) -> int:
         """Tokens of the epochs and sequences that lie before its begin, by the mean."""
         index, begin = self.source.index, self.begin
@@ -219,24 +226,23 @@ def _shifted(positions: Positions, by: int) -> Positions:
     return positions + by
 
 
-def bind_checked(
-    sequences: SequenceSetting, dataset: Dataset, name: str
-) -> SequenceIndex:
-    """Sequences a dataset.
+def check_bound(
+    index: SequenceIndex, dataset: Dataset, name: str, sequences: SequenceSetting
+) -> None:
+    """Refuse a dataset without a sequence.
 
     Args:
-        sequences: How.
-        dataset: What.
+        index: Its sequences.
+        dataset: The dataset.
         name: What to call it in an error.
+        sequences: How it was cut.
 
     Raises:
-        InvalidArgumentError: If it holds no sequence.
+        InvalidArgumentError: If it holds none.
     """
-    index = sequences.bind(dataset.spans)
     if index.num_sequences == 0:
         dataset.check_not_empty()
         raise InvalidArgumentError(
             f"{name} holds no sequence of {sequences!r}: it has "
             f"{dataset.spans.num_values} tokens in {dataset.spans.num_rows} rows"
         )
-    return index

@@ -53,8 +53,8 @@ class MixtureSource:
         memory: Bytes that the orders may hold of what they read ahead.
 
     Raises:
-        InvalidArgumentError: If a dataset holds no sequence, or the stages do not begin
-            one after another.
+        InvalidArgumentError: If a dataset with a weight holds no sequence, or the
+            stages do not begin one after another.
     """
 
     def __init__(
@@ -86,8 +86,11 @@ class MixtureSource:
         """The datasets as a schedule knows them."""
         sizes = [(part.num_tokens, part.num_sequences) for part in self.parts]
         largest = sizes.index(max(sizes))
+        orders = self.data.orders(0)[largest]
+        if self.parts[largest].num_sequences > orders.num_lanes:
+            orders.check_window()
         self.plan = LoaderState(
-            num_lanes=self.data.orders(0)[largest].num_lanes,
+            num_lanes=orders.num_lanes,
             seed=seed,
             dataset="mixture",
             sequences=sequences.identity,
@@ -189,6 +192,13 @@ class MixtureSource:
                 grow too long.
         """
         check_weights(weights, self.mixture.datasets)
+        empty = [
+            n for n, weight in weights.items() if weight and n not in self.data.names
+        ]
+        if empty:
+            raise InvalidArgumentError(
+                f"{', '.join(map(repr, empty))}: no sequence to give a weight to"
+            )
         schedule = schedule_of(state)
         if state.position > self.course(state).end_of_changes:
             raise InvalidArgumentError(

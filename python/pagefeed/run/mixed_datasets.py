@@ -10,7 +10,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import LEAST_LANES, Component, Mixture, check_recorded
 from pagefeed.order import Shuffle, derive_key
 from pagefeed.run.dataset_order import DatasetOrder
-from pagefeed.run.epochs import bind_checked
+from pagefeed.run.epochs import check_bound
 from pagefeed.sequences import (
     DocumentIndex,
     JoinedIndex,
@@ -33,7 +33,7 @@ class MixedDatasets:
         memory: Bytes that the orders may hold of what they read ahead.
 
     Raises:
-        InvalidArgumentError: If a dataset holds no sequence.
+        InvalidArgumentError: If a dataset with a weight holds no sequence.
     """
 
     def __init__(
@@ -46,16 +46,21 @@ class MixedDatasets:
         world_size: int,
         memory: int,
     ) -> None:
-        self.names = sorted(mixture.datasets)
-        """Their names."""
+        bound = {
+            name: sequences.bind(mixture.datasets[name].spans)
+            for name in sorted(mixture.datasets)
+        }
+        self.names = [name for name, index in bound.items() if index.num_sequences]
+        """Their names, without those that hold no sequence and have no weight."""
+        for name, index in bound.items():
+            if mixture.needs(name) or not self.names:
+                dataset = mixture.datasets[name]
+                check_bound(index, dataset, f"dataset {name!r}", sequences)
         self.datasets: Sequence[Dataset] = [
             mixture.datasets[name] for name in self.names
         ]
         """Themselves."""
-        self.indexes: Sequence[SequenceIndex] = [
-            bind_checked(sequences, dataset, f"dataset {name!r}")
-            for name, dataset in zip(self.names, self.datasets, strict=True)
-        ]
+        self.indexes: Sequence[SequenceIndex] = [bound[name] for name in self.names]
         """Their sequences."""
         if len(self.names) > 1:
             check_recorded(mixture.datasets)
@@ -148,9 +153,7 @@ def _num_tokens(
         is_bare = isinstance(sequences, DocumentIndex) and not sequences.has_tokens
         if is_bare or sequences.num_delivered_tokens == 0:
             what = "a column without tokens" if is_bare else "no token in any row"
-            instead = (
-                "use max_steps" if ends else "give pagefeed.mix sequence='samples'"
-            )
+            instead = "use max_steps" if ends else "give pagefeed.mix unit='sequences'"
             raise InvalidArgumentError(
                 f"dataset {name!r} has {what}, and "
                 f"{' and '.join(ends) or 'the weights of the mixture'} count tokens: "

@@ -127,8 +127,7 @@ class MixtureTrack:
 
     def horizon(self, memory: int) -> int:
         """Return how many sequences of a rank to plan ahead, to use each page well."""
-        schedule, num_lanes = self.course.schedule, self.begin.num_lanes
-        shares = dict(zip(schedule.names, _largest_shares(schedule), strict=True))
+        shares, num_lanes = self._largest_shares, self.begin.num_lanes
         horizons = [0.0]
         for name, orders, sequences in zip(
             self.data.names,
@@ -143,6 +142,15 @@ class MixtureTrack:
                 window = orders.window(num_lanes) * num_lanes
             horizons.append(2 * window / max(RARE, shares[name]))
         return min(int(max(horizons)) // self.world_size, 2 * MAX_HORIZON)
+
+    @property
+    def epoch_positions(self) -> float:
+        """Positions in which the shortest dataset, by its share, has an epoch."""
+        shares, data = self._largest_shares, self.data
+        sizes = zip(data.names, data.indexes, strict=True)
+        return min(
+            index.num_sequences / max(RARE, shares[name]) for name, index in sizes
+        )
 
     @property
     def num_tokens_before(self) -> int:
@@ -181,6 +189,13 @@ class MixtureTrack:
         """The order of a dataset in an epoch of its own."""
         orders = self.data.orders(self.begin.epoch)[number]
         return orders.of(epoch, self.begin.num_lanes)
+
+    @property
+    def _largest_shares(self) -> dict[str, float]:
+        schedule = self.course.schedule
+        shares = np.array([span.weights for span in schedule.changes])
+        largest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
+        return dict(zip(schedule.names, largest.tolist(), strict=True))
 
     def _number_of(self, name: str) -> int:
         names = self.data.names
@@ -225,9 +240,3 @@ def schedule_of(state: LoaderState) -> Schedule:
             "what state_dict() returned"
         )
     return state.mixture
-
-
-def _largest_shares(schedule: Schedule) -> list[float]:
-    shares = np.array([span.weights for span in schedule.changes])
-    largest: list[float] = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
-    return list(largest)

@@ -39,7 +39,7 @@ class Run:
 
     def after(self, begin: LoaderState) -> LoaderState:
         """Return the state in which the iteration after this one begins."""
-        return self.beginning(begin.first_epoch + (self.epochs or 0))
+        return self.beginning(begin.first_epoch + (self.epochs or 1))
 
     def state_at(self, begin: LoaderState, position: int, step: int) -> LoaderState:
         """Return the state at a position of the source."""

@@ -58,6 +58,10 @@ class Track(Protocol):
         """Return how many sequences of a rank to plan ahead, to use each page well."""
 
     @property
+    def epoch_positions(self) -> float:
+        """Positions after which another epoch of some dataset begins, at the least."""
+
+    @property
     def num_tokens_before(self) -> int:
         """Tokens delivered before its begin, of all epochs and ranks, by the mean."""
 

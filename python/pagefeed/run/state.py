@@ -215,4 +215,10 @@ def _runs(steps: Iterable[int]) -> Ranges:
     """Return the runs of consecutive numbers: the first and one past the last."""
     if isinstance(steps, range) and steps.step == 1:
         return ((steps.start, steps.stop),) if steps else ()
-    return merge_ranges((number, number + 1) for number in map(operator.index, steps))
+    try:
+        numbers = [operator.index(step) for step in steps]
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"steps={steps!r:.60} must be whole numbers, such as [7] or range(90, 110)"
+        ) from error
+    return merge_ranges((number, number + 1) for number in numbers)

@@ -353,16 +353,14 @@ def _block_starts(lines: Lines, files: Int64Array, least: int) -> Int64Array:
     starts = [borders[line]]
     begin = lines.file_first[files[line]]
     end = lines.file_first[files[line + 1]]
-    while len(line):
-        # A block that begins `least` later must have as many itself.
-        going = begin + 2 * least <= end
-        line, begin, end = line[going], begin[going], end[going]
+    going = begin + least <= end
+    while going.any():
+        begin, end = begin[going], end[going]
         span = lines.spans_of(begin + least - 1) + 1
         if runs is not None:
             run = np.searchsorted(runs, span)
             span = np.append(runs, len(spans))[run]
         begin = lines.first(span)
         going = begin + least <= end
-        line, begin, end = line[going], begin[going], end[going]
         starts.append(span[going])
     return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)

@@ -6,7 +6,7 @@ or :class:`RemoteStorage`, whose requests the data plane sends. :class:`FileWrit
 writes new ones.
 """
 
-from pagefeed.storage.paths import PARQUET, PathLike, Paths, plain_path
+from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path
 from pagefeed.storage.remote import Located, RemoteStorage, StorageOptions, located
 from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.writing import (
@@ -29,10 +29,10 @@ __all__ = [
     "Storage",
     "StorageOptions",
     "SummedWriter",
+    "local_path",
     "located",
     "locked",
     "make_folder",
     "names_in",
-    "plain_path",
     "remove_files",
 ]

@@ -17,6 +17,7 @@ __all__ = [
     "check_files_given",
     "expand_paths",
     "is_hidden",
+    "local_path",
     "nothing_listed",
     "plain_path",
     "plain_paths",
@@ -89,6 +90,22 @@ def plain_path(path: object, name: str) -> str:
             f"{name}={path!r} must be a path: text or an os.PathLike"
         )
     return os.path.expanduser(os.fspath(path))
+
+
+def local_path(path: object, name: str) -> str:
+    """Return the path of what is written, or read, on this machine alone.
+
+    Raises:
+        InvalidArgumentError: If it is no path, or the URL of something remote.
+    """
+    text = plain_path(path, name).removeprefix("file://")
+    if is_url(text):
+        scheme = text.partition("://")[0]  # What follows may hold a secret.
+        raise InvalidArgumentError(
+            f"{name} is a URL, {scheme}://..., and must be a path on this machine: "
+            "give one, and copy what lies there, or mount the remote place"
+        )
+    return text
 
 
 def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:

@@ -19,8 +19,8 @@ from pagefeed.storage.paths import (
     Paths,
     check_files_given,
     is_hidden,
+    local_path,
     nothing_listed,
-    plain_path,
     plain_paths,
 )
 from pagefeed.storage.storage import LocalStorage, Storage
@@ -244,7 +244,7 @@ def _texts(options: StorageOptions) -> dict[str, str]:
         size = parse_bytes(texts["storage_cache"], name="storage_cache")
         texts["storage_cache"] = str(size)
     if "storage_cache_dir" in texts:
-        folder = plain_path(texts["storage_cache_dir"], "storage_cache_dir")
+        folder = local_path(texts["storage_cache_dir"], "storage_cache_dir")
         texts["storage_cache_dir"] = folder
     return texts
 

@@ -16,7 +16,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
 )
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import LocalStorage, local_path
 from pagefeed.tokenizer.ranks import ENCODINGS, Encoding, as_json, parse_ranks
 
 __all__ = ["Definition", "Encode", "define", "sentence_pieces"]
@@ -103,7 +103,7 @@ def _from_file(
             f"{path!r} names an encoding, whose ranks are a file: give its path, and "
             f"pattern={path!r} unless the file is named {path}.tiktoken"
         )
-    path, data = _found(storage, storage.name_of(os.path.expanduser(path)))
+    path, data = _found(storage, storage.name_of(local_path(path, "source")))
     name = os.path.basename(path)
     if data.lstrip()[:1] == b"{":
         config = _configured(storage, path)

@@ -40,6 +40,9 @@ _PROBES = ("", "Hello, world!", " a\tb\n\n 0123", "naïve Ünïcödé 漢字 �
 """Texts whose ids tell one function from another."""
 
 
+Engine = Literal["auto", "tokenizers"]
+
+
 class _Settings(NamedTuple):
     """What a tokenizer is pickled as."""
 
@@ -49,6 +52,7 @@ class _Settings(NamedTuple):
     eos: int | str | None
     bos: int | str | None
     name: str | None
+    engine: Engine
 
 
 class Tokenizer:
@@ -60,8 +64,9 @@ class Tokenizer:
     Two engines of the data plane encode, on its own threads and without the GIL:
     ``fastokens`` where it has given the same ids as ``tokenizers`` on a fixed set of
     hard texts when the tokenizer is made, and on the first documents; ``tokenizers``
-    for all else, see :attr:`engine`. SentencePiece models and functions run in Python,
-    one text at a time.
+    for all else, see :attr:`engine`. Both encode one document in some thousand for as
+    long as it runs: the first difference is an :class:`UnsupportedError`.
+    SentencePiece models and functions run in Python, one text at a time.
 
     Args:
         source: A ``tokenizer.json`` or its folder, a SentencePiece ``.model`` or a file
@@ -81,6 +86,7 @@ class Tokenizer:
             has it.
         bos: Begin of one, likewise.
         name: Of a function: what identifies it, so that counts are found again.
+        engine: ``"auto"``, or ``"tokenizers"`` to leave ``fastokens`` out.
 
     Raises:
         InvalidArgumentError: If the source is none of these, or cannot be read.
@@ -105,7 +111,9 @@ class Tokenizer:
         eos: int | str | None = None,
         bos: int | str | None = None,
         name: str | None = None,
+        engine: Engine = "auto",
     ) -> None:
+        check_choice(engine, ("auto", "tokenizers"), "engine")
         definition = define(source, pattern, special_ids)
         is_plain = definition.kind == "tiktoken"
         if special_tokens is None:
@@ -113,7 +121,9 @@ class Tokenizer:
         check_choice(special_tokens, ("as_token", "as_text"), "special_tokens")
         if vocab_size is not None:
             check_positive(vocab_size, "vocab_size")
-        self._load(_Settings(definition, special_tokens, vocab_size, eos, bos, name))
+        self._load(
+            _Settings(definition, special_tokens, vocab_size, eos, bos, name, engine)
+        )
 
     def _load(self, settings: _Settings) -> None:
         self._settings = settings
@@ -122,7 +132,7 @@ class Tokenizer:
         self._pieces: Any = None
         if kind in ("tokenizers", "tiktoken"):
             self.handle = _core.Tokenizer.from_json(
-                data, as_text=as_text, may_be_fast=True
+                data, as_text=as_text, may_be_fast=settings.engine == "auto"
             )
             """The tokenizer as the data plane takes it."""
         elif kind == "sentencepiece":

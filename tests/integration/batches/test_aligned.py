@@ -181,7 +181,8 @@ def test_datasets_of_a_mixture_have_the_same(tmp_path: Path):
             {
                 name: (pf.parquet(path, column="input_ids", aligned=columns), 1)
                 for name, path, columns in parts
-            }
+            },
+            max_steps=5,
         )
 
     with pytest.raises(

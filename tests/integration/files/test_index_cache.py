@@ -56,6 +56,31 @@ def test_the_fingerprint_is_of_the_contents_not_of_the_place(token_files, tmp_pa
     assert build(copies[::-1], None).fingerprint != original
 
 
+def test_what_others_have_mapped_is_replaced_and_never_shrunk(tmp_path, write_tokens):
+    """Another process that reads behind the end of a mapped file dies of SIGBUS."""
+    path, cache = tmp_path / "a.parquet", tmp_path / "cache"
+
+    def derive(num_rows):
+        write_tokens(path, [[1, 2, 3] * (1 + row % 9) for row in range(num_rows)])
+        pf.PageIndex.build(path, "input_ids", cache, refresh=True)
+        data = pf.parquet(path, column="input_ids", cache_dir=cache)
+        loader = pf.Loader(data, sequences=pf.Packed(64, split="never"), batch_size=2)
+        next(iter(loader))
+
+    derive(3000)
+    held = {
+        file: (os.open(file, os.O_RDONLY), file.read_bytes())
+        for file in cache.rglob("*")
+        if file.is_file()
+    }
+    assert held
+    for num_rows in (10, 3000, 10):
+        derive(num_rows)
+    for file, (handle, expected) in held.items():
+        assert os.pread(handle, len(expected) + 1, 0) == expected, file
+        os.close(handle)
+
+
 def change_in_place(path, write_tokens):
     write_tokens(path, [[9, 9, 9]] * 50)
 

@@ -3,13 +3,18 @@
 import json
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
 import pagefeed.run.mixed
 from made.numbered import write_numbered
-from models.mixing import APART, ROWS, make, mixture, write_datasets
+from models.mixing import APART, ROWS, make, mixture, take, write_datasets
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.loader import session_of
+from pagefeed.reports.mixture_forecast import forecast_mixture
+from pagefeed.reports.verification import verify
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +111,39 @@ def test_wrong_runs_are_refused(datasets, tmp_path):
     write_numbered(tmp_path / "empty", num_rows=0)
     empty = pf.parquet(tmp_path / "empty", column="input_ids")
     with pytest.raises(InvalidArgumentError, match="dataset 'empty' holds no sequence"):
-        make(pf.mix({"empty": empty, "web": datasets["web"]}))
+        make(pf.mix({"empty": (empty, 0.1), "web": (datasets["web"], 1)}))
+    with pytest.raises(InvalidArgumentError, match="dataset 'empty' holds no sequence"):
+        make(pf.mix({"empty": empty}))
+
+
+def test_an_empty_dataset_has_no_weight(datasets, tmp_path):
+    write_numbered(tmp_path, num_rows=0)
+    empty, web = pf.parquet(tmp_path, column="input_ids"), datasets["web"]
+    alone = take([make(pf.mix({"web": web}, max_steps=9))])
+    by_size = pf.mix({"empty": empty, "web": web}, max_steps=9)
+    weighted = pf.mix({"empty": (empty, 0), "web": (web, 1)}, max_steps=9)
+    for mixed in (by_size, weighted):
+        loader = make(mixed)
+        assert take([loader]) == alone
+        loader.set_weights({"web": 2, "empty": 0})
+        with pytest.raises(InvalidArgumentError, match="'empty': no sequence"):
+            loader.set_weights({"web": 2, "empty": 1})
+        resumed = make(mixed)
+        resumed.load_state_dict(loader.state_dict())
+        assert verify(resumed).ok
+        assert forecast_mixture(resumed).steps == 9
+    stages = [pf.Stage(start_step=3, weights={"empty": 1})]
+    with pytest.raises(InvalidArgumentError, match="dataset 'empty' holds no sequence"):
+        make(pf.mix({"empty": (empty, 0), "web": (web, 1)}, stages=stages))
+
+
+def test_an_empty_tier_is_left_out_of_a_mixture(tmp_path):
+    table = pa.table({"input_ids": [[*range(64)]] * 40, "quality": [1.0] * 40})
+    pq.write_table(table, tmp_path / "a.parquet")
+    tiers = pf.parquet(tmp_path, column="input_ids").tiers("quality", edges=[2.0])
+    loader = make(pf.mix(tiers, max_steps=5))
+    assert len(list(loader)) == 5
+    assert len(session_of(loader).run.source.datasets) == 1 < len(tiers)
 
 
 def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):

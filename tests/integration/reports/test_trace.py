@@ -57,7 +57,7 @@ LOADERS = {
     "selected": lambda folder, _: one_of_several(
         pf.parquet(folder, column="input_ids").split(a=0.5, b=0.5)["a"]
     ),
-    "mixed": lambda _, datasets: numbered_loader(mixture(datasets), rank=0),
+    "mixed": lambda _, datasets: numbered_loader(mixture(datasets), epochs=None),
     "stages, packed": lambda _, datasets: numbered_loader(
         staged(datasets, max_steps=200), sequences=pf.Packed(LENGTH)
     ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-from made.numbered import first_tokens, numbered_loader, write_numbered
+from made.numbered import first_tokens, numbered_loader, rows_of, write_numbered
 from pagefeed.errors import InvalidArgumentError
 
 # Numbers of NumPy, which type checkers do not take for int.
@@ -87,6 +87,45 @@ def test_padding_fits_the_type_of_tokens(folder):
     for dtype, padding in (("uint16", -1), ("uint16", 1 << 16), ("int32", 1 << 31)):
         with pytest.raises(InvalidArgumentError, match="padding"):
             numbered_loader(folder, dtype=dtype, padding=padding)
+
+
+@pytest.mark.parametrize("cut", [pf.Windows, pf.Packed])
+@pytest.mark.parametrize("name", ["eos", "bos"])
+def test_separators_fit_the_type_of_tokens(folder, cut, name):
+    dataset = pf.parquet(folder, column="input_ids")
+    message = f"{name}=70000 of {cut.__name__}.* dtype='uint16'.* 65535"
+    every: list[tuple[Any, dict[str, int]]] = [
+        (pf.Loader, {"batch_size": 2}),
+        (pf.SequenceView, {}),
+    ]
+    for make, sizes in every:
+        too_large, fitting = cut(32, **{name: 70_000}), cut(32, **{name: 65_535})
+        with pytest.raises(InvalidArgumentError, match=message):
+            make(dataset, sequences=too_large, dtype="uint16", **sizes)
+        make(dataset, sequences=fitting, dtype="uint16", **sizes)
+        make(dataset, sequences=too_large, dtype="int32", **sizes)
+
+
+@pytest.mark.parametrize("window", [64, "2KiB"])
+def test_a_buffer_that_mixes_nothing_is_refused(folder, window):
+    data = pf.parquet(folder, column="input_ids")
+    for one in (data, pf.mix({"a": data}, max_steps=20)):
+        with pytest.raises(InvalidArgumentError, match=r"48 lanes .* give window=96"):
+            numbered_loader(one, shuffle=pf.Shuffle(block="buffer", window=window))
+        loader = numbered_loader(one, shuffle=pf.Shuffle(block="buffer", window=96))
+        assert rows_of(loader) != rows_of(loader)
+        for mixed in (0, 1):  # As in file order, lane by lane.
+            numbered_loader(one, shuffle=pf.Shuffle(block="buffer", window=mixed))
+        numbered_loader(one, shuffle=pf.Shuffle(block="page", window=window))
+
+
+@pytest.mark.parametrize("steps", [3, [1.0], ["1"], [None], None])
+def test_steps_to_skip_are_whole_numbers(folder, steps):
+    loader = numbered_loader(folder)
+    with pytest.raises(InvalidArgumentError, match="must be whole numbers"):
+        loader.skip(steps)
+    loader.skip(NP.arange(2))
+    assert loader.state_dict()["skipped"] == [[0, 8]]
 
 
 def test_numbers_and_types_of_numpy_are_taken(folder):

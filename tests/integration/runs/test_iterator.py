@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 import pagefeed as pf
-from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
+from made.numbered import (
+    LENGTH,
+    first_tokens,
+    numbered_loader,
+    rows_of,
+    write_numbered,
+)
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
 
@@ -158,20 +164,87 @@ def test_a_mixture_goes_on_after_its_last_step_too(folder):
     assert len(batches_of(more)) == 3
 
 
-@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("epochs", [1, 2, None])
 def test_naming_the_current_epoch_never_undoes_a_resume(folder, epochs):
-    whole = batches_of(numbered_loader(folder, epochs=epochs))
-    step = len(whole) - 5  # With two epochs joined it lies in the second.
+    whole = batches_of(numbered_loader(folder, epochs=epochs or 2))
+    step = len(whole) - 5  # With epochs joined it lies in the second.
     loader = numbered_loader(folder, epochs=epochs)
     loader.seek(step)
-    for epoch in {0, loader.epoch}:
+    for epoch in {0, loader.epoch} if epochs is None else {0}:
         resumed = numbered_loader(folder, epochs=epochs)
         resumed.load_state_dict(loader.state_dict())
         resumed.set_epoch(epoch)
         iterator = iter(resumed)
         assert first_tokens(next(iterator)) == whole[step]
         resumed.set_epoch(epoch)
-        assert [first_tokens(batch) for batch in iterator] == whole[step + 1 :]
+        rest = [first_tokens(batch) for batch in islice(iterator, 4)]
+        assert rest == whole[step + 1 :]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_set_epoch_in_a_loop_counts_iterations(folder, epochs):
+    loader = numbered_loader(folder, batch_size=5, drop_last=False, epochs=epochs)
+    one = numbered_loader(folder, batch_size=1)
+    rows = [rows_of(one) for _ in range(3 * epochs)]
+    for number in range(3):
+        loader.set_epoch(number)
+        found = [row for batch in loader for row in first_tokens(batch) if row != -1]
+        joined = [row for epoch in rows[number * epochs :][:epochs] for row in epoch]
+        assert sorted(found) == sorted(joined)
+    # What was passed comes again if asked for, as with any sampler.
+    loader.set_epoch(1)
+    assert loader.epoch == epochs
+
+
+def test_a_loop_tells_of_its_iteration_and_a_loader_of_the_next_batch(folder):
+    def place(loader: pf.Loader) -> tuple[int, int, int | None]:
+        stats = loader.metrics()
+        assert (stats["data/epoch"], stats["data/step"]) == (loader.epoch, loader.step)
+        assert f"epoch={loader.epoch}, step={loader.step}" in repr(loader)
+        return loader.epoch, loader.step, loader.num_steps_left
+
+    every: list[dict[str, Any]] = [{}, {"drop_last": False, "batch_size": 5}]
+    every.append({"epochs": 2})
+    for options in every:
+        loader = numbered_loader(folder, **options)
+        size, epochs = len(loader), loader.epochs or 1
+        for step, _ in enumerate(loader, 1):
+            assert place(loader)[1:] == (step, size - step)
+        assert place(loader) == (epochs, 0, size)
+        # Also where the end was led to, and where it was loaded.
+        sought = numbered_loader(folder, **options)
+        sought.seek(size)
+        assert place(sought) == (epochs, 0, size)
+        at_end = numbered_loader(folder, **options)
+        for _ in islice(at_end, size):
+            pass
+        assert place(at_end) == (epochs - 1, size, 0)
+        loaded = numbered_loader(folder, **options)
+        loaded.load_state_dict(json.loads(json.dumps(at_end.state_dict())))
+        assert loaded.state_dict() == at_end.state_dict()
+        assert place(loaded) == (epochs, 0, size)
+        expected = loaded.locate(0, 0)
+        next(iter(loaded))
+        assert expected == loaded.locate(0, 0)
+        assert place(loaded) == (epochs, 1, size - 1)
+
+
+def test_an_endless_mixture_says_so_once(folder):
+    mixed = mixture(folder)
+    loader = numbered_loader(mixed)
+    with pytest.warns(UserWarning, match="never ends.*epochs=None") as caught:
+        next(iter(loader))
+    assert [warning.filename for warning in caught] == [__file__]
+    next(iter(loader))
+    meant = numbered_loader(mixed, epochs=None)
+    next(iter(meant))
+    assert meant.num_steps_left is None
+    capped = dict.fromkeys(mixed.datasets, 2)
+    endings = mixture(folder, max_steps=3), mixture(folder, max_epochs=capped)
+    for ending in (*endings, mixture(folder, stop="all_exhausted")):
+        next(iter(numbered_loader(ending)))
+        with pytest.raises(InvalidArgumentError, match="or None without them"):
+            numbered_loader(ending, epochs=None)
 
 
 def test_an_epoch_before_the_loaded_state_is_warned_of(folder):

@@ -21,6 +21,25 @@ def make_loader(files, **options):
     return pf.Loader(tokens, sequences=pf.Windows(64), **settings)
 
 
+@pytest.mark.parametrize("sequences", [pf.Windows(64), pf.Packed(64)])
+@pytest.mark.parametrize("num_rows", [1, 3, 40])
+def test_few_epochs_are_planned_before_the_first_batch(
+    tmp_path, write_tokens, num_rows, sequences
+):
+    path = write_tokens(tmp_path / "tiny.parquet", [[1, 2, 3] * 20] * num_rows)
+    tokens = pf.parquet(path, column="input_ids")
+    loader = pf.Loader(tokens, sequences=sequences, batch_size=1, epochs=None)
+    source = session_of(loader).run.source
+    assert isinstance(source, EpochSource)
+    batches = iter(loader)
+    made = []
+    for _ in range(100):
+        next(batches)
+        made.append(source.orders.of.cache_info().misses)
+    assert made[0] <= 65, "orders of epochs"
+    assert np.diff(made).max() <= 65
+
+
 def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
     monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
@@ -118,6 +137,9 @@ class CountingFeed:
 
     def batch(self, delivered: Any) -> Any:
         return delivered
+
+    def close(self) -> None:
+        """Nothing to end."""
 
 
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])

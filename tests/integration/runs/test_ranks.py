@@ -71,6 +71,8 @@ LEG = st.tuples(
 def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, shuffle):
     state, model = None, None
     for world_size, batch_size, steps, skips in legs:
+        if model == []:
+            break
         loader = numbered_loader(
             folder,
             world_size=world_size,
@@ -103,7 +105,8 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         del model[: len(taken)]
         state = loader.state_dict()
         assert len(json.dumps(state)) < 1024
-        assert sequences_of_steps(loader, 10**6) == model
+        if model:  # At the end the next epoch begins.
+            assert sequences_of_steps(loader, 10**6) == model
 
 
 @settings(max_examples=15)
@@ -178,7 +181,8 @@ def test_seek_goes_forth_and_back_and_a_running_loop_follows(folder):
     assert first_tokens(next(iter(loader))) == whole[2]
     loader.set_epoch(0)
     loader.seek(len(whole))
-    assert loader.epoch == 1
+    # The loop that was left had this epoch, and now stands at its end.
+    assert (loader.epoch, loader.step, loader.num_steps_left) == (0, len(whole), 0)
     second = batches_of(loader)
     assert loader.state_dict()["epoch"] == 2
     loader.set_epoch(1)

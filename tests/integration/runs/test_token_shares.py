@@ -158,7 +158,7 @@ def test_columns_without_tokens_are_counted_by_rows_or_refused(folders):
     }
     for wrong, match in (
         (halves(folders, column="text", max_tokens=50), "max_steps"),
-        (pf.mix(both), "sequence='samples'"),
+        (pf.mix(both), "unit='sequences'"),
     ):
         with pytest.raises(InvalidArgumentError, match=match):
             pf.Loader(wrong, sequences=documents, batch_size=8, rank=0, world_size=1)

@@ -123,7 +123,8 @@ def test_parts_resumes_and_pickles_are_the_same(source, tok, tmp_path):
 def test_a_mixture_takes_both_ways(source, tok, tmp_path):
     done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, messages="messages")
     offline = pf.parquet(done.folder, column="input_ids", aligned=["labels"])
-    mixed = pf.mix({"a": (offline, 1), "b": (on_the_fly(source, tok), 1)})
+    parts = {"a": (offline, 1), "b": (on_the_fly(source, tok), 1)}
+    mixed = pf.mix(parts, max_steps=9)
     windows = pf.Windows(64)
     loader = pf.Loader(mixed, sequences=windows, batch_size=8, rank=0, world_size=1)
     batch = next(iter(loader))

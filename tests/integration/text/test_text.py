@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from array import array
 from typing import Any
 
 import numpy as np
@@ -216,7 +217,6 @@ def test_other_columns_are_refused(folder, tokenizer):
         pf.parquet(folder, column="text").tokenize("tokenizer.json")  # type: ignore[call-overload]
 
 
-@pytest.mark.filterwarnings("ignore:.* joins documents")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -278,7 +278,6 @@ def test_reports_take_texts(folder, tmp_path):
         assert json.loads(done.stdout)
 
 
-@pytest.mark.filterwarnings("ignore:.* joins documents")
 def test_locate_and_trace_back(pair, texts, tokenizer):
     dataset, _ = pair
     loader = pf.Loader(
@@ -296,3 +295,15 @@ def test_locate_and_trace_back(pair, texts, tokenizer):
             begin, end = origin.text_range
             of_text = texts[row].encode()[begin:end].decode()
             assert tokenizer.decode(part).strip("\ufffd") in of_text
+
+
+def test_counts_that_an_index_holds_cannot_shrink(folder):
+    tokenizer = pf.Tokenizer(_letters, vocab_size=1 << 21, name="letters")
+    texts = pf.PageIndex.build(folder, column="text").handle
+    counts: Any = array("I", [7]) * texts.num_rows
+    held = tokenizer.handle.tokenized(texts, 1 << 21, counts)
+    with pytest.raises(BufferError):
+        del counts[:]
+    del held
+    del counts[:]
+    assert not counts

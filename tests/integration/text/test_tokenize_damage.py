@@ -162,6 +162,30 @@ def test_bytes_that_are_no_text_are_told_by_row(tmp_path, tok):
     assert (one["place"], one["error"]) == ("row 1", "it is not UTF-8")
 
 
+def test_fields_whose_names_are_no_text_are_left_out(tmp_path, tok):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "one", "\\ud800": 1, "id": 7}\n')
+    done = pf.tokenize(path, tmp_path / "out", tokenizer=tok, keep=["id"])
+    assert texts(done, tok) == ["one"]
+    with pytest.raises(pf.errors.ColumnNotFoundError):
+        pf.tokenize(path, tmp_path / "other", tokenizer=tok, keep=["\ud800"])
+
+
+def test_values_of_csv_that_are_no_text_are_null_and_told(tmp_path, tok):
+    (tmp_path / "a.csv").write_bytes(b"text,id\none,\x80\ntwo,b\n")
+    pf.tokenize(
+        tmp_path / "a.csv",
+        tmp_path / "out",
+        tokenizer=tok,
+        keep=["id"],
+        on_error="skip",
+    )
+    [path] = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_table(path)["id"].to_pylist() == [None, "b"]
+    told = "".join(one.read_text() for one in (tmp_path / "out/_rejected").iterdir())
+    assert r"cannot hold b'\\x80'" in told
+
+
 def test_lines_in_the_middle_of_a_large_file_keep_their_numbers(tmp_path, tok):
     lines = [json.dumps({"text": f"document {n}"}) for n in range(2000)]
     lines[1500] = "broken"

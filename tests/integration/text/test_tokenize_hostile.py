@@ -427,6 +427,16 @@ def test_numbers_of_thousands_of_digits_are_no_error(tmp_path, tok):
         assert texts(done, tok) == ["one", "two"]
 
 
+def test_a_string_beside_that_is_no_utf_8_is_null_and_told(tmp_path, tok):
+    (tmp_path / "a.csv").write_bytes(b"text,n\none,a\ntwo,\xb0\n")
+    done = pf.tokenize(
+        tmp_path / "a.csv", tmp_path / "out", tokenizer=tok, keep=["n"], on_error="skip"
+    )
+    assert texts(done, tok) == ["one", "two"]
+    assert pq.read_table(done.files[0])["n"].to_pylist() == ["a", None]
+    assert done.reasons == {"column 'n' is string": 1}
+
+
 def test_csv_columns_of_one_name_are_refused(tmp_path, tok):
     (tmp_path / "a.csv").write_text("n,text,n\n1,one,2\n")
     done = pf.tokenize(tmp_path / "a.csv", tmp_path / "out", tokenizer=tok)

@@ -35,6 +35,15 @@ impl Inflater {
         Ok(written)
     }
 
+    /// Inflates the begin of the first member; returns the bytes written.
+    pub(super) fn head(&mut self, stored: &[u8], output: &mut [u8]) -> Option<usize> {
+        let stored = skip_header(stored)?;
+        self.0
+            .decompress(stored, output, FlushDecompress::None)
+            .ok()?;
+        usize::try_from(self.0.total_out()).ok()
+    }
+
     /// Inflates one raw stream; returns the bytes read and written.
     fn inflate(&mut self, stored: &[u8], output: &mut [u8]) -> Result<(usize, usize), String> {
         self.0.reset(false);

@@ -14,6 +14,7 @@ pub(crate) mod tokens;
 
 pub use arrays::conform::conform;
 pub use arrays::{Paths, decode_array, decode_array_by};
+pub(crate) use bounds::check as check_page_size;
 pub use bounds::limit_pages;
 pub use tokens::aligned::{NumberRows, NumberType, OpenedRun, decode_number_dictionary};
 pub use tokens::held::Numbers;

@@ -218,9 +218,14 @@ impl Engine {
         }
         self.shared.lock().is_stopping = true;
         self.shared.wake_all();
+        let this_thread = std::thread::current().id();
         for thread in std::mem::take(&mut *self.lock_threads()) {
-            // A panic of a worker was turned into an error for the consumer.
-            let _ = ManuallyDrop::into_inner(thread).join();
+            let thread = ManuallyDrop::into_inner(thread);
+            // A worker that calls Python may collect the engine as garbage: it ends by itself.
+            if thread.thread().id() != this_thread {
+                // A panic of a worker was turned into an error for the consumer.
+                let _ = thread.join();
+            }
         }
         let mut state = self.shared.lock();
         state.release();
@@ -252,5 +257,8 @@ impl Drop for Engine {
 }
 
 fn closed() -> Error {
-    Error::new(Kind::Cancelled, "the engine was closed")
+    Error::new(
+        Kind::Cancelled,
+        "the loader was closed: make another one to go on",
+    )
 }

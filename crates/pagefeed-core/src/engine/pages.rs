@@ -1,7 +1,7 @@
 //! The pages that submitted batches still need: which are held, which must be
 //! loaded, in what order, and which can be spared longest.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::bundle::Bundle;
@@ -61,9 +61,11 @@ pub(super) struct PageTable {
     /// Per slot.
     records: Vec<Record>,
     free: Vec<Slot>,
-    /// Per slot the next use of a page that can be evicted, else 0: apart and compact
-    /// because it is searched for its maximum.
-    evictable: Vec<BatchNumber>,
+    /// Pages that can be evicted, by next use. Some no longer can, or are there twice:
+    /// these are left out when they come to the top.
+    evictable: BinaryHeap<(BatchNumber, Slot)>,
+    /// Whether all of them are in there: not before memory is short.
+    tracks_evictable: bool,
     /// Pages never loaded, in plan order; those behind the first may have been since.
     fresh: VecDeque<(Slot, u64)>,
     /// How many at the front of `fresh` the source was told about.
@@ -77,11 +79,12 @@ pub(super) struct PageTable {
 impl PageTable {
     /// Memory the table takes, the pages left out; about, as queues grow by doubling.
     pub fn num_bytes(&self) -> usize {
-        let per_entry = size_of::<Entry>() + size_of::<Record>() + size_of::<BatchNumber>();
+        let per_entry = size_of::<Entry>() + size_of::<Record>();
         let per_slot = size_of::<(u64, Slot)>() + 1;
         self.entries.capacity() * per_entry
             + self.slots.capacity() * per_slot
             + self.free.capacity() * size_of::<Slot>()
+            + self.evictable.capacity() * size_of::<(BatchNumber, Slot)>()
             + self.fresh.capacity() * size_of::<(Slot, u64)>()
             + self.num_uses * size_of::<BatchNumber>() * 3 / 2
     }
@@ -113,7 +116,6 @@ impl PageTable {
                 slot
             }
             None => {
-                self.evictable.push(0);
                 self.records.push(record);
                 self.entries.push(Entry {
                     content: State::Absent,
@@ -217,11 +219,10 @@ impl PageTable {
 
     /// Stores a loaded page; returns the batches that were waiting for it.
     pub fn loaded(&mut self, slot: Slot, page: Page, bytes: usize) -> &VecDeque<BatchNumber> {
-        self.evictable[slot as usize] = self.next_use(slot);
-        let entry = &mut self.entries[slot as usize];
-        entry.content = State::Held(Arc::new(page));
+        self.entries[slot as usize].content = State::Held(Arc::new(page));
         self.records[slot as usize].bytes = bytes;
-        &entry.uses
+        self.track_evictable(slot);
+        &self.entries[slot as usize].uses
     }
 
     /// Leaves a page that could not be loaded unloaded; returns the first batch
@@ -235,9 +236,7 @@ impl PageTable {
     /// [`FETCHED_AT_ONCE`] at most, as others would drive them out again.
     pub fn fetch(&self, slots: &[Slot]) {
         for &slot in slots {
-            let slot = slot as usize;
-            fetch(self.entries.as_ptr().wrapping_add(slot));
-            fetch(self.evictable.as_ptr().wrapping_add(slot));
+            fetch(self.entries.as_ptr().wrapping_add(slot as usize));
         }
         for &slot in slots {
             let entry = self.entries.get(slot as usize);
@@ -266,7 +265,6 @@ impl PageTable {
             return None;
         };
         entry.num_readers += 1;
-        self.evictable[slot as usize] = 0;
         Some(Arc::clone(page))
     }
 
@@ -280,7 +278,7 @@ impl PageTable {
         }
         if !entry.uses.is_empty() {
             if entry.num_readers == 0 {
-                self.evictable[slot as usize] = entry.uses[0];
+                self.track_evictable(slot);
             }
             return None;
         }
@@ -295,29 +293,62 @@ impl PageTable {
         }
     }
 
-    /// Bytes of the held pages that are needed after `batch` only.
-    pub fn evictable_bytes(&self, batch: BatchNumber) -> usize {
-        let pages = self.evictable.iter().zip(&self.records);
-        let later = pages.filter(|(next_use, _)| **next_use > batch);
-        later.map(|(_, record)| record.bytes).sum()
+    /// The next use of a page that can be evicted.
+    fn evictable_until(&self, slot: Slot) -> Option<BatchNumber> {
+        let entry = &self.entries[slot as usize];
+        let is_evictable = matches!(entry.content, State::Held(_)) && entry.num_readers == 0;
+        entry.uses.front().copied().filter(|_| is_evictable)
+    }
+
+    /// Notes that a page can be evicted from now on.
+    fn track_evictable(&mut self, slot: Slot) {
+        if self.evictable.len() > 2 * self.entries.len() {
+            self.evictable.clear(); // Most of them no longer can.
+            self.tracks_evictable = false;
+        }
+        if self.tracks_evictable {
+            self.evictable.push((self.next_use(slot), slot));
+        }
     }
 
     /// The held page whose next use is farthest away, if that is after `batch`.
-    pub fn farthest_after(&self, batch: BatchNumber) -> Option<Slot> {
-        let farthest = self.evictable.iter().copied().max()?;
-        if farthest <= batch {
-            return None;
+    pub fn farthest_after(&mut self, batch: BatchNumber) -> Option<Slot> {
+        if !self.tracks_evictable {
+            let slots = 0..self.entries.len() as Slot;
+            let all = slots.filter_map(|slot| Some((self.evictable_until(slot)?, slot)));
+            self.evictable = all.collect();
+            self.tracks_evictable = true;
         }
-        self.evictable
-            .iter()
-            .position(|&next_use| next_use == farthest)
-            .map(|slot| slot as Slot)
+        while let Some(&(next_use, slot)) = self.evictable.peek() {
+            if self.evictable_until(slot) == Some(next_use) {
+                return (next_use > batch).then_some(slot);
+            }
+            self.evictable.pop();
+        }
+        None
+    }
+
+    /// Whether giving up held pages that are needed after `batch` only, the farthest
+    /// first, comes to bytes that are enough.
+    pub fn can_free(&mut self, batch: BatchNumber, is_enough: impl Fn(usize) -> bool) -> bool {
+        let (mut bytes, mut taken) = (0, Vec::new());
+        while !is_enough(bytes)
+            && let Some(slot) = self.farthest_after(batch)
+        {
+            let entry = self.evictable.pop();
+            while self.evictable.peek() == entry.as_ref() {
+                self.evictable.pop();
+            }
+            taken.extend(entry);
+            bytes += self.records[slot as usize].bytes;
+        }
+        self.evictable.extend(taken);
+        is_enough(bytes)
     }
 
     /// Gives up a held page that is needed again.
     pub fn evict(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
         self.again.insert((self.next_use(slot), slot));
-        self.evictable[slot as usize] = 0;
         let entry = &mut self.entries[slot as usize];
         entry.was_evicted = true;
         match std::mem::replace(&mut entry.content, State::Absent) {

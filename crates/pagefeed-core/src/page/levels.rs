@@ -4,6 +4,8 @@ use parquet::basic::Encoding;
 
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
+use crate::header::DataV1;
+use crate::schema::Leaf;
 
 /// Bits of a level between 0 and `max`.
 pub(crate) fn level_width(max: i16) -> u32 {
@@ -40,6 +42,32 @@ pub(super) fn split_levels<'a>(
             "levels must be RLE or BIT_PACKED, found {other}"
         ))),
     }
+}
+
+/// Bytes of a version 1 page that its levels take, as far as the first `bytes` tell: at
+/// least one more than these if they do not.
+pub(super) fn levels_size(bytes: &[u8], v1: &DataV1, leaf: &Leaf) -> usize {
+    let mut end = 0usize;
+    for (encoding, max) in [
+        (v1.repetition_encoding, leaf.max_repetition),
+        (v1.definition_encoding, leaf.max_definition),
+    ] {
+        if max == 0 {
+            continue;
+        }
+        if encoding != Encoding::RLE {
+            let bits = v1.num_values.saturating_mul(level_width(max) as usize);
+            end = end.saturating_add(bits.div_ceil(8));
+            continue;
+        }
+        let size = bytes.get(end..).and_then(|rest| rest.first_chunk::<4>());
+        end = end.saturating_add(4);
+        match size {
+            Some(size) => end = end.saturating_add(u32::from_le_bytes(*size) as usize),
+            None => return end,
+        }
+    }
+    end
 }
 
 /// Rewrites levels packed from the most significant bit as one bit-packed run of

@@ -8,10 +8,11 @@ use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
+use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
 use crate::schema::Leaf;
 use kept::KeptPages;
-use levels::split_levels;
-use scratch::{Scratch, decompress};
+use levels::{levels_size, split_levels};
+use scratch::{KEEP_BYTES, Scratch, check_size, decompress};
 
 pub(crate) use levels::level_width;
 pub(crate) use scratch::Dictionary;
@@ -91,6 +92,49 @@ impl PageOpener {
         }
     }
 
+    /// Opens a data page for its levels: of a large one, only they are decompressed, and its
+    /// values may be missing.
+    pub fn data_levels<'a>(
+        &'a mut self,
+        header: &'a PageHeader,
+        stored: &'a [u8],
+        codec: Codec,
+        leaf: &Leaf,
+    ) -> Result<DataPage<'a>> {
+        let PageKind::DataV1(v1) = &header.kind else {
+            return self.data_page(header, stored, codec, leaf);
+        };
+        let (mut size, whole) = (KEEP_BYTES, header.uncompressed_size);
+        self.check(header, stored)?;
+        check_size(codec, stored.len(), whole)?;
+        while size < whole && self.scratch.fill_head(codec, stored, size)? {
+            let needed = levels_size(self.scratch.contents(), v1, leaf);
+            if needed <= size {
+                let [repetition, definition] = &mut self.levels;
+                return split_page(
+                    header,
+                    v1,
+                    leaf,
+                    self.scratch.contents(),
+                    [repetition, definition],
+                );
+            }
+            if needed > MAX_LEVEL_BYTES {
+                return Err(Error::limit(format!(
+                    "the levels of the page take {needed} bytes, the limit is {MAX_LEVEL_BYTES}"
+                )));
+            }
+            size = needed;
+        }
+        if whole > MAX_COUNTED_PAGE_BYTES {
+            return Err(Error::limit(format!(
+                "the page holds {whole} bytes, those that {codec:?} decompresses for their \
+                 levels at most {MAX_COUNTED_PAGE_BYTES}: write the file anew with smaller pages"
+            )));
+        }
+        self.data_page(header, stored, codec, leaf)
+    }
+
     /// The buffer that ends with the `size` bytes of values of the page that was opened
     /// last, which must have said that they can be taken.
     pub(crate) fn take_values(&mut self, size: usize) -> (RecycledBuffer, usize) {
@@ -153,14 +197,24 @@ impl PageOpener {
         self.dictionary.release_large();
     }
 
-    /// Bytes of pages that are kept for the next time they are opened.
+    /// Bytes of buffers, and of pages that are kept for the next time they are opened.
     pub fn kept_bytes(&self) -> usize {
-        self.kept.num_bytes()
+        self.buffer_bytes() + self.kept.num_bytes()
     }
 
-    /// Gives those up that were used longest ago, until the others have at most `bytes`.
+    fn buffer_bytes(&self) -> usize {
+        let levels = self.levels.iter().map(Vec::capacity).sum::<usize>();
+        self.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
+    }
+
+    /// Gives up the buffers if they have more, and the pages that were used longest ago,
+    /// until the rest has at most `bytes`.
     pub fn keep_at_most(&mut self, bytes: usize) {
-        self.kept.keep_at_most(bytes);
+        if self.buffer_bytes() > bytes {
+            (self.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
+            self.levels = [Vec::new(), Vec::new()];
+        }
+        self.kept.keep_at_most(bytes - self.buffer_bytes());
     }
 
     pub(crate) fn keep_dictionary(&mut self, dictionary: Dictionary) {
@@ -217,26 +271,11 @@ impl PageOpener {
             page.bytes,
             header.uncompressed_size,
         )?;
-        let (repetition, bytes) = split_levels(
-            bytes,
-            v1.repetition_encoding,
-            leaf.max_repetition,
-            v1.num_values,
-            repetition_buffer,
-        )?;
-        let (definition, values) = split_levels(
-            bytes,
-            v1.definition_encoding,
-            leaf.max_definition,
-            v1.num_values,
-            definition_buffer,
-        )?;
+        let buffers = [repetition_buffer, definition_buffer];
+        let page = split_page(header, v1, leaf, bytes, buffers)?;
         Ok(DataPage {
-            header,
-            repetition,
-            definition,
-            values,
             is_takeable,
+            ..page
         })
     }
 
@@ -277,6 +316,37 @@ impl PageOpener {
             is_takeable,
         })
     }
+}
+
+/// Splits a version 1 page into levels and values.
+fn split_page<'a>(
+    header: &'a PageHeader,
+    v1: &DataV1,
+    leaf: &Leaf,
+    bytes: &'a [u8],
+    [repetition_buffer, definition_buffer]: [&'a mut Vec<u8>; 2],
+) -> Result<DataPage<'a>> {
+    let (repetition, bytes) = split_levels(
+        bytes,
+        v1.repetition_encoding,
+        leaf.max_repetition,
+        v1.num_values,
+        repetition_buffer,
+    )?;
+    let (definition, values) = split_levels(
+        bytes,
+        v1.definition_encoding,
+        leaf.max_definition,
+        v1.num_values,
+        definition_buffer,
+    )?;
+    Ok(DataPage {
+        header,
+        repetition,
+        definition,
+        values,
+        is_takeable: false,
+    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use super::kept::KeptPages;
 use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
+use crate::decode::check_page_size;
 use crate::error::{Error, Result};
-use crate::limits::MAX_UNCOMPRESSED_PAGE_BYTES;
 
 /// Scratch buffers larger than this are given back after each page: every thread has
 /// some, which together would be more than the pages they were for.
@@ -31,13 +31,13 @@ pub(super) fn decompress<'a>(
 }
 
 /// Refuses a size that no page may have, or not one of so few stored bytes.
-fn check_size(codec: Codec, stored: usize, size: usize) -> Result<()> {
-    if size > MAX_UNCOMPRESSED_PAGE_BYTES || size > codec.max_decompressed_size(stored) {
+pub(super) fn check_size(codec: Codec, stored: usize, size: usize) -> Result<()> {
+    if size > codec.max_decompressed_size(stored) {
         return Err(Error::limit(format!(
             "the page claims to hold {size} bytes in {stored} compressed ones"
         )));
     }
-    Ok(())
+    check_page_size(size as u64).map(|_| ())
 }
 
 /// A dictionary page, decompressed.
@@ -104,6 +104,17 @@ impl Scratch {
         decompressor.decompress(codec, stored, &mut self.memory[..size])?;
         self.is_filled = true;
         Ok(())
+    }
+
+    /// Decompresses the first `size` bytes of a page into it, if its codec can.
+    pub fn fill_head(&mut self, codec: Codec, stored: &[u8], size: usize) -> Result<bool> {
+        self.reserve(size)?;
+        self.forget();
+        Ok(Decompressor::decompress_head(
+            codec,
+            stored,
+            &mut self.memory[..size],
+        ))
     }
 
     /// Forgets that a page was decompressed into it.

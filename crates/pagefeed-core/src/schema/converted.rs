@@ -1,5 +1,6 @@
-//! Schemas without annotations that nobody knows: some old writers left numbers that
-//! the format does not define, which say nothing about the values.
+//! Schemas without annotations that nobody knows, or that contradict a logical type: some
+//! old writers left numbers that the format does not define, which say nothing about the
+//! values. Of a list or a map the logical type stands, as the format has it.
 
 use std::borrow::Cow;
 
@@ -8,21 +9,25 @@ use crate::thrift::{Reader, Wire};
 
 /// `converted_type` of a schema element.
 const CONVERTED_TYPE: i16 = 6;
-/// The last that the format defines, INTERVAL.
-const LAST_CONVERTED_TYPE: i32 = 21;
+/// `logicalType` of a schema element, a union.
+const LOGICAL_TYPE: i16 = 10;
+/// Its members for groups.
+const MAP: i16 = 2;
+const LIST: i16 = 3;
 
-/// The list of schema elements without unknown converted types.
+/// The list of schema elements without such converted types.
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     let mut reader = Reader::new(list);
     let count = reader.list_of(Wire::Struct)?;
     let mut known = list[..reader.position()].to_vec();
     let mut has_unknown = false;
     for _ in 0..count {
+        let logical = logical_type(&list[reader.position()..])?;
         let mut last = 0i16;
         reader.fields(|id, wire, reader| {
             let start = reader.position();
             if (id, wire) == (CONVERTED_TYPE, Wire::I32) {
-                if !(0..=LAST_CONVERTED_TYPE).contains(&reader.i32()?) {
+                if !is_known(reader.i32()?, logical) {
                     has_unknown = true;
                     return Ok(());
                 }
@@ -40,6 +45,28 @@ pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
         true => Cow::Owned(known),
         false => Cow::Borrowed(list),
     })
+}
+
+/// Which member of the union the logical type of an element is.
+fn logical_type(element: &[u8]) -> Result<Option<i16>> {
+    let mut found = None;
+    Reader::new(element).fields(|id, wire, reader| match (id, wire) {
+        (LOGICAL_TYPE, Wire::Struct) => reader.fields(|member, wire, reader| {
+            found = Some(member);
+            reader.skip(wire)
+        }),
+        _ => reader.skip(wire),
+    })?;
+    Ok(found)
+}
+
+/// Whether the format has such a converted type, beside the logical type.
+fn is_known(converted: i32, logical: Option<i16>) -> bool {
+    match logical {
+        Some(LIST) => converted == 3,
+        Some(MAP) => matches!(converted, 1 | 2),
+        _ => (0..=21).contains(&converted), // The last is INTERVAL.
+    }
 }
 
 /// The header of a field that follows field `last`.
@@ -82,6 +109,28 @@ mod tests {
                 vec![0x15, 2, 0x38, 1, b'a', 0x6c, 0, 0],
             ];
             assert_eq!(&*known_only(&changed).unwrap(), expected.concat());
+        }
+    }
+
+    #[test]
+    fn of_lists_and_maps_the_logical_type_stands() {
+        // A group "a" of one child: converted type in zigzag, logical type.
+        let element = |converted: u8, logical: u8| {
+            let head = [0x48, 1, b'a', 0x15, 2, 0x15, converted];
+            [&head[..], &[0x4c, logical << 4 | 0xc, 0, 0, 0]].concat()
+        };
+        let list = |converted: u8, logical: u8| [vec![0x1c], element(converted, logical)].concat();
+        for (converted, logical) in [(6, 3), (2, 2), (4, 2), (0, 1)] {
+            let same = list(converted, logical);
+            assert!(matches!(known_only(&same).unwrap(), Cow::Borrowed(_)));
+        }
+        for (converted, logical) in [(2, 3), (0, 3), (6, 2)] {
+            let changed = known_only(&list(converted, logical)).unwrap().into_owned();
+            let head = [0x1c, 0x48, 1, b'a', 0x15, 2, 0x5c];
+            assert_eq!(
+                changed,
+                [&head[..], &[logical << 4 | 0xc, 0, 0, 0]].concat()
+            );
         }
     }
 

@@ -115,6 +115,13 @@ class DecodingFeed:
             self._started = os.getpid(), self._start()
         return self._started[1]
 
+    def close(self) -> None:
+        """End this process's engine, and what decodes."""
+        self._feed.close()
+        if self._started is not None and self._started[0] == os.getpid():
+            self._started[1].clear()
+            self._started[1].pool.shutdown(cancel_futures=True)
+
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``."""
         return self._feed.plan(sequences)
@@ -134,7 +141,7 @@ class DecodingFeed:
         else:
             pool = ThreadPoolExecutor(self._workers, "pagefeed-decode")
         return _DecodingEngine(
-            self._feed.engine(), self._begun(pool), ahead=self._ahead
+            self._feed.engine(), pool, self._begun(pool), ahead=self._ahead
         )
 
     def _begun(self, pool: Executor) -> Callable[[_core.Buffer], _Decoding]:
@@ -201,11 +208,14 @@ class _DecodingEngine:
     def __init__(
         self,
         engine: _core.Engine,
+        pool: Executor,
         begin: Callable[[_core.Buffer], _Decoding],
         *,
         ahead: int,
     ) -> None:
         self._engine = engine
+        self.pool = pool
+        """What runs the functions."""
         self._begin = begin
         self._ahead = ahead
         self._begun: deque[_Decoding | Exception] = deque()

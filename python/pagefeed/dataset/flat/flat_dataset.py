@@ -21,7 +21,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from pagefeed.storage import PathLike, plain_path
+from pagefeed.storage import PathLike, local_path
 
 __all__ = ["FlatDataset", "flat_dataset"]
 
@@ -66,10 +66,11 @@ class FlatDataset(DatasetRows):
         """Where the tokens lie: an index of pages, built or opened on first use."""
         if self.selection is not None:
             return cast("PageIndex", self.selection.index)
+        folder = self.cache_dir or os.environ.get(CACHE_DIR_VARIABLE)
         recipe = FlatRecipe(
             files=self.files,
             column=self.column,
-            cache_dir=self.cache_dir or os.environ.get(CACHE_DIR_VARIABLE) or None,
+            cache_dir=local_path(folder, CACHE_DIR_VARIABLE) if folder else None,
             format=self.format,
         )
         return PageIndex(build_or_open(recipe, 1, refresh=False), recipe)
@@ -121,5 +122,5 @@ def flat_dataset(
         format=how,
         aligned=aligned,
         span_columns=span_columns,
-        cache_dir=None if cache_dir is None else plain_path(cache_dir, "cache_dir"),
+        cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
     )

@@ -34,8 +34,8 @@ from pagefeed.storage import (
     LocalStorage,
     PathLike,
     SummedWriter,
+    local_path,
     make_folder,
-    plain_path,
 )
 
 __all__ = ["StreamWriter"]
@@ -83,7 +83,7 @@ class StreamWriter(WholeWriter):
         except (TypeError, UnsupportedError) as problem:
             raise InvalidArgumentError(f"dtype={dtype!r}: {problem}") from problem
         self._serialization, self._serialize = serializer(serialize)
-        self.folder = make_folder(plain_path(folder, "folder"))
+        self.folder = make_folder(local_path(folder, "folder"))
         """The folder of the shard."""
         with suppress(MissingFileError):
             LocalStorage().size(f"{self.folder}/{HEADER}")

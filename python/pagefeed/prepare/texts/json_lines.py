@@ -55,6 +55,8 @@ class JsonLines(Lines):
         names = {name: None for row in rows for name in row}
         types = {}
         for name in names:
+            if name != name.encode(errors="ignore").decode():
+                continue  # Half of a surrogate pair names no column.
             try:
                 types[name] = pa.array([row.get(name) for row in rows]).type
             except (pa.ArrowException, OverflowError, ValueError, TypeError):

@@ -62,8 +62,8 @@ def fitting(
     Args:
         values: Python objects, or a ``pyarrow.ChunkedArray``.
         name: Of the column.
-        wanted: Its type. One that was given stands: null is in the place of values that
-            it cannot hold.
+        wanted: Its type. One that was given stands, and strings are the widest: null is
+            in the place of values that these cannot hold.
         file: Where the values are of.
         place: Where there, by the number of the row.
 
@@ -81,10 +81,10 @@ def fitting(
         try:
             found.append(_one(value, kind))
         except unfit:
-            plain = value.as_py() if isinstance(value, pa.Scalar) else value
+            plain = _plain(value)
             shown = f"{plain!r:.{MOST_SHOWN}}"
             error = f"column {name!r} is {kind}: it cannot hold {shown}"
-            if name not in wanted.given:
+            if name not in wanted.given and not _is_text(kind):
                 is_number = pa.types.is_integer(kind) and isinstance(plain, float)
                 wider = "double" if is_number else "string"
                 where = f"{file}, {place(row)}: {error}"
@@ -92,6 +92,16 @@ def fitting(
             told.append(Rejected(file, place(row), f"{error}, and is null", None, 0))
             found.append(None)
     return pa.chunked_array([pa.array(found, kind)]), told
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """A value as Python has it; what is no UTF-8 as bytes."""
+    if not isinstance(value, arrow().Scalar):
+        return value
+    try:
+        return value.as_py()
+    except UnicodeError:
+        return value.as_buffer().to_pybytes()
 
 
 def _all(values: Any, kind: Any) -> Any:  # noqa: ANN401

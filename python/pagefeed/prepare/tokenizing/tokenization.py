@@ -25,9 +25,9 @@ from pagefeed.storage import (
     PathLike,
     Paths,
     StorageOptions,
+    local_path,
     locked,
     make_folder,
-    plain_path,
 )
 from pagefeed.tokenizer import ChatTemplate, Tokenizer
 
@@ -175,7 +175,7 @@ def tokenize(
             compression=compression,
         ),
         on_error=on_error,
-        folder=make_folder(plain_path(output, "output")),
+        folder=make_folder(local_path(output, "output")),
         tasks=plan(found, shard_bytes),
     )
     folder = JobFolder(job.folder)

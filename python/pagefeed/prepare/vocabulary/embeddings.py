@@ -19,7 +19,7 @@ from pagefeed.prepare.vocabulary.checkpoints import (
     open_checkpoint,
 )
 from pagefeed.prepare.vocabulary.recipes import library
-from pagefeed.storage import PathLike, plain_path
+from pagefeed.storage import PathLike, local_path
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ExtendedEmbeddings", "extend_embeddings", "pieces_of"]
@@ -90,8 +90,8 @@ def extend_embeddings(
         ...     "model.safetensors", "law.safetensors", old=tok, new=extended
         ... )
     """
-    given = plain_path(checkpoint, "checkpoint")
-    path = plain_path(output, "output")
+    given = local_path(checkpoint, "checkpoint")
+    path = local_path(output, "output")
     check_output(given, path)
     pieces = pieces_of(old, new)
     rounding = check_positive(multiple_of, "multiple_of")

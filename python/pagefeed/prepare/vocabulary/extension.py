@@ -24,7 +24,7 @@ from pagefeed.prepare.vocabulary.sampling import (
 )
 from pagefeed.prepare.vocabulary.segmentation import best_joins
 from pagefeed.prepare.vocabulary.training import HELD_OUT_BYTES, write_text
-from pagefeed.storage import PathLike, plain_path
+from pagefeed.storage import PathLike, local_path
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ExtendedTokenizer", "NewToken", "extend_tokenizer"]
@@ -127,7 +127,7 @@ def extend_tokenizer(
     appending = appending_of(tokenizer)
     number = check_positive(new_tokens, "new_tokens")
     least = check_whole(min_gain, "min_gain", least=1)
-    path = plain_path(output, "output")
+    path = local_path(output, "output")
     num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
     share = check_share(held_out)
     sources = sources_of(domain, source_column)

@@ -27,7 +27,7 @@ from pagefeed.prepare.vocabulary.sampling import (
     divided,
     sources_of,
 )
-from pagefeed.storage import FileWriter, PathLike, plain_path
+from pagefeed.storage import FileWriter, PathLike, local_path
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]
@@ -128,7 +128,7 @@ def train_tokenizer(
         coverage=_coverage(character_coverage, model),
         min_frequency=check_whole(min_frequency, "min_frequency", least=0),
     )
-    path = plain_path(output, "output")
+    path = local_path(output, "output")
     num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
     check_choice(shuffle, ("page", "row"), "shuffle")
     share = check_share(held_out)

@@ -19,6 +19,7 @@ impl State {
         let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
         self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
         let spare = self.spare_buffers.pop();
+        self.ready.remove(&batch);
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
         pending.phase = Phase::Gathering;
@@ -113,6 +114,9 @@ impl State {
         pending.uses = uses;
         pending.buffer = job.memory.ready();
         pending.phase = if is_done { Phase::Done } else { Phase::Waiting };
+        if pending.is_ready() {
+            self.ready.insert(job.batch);
+        }
         if let Err(error) = result {
             self.fail(job.batch, error);
         }

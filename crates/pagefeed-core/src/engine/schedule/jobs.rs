@@ -191,10 +191,7 @@ impl State {
 
     fn first_ready(&self) -> Option<BatchNumber> {
         let end = self.horizon().min(self.fence());
-        (self.head..end)
-            .zip(&self.batches)
-            .find(|(_, pending)| pending.is_ready())
-            .map(|(batch, _)| batch)
+        self.ready.first().copied().filter(|&batch| batch < end)
     }
 
     fn next_load(&self) -> Option<(BatchNumber, Slot)> {

@@ -27,8 +27,8 @@ impl State {
 
     /// Evicts pages needed later than `batch`, farthest first, if that makes room enough.
     pub(super) fn make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
-        let most = self.pages.evictable_bytes(batch);
-        self.budget.fits_without(most, bytes) && self.evict(batch, bytes)
+        let (pages, budget) = (&mut self.pages, &self.budget);
+        pages.can_free(batch, |freed| budget.fits_without(freed, bytes)) && self.evict(batch, bytes)
     }
 
     /// Evicts pages needed later than `batch` until there is room; whether there is.
@@ -41,6 +41,7 @@ impl State {
             for needing in waiting {
                 if let Some(pending) = self.pending(needing) {
                     pending.num_missing += 1;
+                    self.ready.remove(&needing);
                 }
             }
             if let Some((page, bytes)) = self.pages.evict(slot) {
@@ -132,8 +133,11 @@ impl State {
                     self.num_freed += job.recycled_bytes;
                 }
                 for &batch in self.pages.loaded(job.slot, page, bytes) {
-                    let position = batch - self.head;
-                    self.batches[position as usize].num_missing -= 1;
+                    let pending = &mut self.batches[(batch - self.head) as usize];
+                    pending.num_missing -= 1;
+                    if pending.is_ready() {
+                        self.ready.insert(batch);
+                    }
                 }
             }
             Err(error) if job.generation == self.generation => {

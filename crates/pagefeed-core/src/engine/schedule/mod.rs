@@ -11,7 +11,7 @@ mod jobs;
 mod loads;
 mod pending;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Submitted and not taken; the first is number `head`.
     batches: VecDeque<Pending>,
     head: BatchNumber,
+    /// Those that wait for no page and are not begun.
+    ready: BTreeSet<BatchNumber>,
     /// The last batch that was asked for before it was finished.
     waited_for: BatchNumber,
     pages: PageTable,
@@ -72,6 +74,7 @@ impl State {
         Self {
             batches: VecDeque::new(),
             head: 1,
+            ready: BTreeSet::new(),
             waited_for: 0,
             pages: PageTable::default(),
             budget: Budget::new(&config),
@@ -127,6 +130,9 @@ impl State {
                 buffer: None,
             };
             self.pending_bytes += pending.num_bytes();
+            if pending.is_ready() {
+                self.ready.insert(batch);
+            }
             self.batches.push_back(pending);
         }
         self.count_plans();
@@ -143,6 +149,7 @@ impl State {
     /// Drops all pending batches. Work in progress ends unseen.
     pub fn clear(&mut self) {
         self.head = self.end();
+        self.ready.clear();
         for pending in std::mem::take(&mut self.batches) {
             pending
                 .buffer

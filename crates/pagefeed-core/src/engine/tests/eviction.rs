@@ -1,6 +1,9 @@
 //! What is given up for a page, and when.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use super::super::job::{BatchMemory, GatherJob, Job};
+use super::super::pages::{BatchNumber, PageTable, Slot};
 use super::*;
 
 /// Pages of fixed sizes.
@@ -158,4 +161,91 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
         assert!(peak <= limit, "{:?}", state.stats());
     }
     assert!(state.stats().pages_reloaded > 0);
+}
+
+/// A page as a search of all of them sees it.
+#[derive(Default)]
+struct Known {
+    uses: VecDeque<BatchNumber>,
+    is_held: bool,
+    reader: Option<BatchNumber>,
+}
+
+impl Known {
+    fn evictable_until(&self) -> BatchNumber {
+        match self.is_held && self.reader.is_none() {
+            true => self.uses.front().copied().unwrap_or(0),
+            false => 0,
+        }
+    }
+}
+
+#[test]
+fn what_can_be_given_up_is_what_a_search_of_all_pages_finds() {
+    let source = Sized(vec![200; 40]);
+    let (mut random, mut table) = (Random(5), PageTable::default());
+    let mut known: BTreeMap<Slot, Known> = BTreeMap::new();
+    let mut num_evicted = 0;
+    for batch in 1..4000 {
+        for _ in 0..3 {
+            let slot = table.enter(random.below(40), None, &source);
+            let page = known.entry(slot).or_default();
+            if page.uses.back() == Some(&batch) {
+                continue;
+            }
+            assert_eq!(table.add_use(slot, batch), page.is_held);
+            page.uses.push_back(batch);
+        }
+        for _ in 0..5 {
+            let number = random.below(known.len() as u64) as usize;
+            let Some((&slot, page)) = known.iter_mut().nth(number) else {
+                continue;
+            };
+            match page.reader.take() {
+                Some(by) => {
+                    table.unpin(slot, by);
+                    page.uses.retain(|&each| each != by);
+                    if page.uses.is_empty() {
+                        known.remove(&slot);
+                    }
+                }
+                None if page.is_held => {
+                    // One of them may be gathered before an earlier one.
+                    let which = random.below(page.uses.len().min(2) as u64) as usize;
+                    page.reader = Some(page.uses[which]);
+                    assert!(table.pin(slot).is_some());
+                }
+                None => {
+                    table.begin_load(slot);
+                    table.loaded(slot, source.page(0), 10 + slot as usize);
+                    page.is_held = true;
+                }
+            }
+        }
+        if batch % 500 < 100 {
+            continue; // For as long memory is not short, and nobody asks.
+        }
+        let after = batch.saturating_sub(random.below(60));
+        let later = |page: &&Known| page.evictable_until() > after;
+        let expected = known
+            .values()
+            .filter(later)
+            .map(Known::evictable_until)
+            .max();
+        let found = table.farthest_after(after);
+        assert_eq!(found.map(|slot| table.next_use(slot)), expected);
+        let bytes =
+            |(&slot, page): (&Slot, &Known)| (10 + slot as usize) * usize::from(later(&page));
+        let all: usize = known.iter().map(bytes).sum();
+        assert!(table.can_free(after, |freed| freed >= all));
+        assert!(!table.can_free(after, |freed| freed > all));
+        if let Some(slot) = found.filter(|_| random.below(3) == 0) {
+            assert!(table.evict(slot).is_some());
+            if let Some(page) = known.get_mut(&slot) {
+                page.is_held = false;
+            }
+            num_evicted += 1;
+        }
+    }
+    assert!(num_evicted > 100, "{num_evicted}");
 }

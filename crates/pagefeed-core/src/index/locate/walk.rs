@@ -246,7 +246,7 @@ impl<'a> ChunkReader<'a> {
         let stored = self.bytes(body, header.compressed_size as u64)?;
         let page = self
             .opener
-            .data_page(header, &stored, self.chunk.codec, self.leaf)?;
+            .data_levels(header, &stored, self.chunk.codec, self.leaf)?;
         count_levels(&page, self.leaf)
     }
 

@@ -1,4 +1,4 @@
-"""What a loader of uncounted text saves: where its own lanes are."""
+"""What a loader of a stream saves: where its own lanes are."""
 
 from __future__ import annotations
 
@@ -8,28 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed._base import MOST, check_whole
-from pagefeed.batches.uncounted.lane_passes import Cursor
+from pagefeed.batches.streaming.lane_order import Cursor
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import ORDER_VERSION
 
-__all__ = ["UncountedState", "lanes_of_rank"]
+__all__ = ["StreamState", "lanes_of_rank"]
 
-VERSION = 2
+VERSION = 1
 PLAN = ("dataset", "sequences", "shuffle", "seed")
-NUMBERS = ("step", "steps_before", "first_epoch", "num_lanes")
-VERSIONS = {"uncounted_version": VERSION, "order_version": ORDER_VERSION}
+NUMBERS = ("stream_version", "order_version", "step", "num_lanes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UncountedState:
+class StreamState:
     """Where the lanes of a rank are, and what that is valid for."""
 
     step: int = 0
-    """Number of the next step of this iteration."""
-    steps_before: int = 0
-    """Steps of the iterations before."""
-    first_epoch: int = 0
-    """The pass with which this iteration began."""
+    """Number of the next step."""
     num_lanes: int
     """Lanes of all ranks together."""
     seed: int
@@ -43,13 +38,16 @@ class UncountedState:
         """Return plain JSON types; the lanes are one text, and so one leaf."""
         lanes = [[lane, *cursor] for lane, cursor in sorted(self.lanes.items())]
         return {
-            **VERSIONS,
-            **{name: getattr(self, name) for name in (*NUMBERS, *PLAN)},
+            "stream_version": VERSION,
+            "order_version": ORDER_VERSION,
+            "step": self.step,
+            "num_lanes": self.num_lanes,
+            **{name: getattr(self, name) for name in PLAN},
             "lanes": json.dumps(lanes, separators=(",", ":")),
         }
 
     @classmethod
-    def of(cls, states: object) -> UncountedState:
+    def of(cls, states: object) -> StreamState:
         """Read what :meth:`to_dict` wrote, on one rank or on all of them.
 
         Raises:
@@ -77,7 +75,7 @@ class UncountedState:
             lanes |= other.lanes
         return replace(first, lanes=lanes)
 
-    def check_plan(self, ours: UncountedState) -> None:
+    def check_plan(self, ours: StreamState) -> None:
         """Refuse a state of another run.
 
         Raises:
@@ -94,7 +92,7 @@ class UncountedState:
                 "give the loader the same texts, tokenizer, sequences, shuffle and seed"
             )
 
-    def of_rank(self, rank: int, world_size: int) -> UncountedState:
+    def of_rank(self, rank: int, world_size: int) -> StreamState:
         """Return the state with the lanes of a rank alone.
 
         Raises:
@@ -117,26 +115,25 @@ def lanes_of_rank(num_lanes: int, rank: int, world_size: int) -> list[int]:
     return [*range(rank, num_lanes, world_size)]
 
 
-def _parsed(state: object) -> UncountedState:
-    names = [*VERSIONS, *NUMBERS, *PLAN, "lanes"]
+def _parsed(state: object) -> StreamState:
+    names = [*NUMBERS, *PLAN, "lanes"]
     if not isinstance(state, Mapping) or sorted(state) != sorted(names):
         raise StateMismatchError(
-            f"this is not a state of uncounted text: {state!r:.200}; expected "
+            f"this is not a state of a stream without counts: {state!r:.200}; expected "
             f"{', '.join(names)}"
         )
-    for name, ours in VERSIONS.items():
+    for name, ours in (("stream_version", VERSION), ("order_version", ORDER_VERSION)):
         if state[name] != ours:
             raise StateMismatchError(
                 f"the state has {name} {state[name]!r}, this release of pagefeed reads "
                 f"{ours}: continue the run with the release that began it"
             )
     try:
-        numbers: dict[str, Any] = {
-            name: check_whole(state[name], name, least=0, most=MOST) for name in NUMBERS
-        }
-        return UncountedState(
-            lanes=_cursors(json.loads(state["lanes"]), numbers["num_lanes"]),
-            **numbers,
+        num_lanes = check_whole(state["num_lanes"], "num_lanes", least=1, most=MOST)
+        return StreamState(
+            step=check_whole(state["step"], "step", least=0, most=MOST),
+            num_lanes=num_lanes,
+            lanes=_cursors(json.loads(state["lanes"]), num_lanes),
             **{name: state[name] for name in PLAN},
         )
     except (InvalidArgumentError, TypeError, ValueError) as error:
@@ -150,7 +147,7 @@ def _cursors(lanes: Iterable[Iterable[int]], num_lanes: int) -> dict[int, Cursor
     for lane, *numbers in lanes:
         check_whole(lane, "lane", least=0, most=num_lanes - 1)
         cursor = Cursor(*(check_whole(n, "lanes", least=0, most=MOST) for n in numbers))
-        if len(numbers) != len(cursor) or lane in found or cursor.token > cursor.size:
+        if len(numbers) != len(cursor) or lane in found:
             raise InvalidArgumentError(f"lane {lane} is {numbers}")
         found[lane] = cursor
     return found

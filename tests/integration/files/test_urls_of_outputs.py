@@ -1,0 +1,78 @@
+"""What is written on this machine alone refuses URLs: none becomes a folder `s3:`."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from made.tokenizers_made import tokenizer_json
+from pagefeed.cli import main
+
+URL = "s3://bucket/secret/out?X-Amz-Signature=abc"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"input_ids": [[1, 2, 3]] * 9, "text": ["a"] * 9})
+    pq.write_table(table, "a.parquet")
+    Path("tokenizer.json").write_text(tokenizer_json("gpt2"))
+    return tmp_path
+
+
+RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", *RUN, "--output", URL],
+        ["checklist", *RUN, "--facts", URL],
+        ["trace", *RUN, "--steps", "0:1", "--output", URL],
+        ["index", *RUN[:3], "--cache-dir", URL],
+        ["convert", *RUN[:3], "--to", "parquet", "--output", URL],
+        ["head", *RUN[:3], "--tokenizer", URL],
+        ["tokenize", "a.parquet", "--tokenizer", "tokenizer.json", "--output", URL],
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_verbs(capsys, arguments: list[str]):
+    before = sorted(os.listdir())
+    assert main(arguments) == 1
+    told = capsys.readouterr().err
+    assert "is a URL, s3://..., and must be a path" in told
+    assert "secret" not in told
+    assert "abc" not in told
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.usefixtures("here")
+def test_calls(monkeypatch: pytest.MonkeyPatch):
+    Path("tokens.bin").write_bytes(bytes(64))
+    dataset = pf.parquet("a.parquet", column="input_ids")
+    for call in (
+        lambda: pf.StreamWriter(URL, dtype="u2"),
+        lambda: pf.Tokenizer(URL),
+        lambda: pf.parquet("a.parquet", column="input_ids", cache_dir=URL),
+        lambda: pf.tokens("tokens.bin", dtype="uint16", cache_dir=URL),
+        lambda: pf.convert(dataset, URL, to="megatron"),
+    ):
+        with pytest.raises(pf.errors.InvalidArgumentError, match="is a URL, s3://"):
+            call()
+    monkeypatch.setenv("PAGEFEED_CACHE_DIR", URL)
+    for one in (
+        pf.parquet("a.parquet", column="input_ids"),
+        pf.tokens("tokens.bin", dtype="uint16"),
+    ):
+        with pytest.raises(pf.errors.InvalidArgumentError, match="is a URL, s3://"):
+            _ = one.index
+    assert not Path("s3:").exists()
+
+
+def test_a_file_url_is_a_path(here: Path):
+    with pf.StreamWriter(f"file://{here}/stream", dtype="u2") as out:
+        out.append([1, 2])
+    assert len(pf.stream(here / "stream")) == 1
