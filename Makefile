@@ -71,7 +71,7 @@ test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for 
 $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 	@echo "== $*"
 	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 \
-		tests/trainers/test_examples.py \
+		tests/trainers/test_examples.py tests/trainers/test_matrix.py \
 		$$(ls tests/trainers/test_$*{,_*}.py 2> /dev/null)
 
 .PHONY: fuzz

@@ -36,7 +36,7 @@ Wrap = Callable[[pf.Loader], Iterable[Any]]
 
 def delivered(convert: Callable[[Any], Any] | None) -> Wrap:
     """Return what wraps a loader as the adapters do."""
-    return lambda loader: Delivery(loader, convert=convert, endless=True)
+    return lambda loader: Delivery(loader, "a trainer", convert=convert, endless=True)
 
 
 class Timed(Iterator[Any]):

@@ -30,7 +30,7 @@ from pagefeed.batches import (
 )
 from pagefeed.dataset import Dataset, TextStream, check_dataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import resolve_rank, resolve_threads
+from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
@@ -159,6 +159,8 @@ class Loader(LoaderFacts):
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
+        if not self._session.is_adapted:
+            self._session.is_adapted = warn_of_accelerator()
         return self._session.iterate()
 
     def __getitem__(self, number: object) -> NoReturn:

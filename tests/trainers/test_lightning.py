@@ -160,7 +160,9 @@ def test_wrong_arguments_are_refused(folder):
     setup: Any = setup_loader
     wrong = {
         "train='tokens/' must be a function": lambda: module(train="tokens/"),
-        "val=[4] must be a function": lambda: module(train=loader, val=[4]),
+        "evaluation=[4] must be a function": lambda: module(
+            train=loader, evaluation=[4]
+        ),
         "a lightning.Fabric": lambda: setup(loader, fabric),
         "no pagefeed Loader": lambda: setup(fabric, [loader]),
         "rank 0 of 1": lambda: setup(fabric, other),

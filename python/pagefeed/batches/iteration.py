@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Generic, NamedTuple
 
 from pagefeed._base import Int64Array
@@ -138,6 +139,16 @@ class Iteration(Generic[Out]):
         planner, num_taken = self._place
         num_steps = planner.route.num_steps
         return None if num_steps is None else num_steps - num_taken
+
+    def last_sequences(self, rank: int) -> Int64Array:
+        """Return what a rank was given in the step that was counted last.
+
+        Returns:
+            int64 [batch_size]; ``NO_SEQUENCE`` for rows of padding.
+        """
+        planner, num_taken = self._place
+        theirs = replace(planner.route, rank=rank)
+        return Planner(planner.track, theirs).sequences(num_taken - 1, 1)
 
     @property
     def step(self) -> int:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from pagefeed import _core
-from pagefeed._base import Facts
+from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
 from pagefeed.batches.engines import ProcessLock, ReloadWatch
 from pagefeed.batches.explanation import explain
@@ -17,6 +19,7 @@ from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import (
     Feed,
     Ranks,
@@ -28,7 +31,7 @@ from pagefeed.launch import (
 from pagefeed.metrics import Meter, over_ranks
 from pagefeed.mixture import Mixture
 from pagefeed.run import LoaderState, Planner, Route, Run, Track
-from pagefeed.sequences import Documents
+from pagefeed.sequences import Documents, JoinedIndex
 
 __all__ = ["MoveListener", "Session"]
 
@@ -55,6 +58,9 @@ class Session:
     Raises:
         InvalidArgumentError: If there is nothing to deliver.
     """
+
+    is_adapted = False
+    """Whether a framework was given the loader, or its user was told to."""
 
     def __init__(self, settings: LoaderSettings) -> None:
         self.settings = settings
@@ -177,6 +183,24 @@ class Session:
         if running is not None and running.route.num_workers == 1:
             return running.num_left
         return self.run.route(self.state).num_steps
+
+    def last_datasets(self, rank: int | None = None) -> Int64Array:
+        """Return from which dataset each row of the batch comes that was taken last.
+
+        Args:
+            rank: Whose batch; None for that of this rank.
+
+        Returns:
+            int64 [batch_size]: numbers of ``run.source.datasets``; -1 for padding.
+        """
+        running, index = self._iteration, self.run.source.index
+        if running is None:
+            raise InvalidArgumentError("no batch was taken")
+        rank = self.settings.rank if rank is None else rank
+        sequences = running.last_sequences(rank)
+        if isinstance(index, JoinedIndex):
+            return index.dataset_of(sequences)
+        return np.minimum(sequences, 0)
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""

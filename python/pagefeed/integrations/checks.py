@@ -11,14 +11,16 @@ from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
 
 __all__ = [
+    "check_ends",
+    "check_epochs",
     "check_fields",
+    "check_format",
     "check_has",
     "check_loader",
     "check_maker",
     "check_ranks_of",
     "check_readers",
     "check_rows",
-    "check_torch",
 ]
 
 MOST_FRAMES = 12
@@ -95,17 +97,50 @@ def check_has(runner: object, names: Iterable[str], what: str) -> None:
         raise InvalidArgumentError(f"found {runner!r:.60}, expected {what}")
 
 
-def check_torch(loader: Loader, who: str) -> None:
-    """Refuse arrays where only tensors are moved to the device.
+def check_format(loader: Loader, expected: str | None, who: str) -> None:
+    """Refuse what is no loader, or gives tensors for arrays or the other way round.
 
     Raises:
         InvalidArgumentError: Then.
     """
     check_loader(loader, who)
-    if loader.format != "torch":
+    if expected is not None and loader.format != expected:
+        what = "tensors" if expected == "torch" else "NumPy arrays"
         raise InvalidArgumentError(
-            f"{who} moves tensors only, and leaves NumPy arrays behind: give the "
-            "Loader format='torch'"
+            f"{who} takes {what} alone: give the Loader format={expected!r}"
+        )
+
+
+def check_epochs(loader: Loader, who: str) -> None:
+    """Refuse epochs where the framework, or its user's loop, counts them.
+
+    Raises:
+        InvalidArgumentError: If an iteration is several epochs.
+    """
+    if loader.epochs not in (1, None):
+        raise InvalidArgumentError(
+            f"the Loader has epochs={loader.epochs}, and {who} counts epochs as well: "
+            "give the Loader epochs=1 and the number of epochs to the training; or "
+            "epochs=None, and train for a number of steps"
+        )
+
+
+def check_ends(loader: Loader, max_steps: int | None, who: str, setting: str) -> None:
+    """Refuse a loader without end where nothing else ends the training.
+
+    Args:
+        loader: The loader.
+        max_steps: Steps after which training ends; None or not positive: there is no
+            such number.
+        who: The framework.
+        setting: What it calls that number.
+
+    Raises:
+        InvalidArgumentError: Then.
+    """
+    if loader.num_steps_left is None and (max_steps is None or max_steps <= 0):
+        raise InvalidArgumentError(
+            f"the Loader never ends: give {who} {setting}, or the Loader epochs=1"
         )
 
 

@@ -14,11 +14,9 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
     check_has,
-    check_ranks_of,
     check_rows,
-    check_torch,
 )
-from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.delivery import Delivery, Leaf, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.launch import from_deepspeed
 from pagefeed.loader import Loader
@@ -95,6 +93,7 @@ def attach(
     *,
     endless: bool = False,
     ulysses_adapter: bool = False,
+    start: Start = "epoch",
 ) -> EngineData:
     """Return the batches of a loader for an engine, and what saves their position.
 
@@ -106,6 +105,7 @@ def attach(
         endless: Go on with the next epoch, as ``PipelineEngine.train_batch`` needs.
         ulysses_adapter: The batches go into ``UlyssesSPDataLoaderAdapter``; the loader
             then needs the rank of ``from_deepspeed(ulysses_adapter=True)``.
+        start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
     Raises:
         InvalidArgumentError: If engine and loader do not fit.
@@ -118,14 +118,19 @@ def attach(
     )
     check_flag(endless, "endless")
     check_flag(ulysses_adapter, "ulysses_adapter")
-    check_torch(loader, WHO)
+    batches = Delivery(
+        loader,
+        WHO,
+        ranks=from_deepspeed(ulysses_adapter=ulysses_adapter),
+        convert=in_rows if ulysses_adapter else None,
+        endless=endless,
+        start=start,
+    )
     check_rows(
         loader,
         engine.train_micro_batch_size_per_gpu(),
         "train_micro_batch_size_per_gpu",
     )
-    expected = from_deepspeed(ulysses_adapter=ulysses_adapter)
-    check_ranks_of(loader, expected, WHO)
     if engine.training_dataloader is not None:
         raise InvalidArgumentError(
             "the engine has a dataloader of its own: leave training_data out of "
@@ -133,6 +138,5 @@ def attach(
         )
     if ulysses_adapter:
         check_fields(loader, ["labels", "position_ids"], "the adapter for Ulysses")
-    loader.check_ranks()
-    convert = in_rows if ulysses_adapter else None
-    return EngineData(engine, Delivery(loader, convert=convert, endless=endless))
+    batches.begin_run()
+    return EngineData(engine, batches)

@@ -14,8 +14,8 @@ import numpy as np
 from pagefeed._base import check_flag, require
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_has, check_loader, check_ranks_of
-from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.checks import check_has, check_loader
+from pagefeed.integrations.delivery import Delivery, Leaf, Start
 from pagefeed.launch import from_jax
 from pagefeed.loader import Loader
 
@@ -44,7 +44,13 @@ def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - plain objects
     ]
 
 
-def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> Delivery:  # noqa: ANN401
+def global_batches(
+    loader: Loader,
+    sharding: Any,  # noqa: ANN401 - of JAX
+    *,
+    endless: bool = False,
+    start: Start = "epoch",
+) -> Delivery:
     """Return batches of global arrays, sharded over the processes.
 
     Args:
@@ -52,6 +58,7 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
             and batch size x world size the rows of the global batch.
         sharding: Of [rows, length]; other fields take as many of its axes as they have.
         endless: Go on with the next epoch.
+        start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
     Raises:
         InvalidArgumentError: If the loader has another rank, or gives tensors.
@@ -65,8 +72,6 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
     check_loader(loader, "JAX")
     check_has(sharding, ["devices_indices_map"], "a jax.sharding.Sharding")
     check_flag(endless, "endless")
-    if loader.format != "numpy":
-        raise InvalidArgumentError("JAX takes NumPy arrays: Loader(format='numpy')")
     flat = [name for name in OF_BORDERS if name in loader.fields.names]
     if flat:
         raise InvalidArgumentError(
@@ -74,8 +79,6 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
             "of fields, and build masks from document_ids"
         )
     rows = loader.batch_size * loader.world_size
-    check_ranks_of(loader, from_jax(sharding, rows=rows), "JAX")
-    loader.check_ranks(gather)
 
     def convert(batch: Batch) -> dict[str, Any]:
         return {
@@ -85,7 +88,18 @@ def global_batches(loader: Loader, sharding: Any, *, endless: bool = False) -> D
             for name, value in batch.items()
         }
 
-    return Delivery(loader, convert=convert, endless=endless)
+    batches = Delivery(
+        loader,
+        "JAX",
+        ranks=from_jax(sharding, rows=rows),
+        convert=convert,
+        format="numpy",
+        endless=endless,
+        start=start,
+        gather=gather,
+    )
+    batches.begin_run()
+    return batches
 
 
 def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
@@ -96,7 +110,7 @@ def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
     takes a :class:`pagefeed.SequenceView`; then ``ReadOptions(num_threads=0)``.
     """
     grain = require("grain", extra="jax", purpose="grain_dataset")
-    check_loader(loader, "Grain")
+    batches = Delivery(loader, "Grain", format=None)
 
     class LoaderIterator(grain.DatasetIterator):  # type: ignore[name-defined]
         """The batches from the loader's position on."""
@@ -104,7 +118,7 @@ def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
         def __init__(self) -> None:
             super().__init__()
             self._leaf = Leaf(loader)
-            self._batches: Iterator[Any] = iter(Delivery(loader, endless=False))
+            self._batches: Iterator[Any] = iter(batches)
 
         def __next__(self) -> Any:  # noqa: ANN401
             return next(self._batches)
@@ -114,7 +128,7 @@ def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
 
         def set_state(self, state: dict[str, Any]) -> None:
             self._leaf.load_state_dict(state)
-            self._batches = iter(Delivery(loader, endless=False))
+            self._batches = iter(batches)
 
     class LoaderDataset(grain.IterDataset):  # type: ignore[name-defined]
         """A loader, as Grain sees it."""

@@ -11,13 +11,9 @@ from typing import Any
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import (
-    check_has,
-    check_maker,
-    check_ranks_of,
-    check_torch,
-)
-from pagefeed.integrations.delivery import Delivery
+from pagefeed.integrations.checks import check_ends, check_has, check_maker
+from pagefeed.integrations.delivery import Delivery, Start
+from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
 
@@ -27,23 +23,10 @@ _DataModule: Any = require(
 
 __all__ = ["LoaderDataModule", "setup_loader"]
 
+WHO = "Lightning"
+
 MakeLoader = Callable[[int, int], Loader]
 """Makes a loader for a rank and a world size."""
-
-
-class _Validation(Delivery):
-    """The same batches in every validation, which the position of training is not."""
-
-    def __iter__(self) -> Any:  # noqa: ANN401 - an iterator
-        """Begin at the first epoch."""
-        self.loader.load_state_dict(self._beginning)
-        return super().__iter__()
-
-    def __init__(self, loader: Loader) -> None:
-        super().__init__(loader, endless=False)
-        self._beginning = loader.state_dict()
-
-    state_dict = load_state_dict = None  # type: ignore[assignment]
 
 
 class LoaderDataModule(_DataModule):
@@ -51,15 +34,19 @@ class LoaderDataModule(_DataModule):
 
     In the middle of an epoch and at its end, with ``max_epochs`` or ``max_steps``, at
     the same or another world size. With ``limit_train_batches=k`` every epoch of
-    Lightning is the next k batches, through the loader's epochs.
+    Lightning is the next k batches, through the loader's epochs. Every ``fit`` without
+    a checkpoint begins at the beginning of an epoch.
 
     Args:
         train: A loader with ``format="torch"``, or what makes it of ``rank`` and
             ``world_size``: Lightning starts processes that learn their rank late.
-        val: The same for validation, which sees the same batches every time.
+        evaluation: The same for validation, or several by name, in the order of
+            ``dataloader_idx``; the same batches come every time.
+            :meth:`log_losses` logs their means.
+        start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
     Raises:
-        InvalidArgumentError: When training begins, if a loader has another rank.
+        InvalidArgumentError: When training begins, if a loader does not fit.
 
     Example:
         >>> data = LoaderDataModule(  # doctest: +SKIP
@@ -69,16 +56,30 @@ class LoaderDataModule(_DataModule):
     """
 
     def __init__(
-        self, *, train: Loader | MakeLoader, val: Loader | MakeLoader | None = None
+        self,
+        *,
+        train: Loader | MakeLoader,
+        evaluation: Loader
+        | MakeLoader
+        | Mapping[str, Loader | MakeLoader]
+        | None = None,
+        start: Start = "epoch",
     ) -> None:
         super().__init__()
+        named = evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
+        self._named: dict[str, Any] = {
+            name: _checked(each, f"evaluation {name}".strip())
+            for name, each in named.items()
+            if each is not None
+        }
         self._train: Any = _checked(train, "train")
-        self._val: Any = None if val is None else _checked(val, "val")
+        self._start = start
+        self._run: Delivery | None = None
         self._loaded: Mapping[str, Any] | None = None
 
     @property
     def loader(self) -> Loader:
-        """The loader that feeds training.
+        """The loader that training reads.
 
         Raises:
             InvalidArgumentError: If it is not made yet.
@@ -89,21 +90,71 @@ class LoaderDataModule(_DataModule):
             )
         return self._train
 
+    def setup(self, stage: str) -> None:
+        """Have the next ``fit`` begin a run."""
+        if stage == "fit":
+            self._run = self._loaded = None
+
     def train_dataloader(self) -> Delivery:
         """Return what Lightning iterates over; it counts, and this goes on."""
-        self._train = self._made(self._train)
+        if self._run is not None:  # Asked for again in the course of a run.
+            return self._run
+        ranks = _expected_ranks(self.trainer)
+        self._train = loader = _made(self._train, ranks)
+        self._run = Delivery(
+            loader, WHO, ranks=ranks, kind="run", endless=True, start=self._start
+        )
+        check_ends(loader, self.trainer.max_steps, WHO, "max_steps")
         if self._loaded is not None:
-            self._train.load_state_dict(self._loaded)
-            self._loaded = None
-        self._train.check_ranks()
-        return Delivery(self._train, endless=True)
+            loader.load_state_dict(self._loaded)
+        self._run.begin_run(None if self._loaded is None else "Lightning's")
+        self._loaded = None
+        return self._run
 
-    def val_dataloader(self) -> Any:  # noqa: ANN401 - nothing, or what train's is
+    def val_dataloader(self) -> list[Delivery]:
         """Return the batches of validation."""
-        if self._val is None:
-            return []
-        self._val = self._made(self._val)
-        return _Validation(self._val)
+        ranks = _expected_ranks(self.trainer)
+        self._named = {name: _made(each, ranks) for name, each in self._named.items()}
+        held_out(self._named, self._train)
+        found = []
+        for loader in self._named.values():
+            found.append(Delivery(loader, WHO, ranks=ranks, kind="again"))
+            loader.check_ranks()
+        return found
+
+    def log_losses(
+        self,
+        module: Any,  # noqa: ANN401 - a LightningModule
+        batch: Mapping[str, Any],
+        loss: Any,  # noqa: ANN401 - a tensor
+        *,
+        logits: Any = None,  # noqa: ANN401 - likewise
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Log a batch's loss in ``validation_step``, as part of a mean over tokens.
+
+        As ``val_loss``, or ``val_NAME_loss`` of several loaders; of a mixture also
+        ``val_loss/DATASET``. On any number of ranks.
+
+        Args:
+            module: The module that validates.
+            batch: The batch taken last.
+            loss: The mean over its labels.
+            logits: What the model gave, of a mixture.
+            dataloader_idx: As ``validation_step`` was told.
+        """
+        name, loader = list(self._named.items())[dataloader_idx]
+        means = TokenMeans(loader)
+        means.add(batch["labels"], loss, logits)
+        for key, (total, num_labels) in means.sums().items():
+            module.log(
+                f"val_{name}_{key}" if name else f"val_{key}",
+                total / max(1, num_labels),
+                batch_size=int(num_labels),
+                on_epoch=True,
+                sync_dist=True,
+                add_dataloader_idx=False,
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, for the checkpoint."""
@@ -112,25 +163,18 @@ class LoaderDataModule(_DataModule):
         return dict(self._loaded or {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position, from a checkpoint."""
-        if isinstance(self._train, Loader):
-            self._train.load_state_dict(state)
-        else:
-            self._loaded = state
-
-    def _made(self, loader: Loader | MakeLoader) -> Loader:
-        expected = _expected_ranks(self.trainer)
-        if not isinstance(loader, Loader):
-            loader = loader(expected.rank, expected.world_size)
-        check_torch(loader, "Lightning")
-        check_ranks_of(loader, expected, "Lightning")
-        return loader
+        """Go on at a position, from a checkpoint, when training begins."""
+        self._loaded = state
 
 
 def _checked(loader: object, name: str) -> Any:  # noqa: ANN401 - as it is
     if not isinstance(loader, Loader):
         check_maker(loader, name)
     return loader
+
+
+def _made(loader: Loader | MakeLoader, ranks: Ranks) -> Loader:
+    return loader if isinstance(loader, Loader) else loader(*ranks)
 
 
 def _expected_ranks(runner: Any) -> Ranks:  # noqa: ANN401 - a Trainer or Fabric
@@ -140,7 +184,7 @@ def _expected_ranks(runner: Any) -> Ranks:  # noqa: ANN401 - a Trainer or Fabric
     return Ranks(runner.global_rank, runner.world_size)
 
 
-def setup_loader(fabric: Any, loader: Loader) -> Delivery:  # noqa: ANN401
+def setup_loader(fabric: Any, loader: Loader, *, start: Start = "epoch") -> Delivery:  # noqa: ANN401
     """Return batches of an epoch on Fabric's device, for a loop of one's own.
 
     ``fabric.setup_dataloaders`` takes DataLoaders only. The position is saved by
@@ -149,16 +193,22 @@ def setup_loader(fabric: Any, loader: Loader) -> Delivery:  # noqa: ANN401
     Args:
         fabric: The ``lightning.Fabric``, launched.
         loader: With ``format="torch"`` and Fabric's data-parallel rank.
+        start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
     Raises:
-        InvalidArgumentError: If the loader has another rank, or gives arrays.
+        InvalidArgumentError: If the loader does not fit.
     """
     check_has(
         fabric,
         ["to_device", "global_rank", "strategy"],
         "a lightning.Fabric: setup_loader(fabric, loader)",
     )
-    check_torch(loader, "Fabric")
-    check_ranks_of(loader, _expected_ranks(fabric), "Fabric")
-    loader.check_ranks()
-    return Delivery(loader, convert=fabric.to_device, endless=False)
+    batches = Delivery(
+        loader,
+        "Fabric",
+        ranks=_expected_ranks(fabric),
+        convert=fabric.to_device,
+        start=start,
+    )
+    batches.begin_run()
+    return batches

@@ -17,8 +17,6 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
     check_maker,
-    check_ranks_of,
-    check_torch,
 )
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.integrations.dialects import megatron as micro_batch
@@ -57,9 +55,8 @@ class MicroBatches(Iterator[Any]):
     """
 
     def __init__(self, loader: Loader, *, consumed_samples: int = 0) -> None:
-        check_torch(loader, WHO)
+        batches = Delivery(loader, WHO, ranks=from_megatron(), endless=True)
         check_fields(loader, NEEDED, WHO)
-        check_ranks_of(loader, from_megatron(), WHO)
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "Megatron predicts labels[i] from tokens[i]: give the Loader "
@@ -82,8 +79,8 @@ class MicroBatches(Iterator[Any]):
         self.loader = loader
         datasets = session_of(loader).run.source.datasets
         given = any(each.column == "loss_mask" for each in datasets[0].aligned)
-        convert = partial(micro_batch, mask_is_given=given)
-        self._batches = iter(Delivery(loader, convert=convert, endless=True))
+        batches.convert = partial(micro_batch, mask_is_given=given)
+        self._batches = iter(batches)
 
     def __next__(self) -> dict[str, Any]:
         """Return the next micro-batch."""

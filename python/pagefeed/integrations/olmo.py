@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pagefeed._base import require
-from pagefeed.integrations.checks import check_fields, check_torch
+from pagefeed.integrations.checks import check_ends, check_fields
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.integrations.dialects import olmo
 from pagefeed.loader import Loader, session_of
@@ -46,7 +46,8 @@ class PagefeedDataLoader(_Base):
     """
 
     def __init__(self, loader: Loader, *, work_dir: str | os.PathLike[str]) -> None:
-        check_torch(loader, WHO)
+        batches = Delivery(loader, WHO, convert=olmo, kind="run", endless=True)
+        check_ends(loader, None, WHO, "an end")
         check_fields(loader, ["loss_mask"], WHO)
         if any(name in loader.fields.names for name in OF_BORDERS):
             check_fields(loader, LENGTHS, WHO)
@@ -60,7 +61,7 @@ class PagefeedDataLoader(_Base):
         self.loader = loader
         self._length = length
         self._leaf = Leaf(loader)
-        self._batches = Delivery(loader, convert=olmo, endless=True)
+        self._batches = batches
 
     @property
     def total_batches(self) -> int:
@@ -85,7 +86,8 @@ class PagefeedDataLoader(_Base):
         if epoch is not None:
             self._epoch = epoch
             self.loader.set_epoch(epoch - 1)
-        self.loader.check_ranks()
+        if self.batches_processed == 0:
+            self._batches.begin_run()
 
     def _iter_batches(self) -> Iterator[dict[str, Any]]:
         return islice(self._batches, self.total_batches - self.batches_processed)

@@ -18,9 +18,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
     check_maker,
-    check_ranks_of,
     check_rows,
-    check_torch,
 )
 from pagefeed.integrations.delivery import Delivery, Leaf
 from pagefeed.integrations.dialects import shifted_pair
@@ -86,14 +84,14 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
     ) -> None:
         check_maker(config.make, "make")
         loader = config.make(dp_rank, dp_world_size)
-        check_torch(loader, WHO)
+        ranks = Ranks(dp_rank, dp_world_size)
+        batches = Delivery(loader, WHO, ranks=ranks, endless=True)
         check_fields(loader, ["labels"], WHO)
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "torchtitan predicts labels[i] from input[i]: give the Loader "
                 "fields=Fields(names=..., shifted=True)"
             )
-        check_ranks_of(loader, Ranks(dp_rank, dp_world_size), WHO)
         in_rows = "local_batch_size" in others
         length = loader.sequences.length  # type: ignore[attr-defined]
         if in_rows:
@@ -109,13 +107,12 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
             )
         self.loader = loader
         self._leaf = Leaf(loader)
-        self._batches = Delivery(
-            loader, convert=partial(shifted_pair, rows=in_rows), endless=True
-        )
+        batches.convert = partial(shifted_pair, rows=in_rows)
+        self._batches = batches
 
     def __iter__(self) -> Iterator[Any]:
         """Go on with the batches, without end."""
-        self.loader.check_ranks()
+        self._batches.begin_run()
         return iter(self._batches)
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,7 +7,8 @@ skips, it does not read.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from pagefeed._base import check_flag
@@ -21,17 +22,16 @@ except ImportError as error:
         "'pagefeed[transformers]'"
     ) from error
 
-from pagefeed.integrations.accelerate import Skippable, expected_ranks
-from pagefeed.integrations.checks import (
-    check_fields,
-    check_has,
-    check_ranks_of,
-    check_rows,
-    check_torch,
+from pagefeed.integrations.accelerate import (
+    PreparedLoader,
+    Skippable,
+    expected_ranks,
 )
-from pagefeed.integrations.delivery import KEY, Convert
+from pagefeed.integrations.checks import check_ends, check_fields, check_has, check_rows
+from pagefeed.integrations.delivery import KEY, Convert, Start
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
-from pagefeed.loader import Loader, session_of
+from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
 from pagefeed.sequences import Documents
 
@@ -64,6 +64,8 @@ class LoaderCallback(TrainerCallback):
     def __init__(self, steps: _Repeated, alarm: WaitAlarm | None) -> None:
         self._steps = steps
         self._alarm = alarm
+        self._run: dict[str, Any] = {}
+        """The epoch in which the run began, and its sizes; None if they changed."""
 
     @property
     def loader(self) -> Loader:
@@ -71,42 +73,61 @@ class LoaderCallback(TrainerCallback):
         return self._steps.loader
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
-        """Go on where the checkpoint was saved; prove that all ranks agree."""
+        """Begin a run, or go on where the checkpoint was saved."""
         del control
-        self._steps.num_behind = 0
-        if state.global_step:
-            self._go_on(args, state)
-        self.loader.check_ranks()
-
-    def _go_on(self, args: Any, state: Any) -> None:  # noqa: ANN401
-        """Restore the position, or find it by the steps of a checkpoint without one."""
         loader, accumulated = self.loader, args.gradient_accumulation_steps
+        check_ends(loader, args.max_steps, WHO, "max_steps")
+        self._steps.num_behind = 0
+        self._run = {"sizes": [loader.batch_size, loader.world_size, accumulated]}
+        if not state.global_step:
+            self._steps.begin_run()
+            self._run["first_epoch"] = self._steps.epoch
+            return
         updates = -(-len(self._steps) // accumulated)
         epoch, update = divmod(state.global_step, updates)
+        self._steps.num_behind = update * accumulated
         saved = state.stateful_callbacks.get(KEY)
         if saved is None:
+            warnings.warn(
+                f"the checkpoint of step {state.global_step} has no position of a "
+                "loader: training goes on as if all its steps had been this loader's, "
+                f"at epoch {epoch}, step {self._steps.num_behind}. If they were of "
+                "other data, begin a new run from the model alone",
+                stacklevel=2,
+            )
             loader.set_epoch(epoch)
-            loader.seek(update * accumulated // self._steps.times)
+            loader.seek(self._steps.num_behind // self._steps.times)
+            self._run["first_epoch"] = 0
         else:
             loader.load_state_dict(saved["attributes"]["state"])
-            sizes = [loader.batch_size, loader.world_size]
-            if loader.state_dict()["sizes"] not in (None, sizes) and args.max_steps < 0:
-                warnings.warn(
-                    "the checkpoint was saved with other sizes, and the Trainer counts "
-                    "epochs in steps: it will end too early or late. Set max_steps",
-                    stacklevel=2,
-                )
-        self._steps.num_behind = update * accumulated
+            self._go_on(args, state.global_step, saved["attributes"]["run"])
+        self._steps.begin_run(f"the Trainer's, of step {state.global_step}")
+
+    def _go_on(self, args: Any, global_step: int, before: dict[str, Any]) -> None:  # noqa: ANN401
+        """Take over a run; refuse to count its epochs in steps of two sizes."""
+        loader, first_epoch = self.loader, before["first_epoch"]
+        sizes = self._run["sizes"]
+        self._run = before
+        if before["sizes"] == sizes:
+            return
+        if args.max_steps <= 0:
+            epochs = args.num_train_epochs - 1 - (loader.epoch - first_epoch)
+            left = loader.num_steps_left or len(loader)
+            steps = int(left + max(0, epochs) * len(loader)) * self._steps.times
+            end = global_step + -(-steps // args.gradient_accumulation_steps)
+            raise InvalidArgumentError(
+                "the checkpoint is of batch size, world_size and accumulation "
+                f"{before['sizes']}, this run of {sizes}: the Trainer, which counts "
+                f"epochs in steps, would end too early or late. Give it max_steps={end}"
+                f", the end of epoch {args.num_train_epochs:g} at these sizes"
+            )
+        self._run["sizes"] = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
-        """Put the position where a checkpoint takes it from; stop after the epochs."""
-        state.stateful_callbacks[KEY] = {
-            "args": {},
-            "attributes": {"state": self.loader.state_dict()},
-        }
-        num_epochs = session_of(self.loader).num_iterations
-        if args.max_steps < 0 and num_epochs >= args.num_train_epochs:
-            control.should_training_stop = True
+        """Put the position where a checkpoint takes it from."""
+        del args, control
+        saved = {"state": self.loader.state_dict(), "run": self._run}
+        state.stateful_callbacks[KEY] = {"args": {}, "attributes": saved}
 
     def on_log(
         self,
@@ -116,25 +137,100 @@ class LoaderCallback(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **_: Any,  # noqa: ANN401
     ) -> None:
-        """Add the run's numbers to what is logged during training."""
-        del args, state, control
+        """Add the run's numbers to what is logged during training, and its history."""
+        del args, control
         if logs is None or "loss" not in logs:
             return
         metrics = self.loader.metrics()
         logs.update(metrics)
+        state.log_history[-1].update(metrics)
         if self._alarm is not None:
             self._alarm.look(metrics)
+
+
+class _Evaluations:
+    """The Trainer's evaluations by loaders; of all else by what it had before."""
+
+    def __init__(
+        self,
+        trainer: Any,  # noqa: ANN401
+        train: Loader,
+        convert: Convert,
+        fields: Iterable[str],
+    ) -> None:
+        self._trainer, self._train = trainer, train
+        self._convert, self._fields = convert, fields
+        self._prepared: dict[int, PreparedLoader] = {}
+        self._dataloader = trainer.get_eval_dataloader
+        self._loop = trainer.evaluation_loop
+        trainer.get_eval_dataloader = self.dataloader
+        trainer.evaluation_loop = self.loop
+
+    def dataloader(self, eval_dataset: Any = None) -> Any:  # noqa: ANN401
+        """Return what delivers a loader's batches, if it is one."""
+        wanted, sets = eval_dataset, self._trainer.eval_dataset
+        if wanted is None or isinstance(wanted, str):
+            wanted = sets if wanted is None else sets[wanted]
+        wanted = getattr(wanted, "loader", wanted)  # What as_dataset returned.
+        if not isinstance(wanted, Loader):
+            return self._dataloader(eval_dataset)
+        if id(wanted) not in self._prepared:
+            held_out(wanted, self._train)
+            check_fields(wanted, self._fields, "the evaluation")
+            prepared = PreparedLoader(
+                self._trainer.accelerator, wanted, convert=self._convert, kind="again"
+            )
+            wanted.check_ranks()
+            self._prepared[id(wanted)] = prepared
+        return self._prepared[id(wanted)]
+
+    def loop(self, dataloader: Any, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
+        """Evaluate, and give the means over tokens for those over batches."""
+        if not isinstance(dataloader, PreparedLoader):
+            return self._loop(dataloader, *args, **settings)
+        trainer, means = self._trainer, TokenMeans(dataloader.loader)
+        before = trainer.compute_loss
+        trainer.compute_loss = partial(_measured, before, means)
+        try:
+            found = self._loop(dataloader, *args, **settings)
+        finally:
+            trainer.compute_loss = before
+        prefix = settings.get("metric_key_prefix", "eval")
+        losses = means.result().items()
+        found.metrics.update({f"{prefix}_{name}": loss for name, loss in losses})
+        return found
+
+
+def _measured(
+    compute_loss: Any,  # noqa: ANN401 - the Trainer's
+    means: TokenMeans,
+    model: Any,  # noqa: ANN401
+    inputs: Any,  # noqa: ANN401
+    return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
+    num_items_in_batch: Any = None,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """Compute the loss of a batch, its mean on this rank, and add it up."""
+    del num_items_in_batch
+    labels = inputs.get("labels")
+    loss, outputs = compute_loss(model, inputs, return_outputs=True)
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else None
+    if labels is not None and not means.add(labels, loss, logits):
+        loss = loss.new_zeros(())
+    return (loss, outputs) if return_outputs else loss
 
 
 def attach(
     trainer: Any,  # noqa: ANN401 - what it is of comes with the framework
     loader: Loader,
     *,
+    evaluation: Loader | Mapping[str, Loader] | None = None,
+    start: Start = "epoch",
     flatten: bool | None = None,
     alarm: WaitAlarm | None = None,
 ) -> LoaderCallback:
     """Feed a ``Trainer`` from a loader, and make its checkpoints resume that.
 
+    Every ``trainer.train()`` is a whole run, from the beginning of an epoch.
     ``trainer.train(resume_from_checkpoint=...)`` goes on at the exact sample, with the
     Trainer's own counts of steps and epochs. What it logs carries the loader's numbers.
 
@@ -151,7 +247,13 @@ def attach(
             ``per_device_train_batch_size``. Or with ``Documents(columns=...)``: then
             its rows go through the trainer's own ``data_collator``, as those of
             ``DPOTrainer``, ``RewardTrainer`` and ``GRPOTrainer``; for the latter its
-            batch size is the number of prompts that a rank takes for an update.
+            batch size is the number of prompts that a rank takes for an update. Its
+            ``epochs`` are 1, or None with ``max_steps``.
+        evaluation: A loader of held-out data, or several by name, in place of
+            ``eval_dataset``, which may also be what ``as_dataset`` returned. Every
+            ``eval_loss`` is the mean over their tokens, on any number of ranks; of a
+            mixture there is ``eval_loss/DATASET`` as well.
+        start: ``"here"`` to begin where an iteration was left, not at an epoch.
         flatten: Whether to feed one row; by default if the attention needs it, or an
             ``SFTTrainer``, which counts the tokens of one.
         alarm: Told of the loader's numbers as they are logged.
@@ -170,8 +272,14 @@ def attach(
         "a transformers.Trainer: attach(trainer, loader)",
     )
     args = trainer.args
-    check_torch(loader, WHO)
-    check_ranks_of(loader, expected_ranks(trainer.accelerator), WHO)
+    steps = _Repeated(
+        loader,
+        WHO,
+        ranks=expected_ranks(trainer.accelerator),
+        kind="run",
+        endless=True,
+        start=start,
+    )
     if args.train_batch_size != args.per_device_train_batch_size:
         raise InvalidArgumentError(
             f"the Trainer would split batches over {args.n_gpu} devices of this process"
@@ -185,11 +293,19 @@ def attach(
         )
     if alarm is not None and not isinstance(alarm, WaitAlarm):
         raise InvalidArgumentError(f"alarm={alarm!r:.60} must be a WaitAlarm, or None")
-    convert, times = _objective(trainer, loader, flatten)
-    steps = _Repeated(loader, convert=convert, endless=True)
-    steps.times = times
+    steps.convert, steps.times = _objective(trainer, loader, flatten)
     callback = LoaderCallback(steps, alarm)
     trainer.get_train_dataloader = lambda: steps
+    if evaluation is not None:
+        named = held_out(evaluation, loader)
+        trainer.eval_dataset = named if isinstance(evaluation, Mapping) else evaluation
+    needed = PACKED if steps.convert is flattened else ["labels"]
+    evaluations = _Evaluations(trainer, loader, steps.convert, needed)
+    sets = trainer.eval_dataset
+    for each in sets.values() if isinstance(sets, dict) else [sets]:
+        if isinstance(getattr(each, "loader", each), Loader):
+            evaluations.dataloader(each)
+    trainer.gather_function = trainer.accelerator.gather_for_metrics
     # In front of those that report what is logged.
     trainer.callback_handler.callbacks.insert(0, callback)
     return callback

@@ -18,6 +18,7 @@ from pagefeed.launch.frameworks import (
     from_jax,
     from_megatron,
     from_mesh,
+    warn_of_accelerator,
 )
 from pagefeed.launch.ranks import check_share, resolve_rank, resolve_threads
 
@@ -36,4 +37,5 @@ __all__ = [
     "members",
     "resolve_rank",
     "resolve_threads",
+    "warn_of_accelerator",
 ]

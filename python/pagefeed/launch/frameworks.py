@@ -6,6 +6,8 @@ share a data-parallel rank, which is neither ``RANK`` nor the rank in the whole 
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ __all__ = [
     "from_jax",
     "from_megatron",
     "from_mesh",
+    "warn_of_accelerator",
 ]
 
 
@@ -179,3 +182,22 @@ def _index_map(sharding: Any, shape: tuple[int, ...]) -> dict[Any, Any]:  # noqa
     full = shape + (sizes,) * (ndim - len(shape))
     found: dict[Any, Any] = sharding.devices_indices_map(full)
     return found
+
+
+def warn_of_accelerator() -> bool:
+    """Warn if an ``Accelerator`` is active; returns whether one is.
+
+    ``accelerator.prepare`` leaves a loader as it is, and knows nothing of it.
+    """
+    state = sys.modules.get("accelerate.state")
+    if state is None or not state.is_initialized():
+        return False
+    warnings.warn(
+        "an Accelerator is active, and does not know this loader: save_state does not "
+        "save its position, and gradients that accumulate are not synchronised at the "
+        "end of an epoch. Iterate over what pagefeed.integrations.accelerate.prepare("
+        "accelerator, loader) returns, or attach the loader to its trainer: "
+        "pagefeed.integrations.transformers.attach(trainer, loader)",
+        stacklevel=3,
+    )
+    return True

@@ -81,12 +81,18 @@ class Route:
         return self.batch_size * self.world_size
 
     @property
-    def num_steps(self) -> int | None:
-        """Steps to the end, equal on all ranks."""
+    def num_sequences(self) -> int | None:
+        """Sequences to the end that are not skipped, over all ranks."""
         if self.end is None:
             return None
-        num_sequences = self._places(self.end) - self.start
-        steps, rest = divmod(max(0, int(num_sequences)), self.step_sequences)
+        return max(0, int(self._places(self.end)) - self.start)
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps to the end, equal on all ranks."""
+        if (num_sequences := self.num_sequences) is None:
+            return None
+        steps, rest = divmod(num_sequences, self.step_sequences)
         return steps + (rest > 0 and not self.drop_last)
 
     @property
@@ -100,10 +106,10 @@ class Route:
     @lazy
     def _borrowed(self) -> int:
         """Sequences that the last step takes from the one before."""
-        if self.end is None or self.drop_last or self.batch_size == 1:
+        num_sequences = self.num_sequences
+        if num_sequences is None or self.drop_last or self.batch_size == 1:
             return 0
-        num_sequences = int(self._places(self.end)) - self.start
-        steps, rest = divmod(max(0, num_sequences), self.step_sequences)
+        steps, rest = divmod(num_sequences, self.step_sequences)
         is_short = 0 < rest < self.world_size and steps > 0
         return self.world_size if is_short else 0
 

@@ -98,7 +98,7 @@ def train(
     if bare:
         trainer.fit(module, make(job.rank, job.world_size), ckpt_path=path)
     else:
-        data = LoaderDataModule(train=make, val=make if validate else None)
+        data = LoaderDataModule(train=make, evaluation=make if validate else None)
         trainer.fit(module, datamodule=data, ckpt_path=path)
     job.report(
         name,

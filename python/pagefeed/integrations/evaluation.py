@@ -1,0 +1,155 @@
+"""Losses of held-out data: exact means over tokens, on any number of ranks.
+
+A mean of the means of batches is none of tokens: batches have different numbers of
+labels, and the last ones rows of padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import check_fields, check_loader
+from pagefeed.launch import gather_from
+from pagefeed.loader import Loader, session_of
+from pagefeed.mixture import Mixture
+
+__all__ = ["TokenMeans", "held_out"]
+
+IGNORED = -100
+"""A label without a loss."""
+
+TOKENS_AT_ONCE = 1 << 10
+"""Tokens whose logits are made float32 together."""
+
+
+def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
+    """Return what is to be evaluated, by name; a loader alone has none.
+
+    Args:
+        evaluation: A loader, or several by name.
+        train: The loader that is trained on, which cannot be one of them.
+
+    Raises:
+        InvalidArgumentError: If one cannot be evaluated, each sequence once.
+    """
+    named: Mapping[str, Any] = (
+        evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
+    )
+    for name, loader in named.items():
+        who = f"evaluation={name!r}" if name else "evaluation"
+        check_loader(loader, who)
+        check_fields(loader, ["labels"], who)
+        if loader is train:
+            raise InvalidArgumentError(
+                f"{who} is the loader of the training, which would lose its place: "
+                "make another of the held-out data"
+            )
+        if loader.num_steps_left is None or loader.epochs != 1:
+            raise InvalidArgumentError(
+                f"{who} must end: give its Loader epochs=1, or its mixture an end"
+            )
+        session = session_of(loader)
+        num_sequences = session.run.route(session.following).num_sequences or 0
+        rest = num_sequences % session.run.step_sequences
+        if loader.drop_last and rest:
+            raise InvalidArgumentError(
+                f"{who} would leave out {rest} of {num_sequences} sequences: give its "
+                "Loader drop_last=False"
+            )
+    return dict(named)
+
+
+class TokenMeans:
+    """Adds up the losses of an evaluation's batches; ``result`` is their means.
+
+    Args:
+        loader: Where the batches come from. Of a mixture the losses of its datasets
+            are told apart.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        mixture = isinstance(loader.dataset, Mixture)
+        source: Any = session_of(loader).run.source
+        self._names: list[str] = list(source.data.names) if mixture else []
+        self._sums = np.zeros((1 + len(self._names), 2))
+
+    def add(self, labels: Any, loss: Any, logits: Any = None) -> int:  # noqa: ANN401 - tensors
+        """Count the batch that was taken last.
+
+        Args:
+            labels: As the model had them.
+            loss: The mean over the labels of this rank's batch.
+            logits: What the model gave, of a mixture.
+
+        Returns:
+            The number of labels with a loss.
+
+        Raises:
+            InvalidArgumentError: If the logits of a mixture's batch are missing.
+        """
+        first = 0 if self._loader.fields.shifted else 1
+        labels = labels[..., first:]
+        num_labels = int((labels != IGNORED).sum())
+        if num_labels:  # The mean of none is not a number.
+            self._sums[0] += float(loss) * num_labels, num_labels
+        if self._names:
+            self._add_datasets(labels, logits, first)
+        return num_labels
+
+    def _add_datasets(self, labels: Any, logits: Any, first: int) -> None:  # noqa: ANN401
+        torch = require("torch", extra="torch", purpose="losses of datasets")
+        if logits is None:
+            raise InvalidArgumentError(
+                "the losses of a mixture's datasets need the model's logits, and it "
+                "gave none: turn off what leaves them out (use_liger_kernel, "
+                "loss_type='chunked_nll'), or evaluate each dataset by a loader of its "
+                "own, evaluation={name: loader}"
+            )
+        rows = session_of(self._loader).last_datasets()
+        whole = (*labels.shape[:-1], labels.shape[-1] + first)
+        datasets = np.repeat(rows, np.prod(whole) // len(rows)).reshape(whole)
+        datasets = datasets[..., first:].ravel()
+        flat = logits[..., : labels.shape[-1], :].flatten(0, -2)
+        targets = labels.flatten()
+        precise = torch.promote_types(logits.dtype, torch.float32)
+        losses = torch.cat(
+            [
+                torch.nn.functional.cross_entropy(
+                    flat[begin : begin + TOKENS_AT_ONCE].to(precise),
+                    targets[begin : begin + TOKENS_AT_ONCE],
+                    ignore_index=IGNORED,
+                    reduction="none",
+                )
+                for begin in range(0, len(targets), TOKENS_AT_ONCE)
+            ]
+        )
+        counted = (targets != IGNORED).cpu().numpy()
+        losses = losses.double().cpu().numpy()[counted]
+        for weights, column in ((losses, 0), (None, 1)):
+            self._sums[1:, column] += np.bincount(
+                datasets[counted], weights, minlength=len(self._names)
+            )
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """Return the sum of losses and the number of labels of this rank, by name."""
+        names = ["loss", *(f"loss/{name}" for name in self._names)]
+        return {
+            name: (float(loss), float(labels))
+            for name, (loss, labels) in zip(names, self._sums, strict=True)
+        }
+
+    def result(self) -> dict[str, float]:
+        """Return the means over the tokens of all ranks; on all of them.
+
+        Returns:
+            ``loss``, and of a mixture ``loss/NAME`` of each dataset that had labels.
+        """
+        self._sums = np.sum(gather_from()(self._sums), axis=0)
+        sums = self.sums().items()
+        return {name: loss / labels for name, (loss, labels) in sums if labels}
