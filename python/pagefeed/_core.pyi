@@ -214,7 +214,7 @@ class Engine:
         names: Sequence[str] = ...,
         has_tokens: bool = False,
         aligned: Sequence[Sequence[Index | FlatField]] = ...,
-        paddings: Sequence[int] = ...,
+        paddings: Sequence[tuple[int, int]] = ...,
         loss_column: int | None = None,
         dtype: str = "int64",
         row_length: int = 0,
@@ -263,7 +263,8 @@ class Tokenizer:
         vocab_size: int,
         counts: npt.NDArray[np.uint32],
         *,
-        chats: Callable[[ArrowArray], tuple[bytes, bytes, bytes]] | None = None,
+        rows: Callable[[ArrowArray], tuple[bytes, bytes, bytes]] | None = None,
+        beside: Sequence[Index] = ...,
         is_labels: bool = False,
     ) -> Index: ...
     def count(
@@ -272,8 +273,9 @@ class Tokenizer:
         page: int,
         *,
         verify_checksums: bool,
-        chats: Callable[[ArrowArray], tuple[bytes, bytes, bytes]] | None = None,
-    ) -> bytes: ...
+        rows: Callable[[ArrowArray], tuple[bytes, bytes, bytes]] | None = None,
+        beside: Sequence[Index] = ...,
+    ) -> tuple[bytes, int]: ...
     def encode(self, text: str) -> bytes: ...
     def encode_batch(
         self, texts: list[str], num_threads: int

@@ -66,6 +66,10 @@ class CacheWarning(RuntimeWarning):
     """A cache folder cannot be used; all is made anew by every process instead."""
 
 
+class LabelWarning(UserWarning):
+    """Labels say that something is not learned which one would think is."""
+
+
 class PaddingWarning(UserWarning):
     """Batches hold padding that nothing in them tells from tokens."""
 

@@ -12,7 +12,15 @@ transformers = pytest.importorskip(
 )
 
 import pagefeed as pf  # noqa: E402 - likewise
-from made.chats import CHATS, TEMPLATES, write_chat_tokenizer  # noqa: E402
+from made.chats import (  # noqa: E402
+    CALLS,
+    CHATS,
+    DEEPSEEK,
+    QWEN,
+    TEMPLATES,
+    TOOLS,
+    write_chat_tokenizer,
+)
 from made.tokenizers_made import hard_texts  # noqa: E402
 from pagefeed.tokenizer import ChatTemplate  # noqa: E402
 
@@ -70,3 +78,19 @@ def test_files_hold_the_same(kind, tmp_path):
     expected = [theirs(library, chat) for chat in given]
     assert table["input_ids"].to_pylist() == [ids for ids, _ in expected]
     assert table["labels"].to_pylist() == [labels for _, labels in expected]
+
+
+SHOWN = "{% for m in messages %}{{ m | tojson }}{{ m.content }}|{% endfor %}{{ tools }}"
+
+
+@pytest.mark.parametrize("template", [DEEPSEEK, QWEN, SHOWN])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_what_is_rendered_is_what_transformers_renders(template, tools, tmp_path):
+    """Where it renders: it leaves out the content beside calls that is null."""
+    path = write_chat_tokenizer(tmp_path, template)
+    library = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    ours = ChatTemplate.of(pf.Tokenizer(path))
+    given = [*CHATS, CALLS] if template is SHOWN else CHATS
+    for chat in given:
+        text = library.apply_chat_template(chat, tokenize=False, tools=tools)
+        assert ours.render(chat, tools=tools)[0] == text

@@ -14,7 +14,7 @@ pub trait Encode: Send + Sync {
 /// Takes the number of a row, its ids, and its labels if there are such.
 pub type Visit<'a> = dyn FnMut(usize, &[u32], &[i32]) -> Result<()> + 'a;
 
-/// Encodes rows of a column.
+/// Encodes rows of a column, or of several.
 pub trait EncodeRows: Send + Sync {
     /// Refuses a column that does not hold what it encodes.
     fn check(&self, field: &Field) -> Result<()>;
@@ -24,6 +24,7 @@ pub trait EncodeRows: Send + Sync {
         false
     }
 
-    /// Visits all rows in order; a null is a row without tokens.
-    fn encode(&self, rows: &ArrayRef, visit: &mut Visit<'_>) -> Result<()>;
+    /// Visits all rows in order; a null is a row without tokens. `columns` have the same
+    /// rows: of the column, and of those that lie beside it.
+    fn encode(&self, columns: &[ArrayRef], visit: &mut Visit<'_>) -> Result<()>;
 }

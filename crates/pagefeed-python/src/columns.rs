@@ -208,8 +208,9 @@ impl Columns {
         Ok(sum)
     }
 
-    /// What comes with the tokens, alike in all datasets, and the bits of their padding.
-    pub fn aligned(&self, paddings: &[u64]) -> Result<Vec<Aligned>> {
+    /// What comes with the tokens, alike in all datasets, and for each the bits of its
+    /// padding and of separators behind rows.
+    pub fn aligned(&self, paddings: &[(u64, u64)]) -> Result<Vec<Aligned>> {
         let numbers = |parts: &Vec<AlignedPart>| parts.iter().map(AlignedPart::number).collect();
         let mut each = self.aligned.iter().map(numbers);
         let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
@@ -220,7 +221,11 @@ impl Columns {
         })?;
         let with_padding = numbers.into_iter().zip(paddings);
         Ok(with_padding
-            .map(|(number, &padding)| Aligned { number, padding })
+            .map(|(number, &(padding, behind))| Aligned {
+                number,
+                padding,
+                behind,
+            })
             .collect())
     }
 

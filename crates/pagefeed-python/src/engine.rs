@@ -83,7 +83,7 @@ impl Engine {
     /// each of which is one page. Pages are numbered through all, in order;
     /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
     /// `columns` of each dataset holds token ids. `aligned` is for each dataset the columns
-    /// with a number for each token, whose bits where there is none are `paddings`;
+    /// with a number for each token, whose bits in padding, and behind rows, are `paddings`;
     /// `loss_column` is the one of these that the mask of losses follows. `metadata` is
     /// what is told of the documents in a batch, see [`Asked`].
     #[new]
@@ -110,7 +110,7 @@ impl Engine {
         names: Vec<String>,
         has_tokens: bool,
         aligned: Vec<Vec<Beside<'_>>>,
-        paddings: Vec<u64>,
+        paddings: Vec<(u64, u64)>,
         loss_column: Option<usize>,
         dtype: &str,
         row_length: usize,

@@ -8,7 +8,6 @@
 
 mod arrow;
 mod buffer;
-mod chats;
 mod columns;
 mod engine;
 mod error;
@@ -19,6 +18,7 @@ mod metadata;
 mod numbers;
 mod order;
 mod packing;
+mod rows;
 mod run;
 mod storage;
 mod tokenizer;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use pagefeed_core::error::{Error, Result};
+use pagefeed_core::index::Index as CoreIndex;
 use pagefeed_core::pages::indexed::Indexed;
-use pagefeed_core::pages::reader::read_array;
+use pagefeed_core::pages::reader::read_columns;
 use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::{Encode, EncodeRows};
@@ -16,8 +17,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::chats::Chats;
 use crate::index::Index;
+use crate::rows::Rows;
 use crate::run::detached;
 use crate::storage::reading;
 
@@ -41,12 +42,12 @@ impl Tokenizer {
         }
     }
 
-    /// What encodes rows: texts, or what a function takes for chats.
-    fn rows(&self, chats: Option<Py<PyAny>>) -> Arc<dyn EncodeRows> {
-        match chats {
+    /// What encodes rows: texts, or what a function makes of them.
+    fn rows(&self, py: Python<'_>, rows: Option<Py<PyAny>>) -> PyResult<Arc<dyn EncodeRows>> {
+        Ok(match rows {
             None => Arc::new(Texts(self.encoder())),
-            Some(function) => Arc::new(Chats(function)),
-        }
+            Some(function) => Arc::new(Rows::new(py, function)?),
+        })
     }
 
     fn library(&self) -> PyResult<&Library> {
@@ -190,44 +191,56 @@ impl Tokenizer {
     }
 
     /// An index of texts as one of tokens: engines encode as they load. `counts` (uint32)
-    /// are the tokens of every row. `chats` is a function of an Arrow array of chats that
-    /// returns ids, labels and counts as bytes; the index is one of the labels then, if
-    /// `is_labels`.
-    #[pyo3(signature = (texts, vocab_size, counts, *, chats=None, is_labels=false))]
+    /// are the tokens of every row. `rows` encodes the rows of this column and of those
+    /// `beside` it, see [`Rows`]; the index is one of the labels then, if `is_labels`.
+    #[pyo3(signature = (
+        texts, vocab_size, counts, *, rows=None, beside=Vec::new(), is_labels=false
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all but three are keywords in Python"
+    )]
     fn tokenized(
         &self,
+        py: Python<'_>,
         texts: &Index,
         vocab_size: u32,
         counts: Bound<'_, PyAny>,
-        chats: Option<Py<PyAny>>,
+        rows: Option<Py<PyAny>>,
+        beside: Vec<Bound<'_, Index>>,
         is_labels: bool,
     ) -> PyResult<Index> {
         Ok(texts.with(Tokenization {
-            encoder: self.rows(chats),
+            encoder: self.rows(py, rows)?,
+            beside: indexes(&beside),
             vocab_size,
             counts: Arc::new(HeldCounts::new(counts)?),
             is_labels,
         }))
     }
 
-    /// Number of tokens of each row of a page of texts, or of `chats`: uint32 in native
-    /// order.
-    #[pyo3(signature = (texts, page, *, verify_checksums, chats=None))]
+    /// Number of tokens of each row of a page of texts, uint32 in native order, and of
+    /// rows that have labels; `rows` and `beside` as of `tokenized`.
+    #[pyo3(signature = (texts, page, *, verify_checksums, rows=None, beside=Vec::new()))]
     fn count<'py>(
         &self,
         py: Python<'py>,
         texts: &Index,
         page: u64,
         verify_checksums: bool,
-        chats: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let (column, encoder) = (texts.indexed(verify_checksums), self.rows(chats));
-        let texts = reading(py, column.clone(), |column| read_texts(&column, page))?;
+        rows: Option<Py<PyAny>>,
+        beside: Vec<Bound<'py, Index>>,
+    ) -> PyResult<(Bound<'py, PyBytes>, u64)> {
+        let (column, encoder) = (texts.indexed(verify_checksums), self.rows(py, rows)?);
+        let beside = indexes(&beside);
+        let texts = reading(py, column.clone(), |column| {
+            read_texts(&column, &beside, page)
+        })?;
         // On this thread, which has seen words like these.
-        let counts = detached(py, || {
+        let counted = detached(py, || {
             count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
         })?;
-        Ok(bytes_of(py, &counts))
+        Ok((bytes_of(py, &counted.tokens), counted.num_learned))
     }
 
     /// The engine that encodes, and why it does.
@@ -242,10 +255,16 @@ impl Tokenizer {
     }
 }
 
-/// A page of texts as it lies in the file.
-fn read_texts(column: &Indexed, page: u64) -> Result<ArrayRef> {
-    let data_type = column.index.field().data_type();
-    Index::opened(|opener| read_array(column, opener, page, Fetched::NOTHING, data_type))
+/// A page of texts as it lies in the file, and the same rows of columns beside it.
+fn read_texts(column: &Indexed, beside: &[Arc<CoreIndex>], page: u64) -> Result<Vec<ArrayRef>> {
+    let nothing = Fetched::NOTHING;
+    let read = |opener: &mut _| read_columns(column, beside, opener, page, nothing);
+    Index::opened(read).map(|(_, columns)| columns)
+}
+
+fn indexes(beside: &[Bound<'_, Index>]) -> Vec<Arc<CoreIndex>> {
+    let each = beside.iter();
+    each.map(|index| Arc::clone(&index.get().index)).collect()
 }
 
 /// The text of a row of a page of texts.
@@ -259,8 +278,8 @@ pub fn text_of(
     verify_checksums: bool,
 ) -> PyResult<String> {
     reading(py, texts.indexed(verify_checksums), |column| {
-        let texts = read_texts(&column, page)?;
-        text::text_of(&texts, row).map_err(|error| column.locate_page(error, page))
+        let texts = read_texts(&column, &[], page)?;
+        text::text_of(&texts[0], row).map_err(|error| column.locate_page(error, page))
     })
 }
 

@@ -20,6 +20,8 @@ const TRIED_AT_ONCE: usize = 32 << 10;
 /// exact engine, which takes 200 times as long, takes a percent of the time.
 const TRIED_AFTER: u64 = 40 << 20;
 const TRIED_LATER: usize = 2 << 10;
+/// Ids are below; the largest vocabularies have some millions.
+const MOST_IDS: u32 = 1 << 24;
 /// Ids are numbered by 32 bits, offsets of texts likewise.
 const LONGEST_TEXT: usize = u32::MAX as usize;
 
@@ -54,9 +56,13 @@ impl Tokenizer {
     }
 
     fn load(json: &str, as_text: bool, may_be_fast: bool) -> Result<Self> {
+        let value: Value = serde_json::from_str(json).map_err(|error| {
+            Error::invalid(format!("not a tokenizer.json that can be read: {error}"))
+        })?;
+        check_ids(&value)?;
         let exact = Exact::new(json, as_text)?;
         let fast = match may_be_fast {
-            true => Self::proven(json, as_text, &exact),
+            true => Self::proven(&value, as_text, &exact),
             false => Err("it was not asked for".into()),
         };
         let (fast, reason) = match fast {
@@ -75,8 +81,7 @@ impl Tokenizer {
     }
 
     /// The fast engine, if it is equal to the exact one on all hard texts.
-    fn proven(json: &str, as_text: bool, exact: &Exact) -> Result<Fast, String> {
-        let json: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    fn proven(json: &Value, as_text: bool, exact: &Exact) -> Result<Fast, String> {
         let added = exact.added_tokens();
         let added: Vec<&str> = added
             .iter()
@@ -90,8 +95,8 @@ impl Tokenizer {
             }
             Ok(fast)
         };
-        tried(&json).or_else(|why: String| {
-            let mut others = [spelled_out(&json), fast::without_added(&json)].into_iter();
+        tried(json).or_else(|why: String| {
+            let mut others = [spelled_out(json), fast::without_added(json)].into_iter();
             let proven = others.find_map(|json| tried(&json?).ok());
             proven.ok_or(why)
         })
@@ -206,6 +211,23 @@ impl Encode for Tokenizer {
         }
         catch_panic(|| self.exact.encode_into(text, ids))
     }
+}
+
+/// Refuses ids for which engines would take memory without need: their tables have a
+/// place for every id up to the largest.
+fn check_ids(json: &Value) -> Result<()> {
+    let added = json["added_tokens"].as_array().into_iter().flatten();
+    let added = added.map(|token| &token["id"]);
+    let vocab = json["model"]["vocab"].as_object().into_iter().flatten();
+    for id in added.chain(vocab.map(|(_, id)| id)) {
+        if id.as_f64().is_some_and(|id| id >= f64::from(MOST_IDS)) {
+            return Err(Error::new(
+                Kind::Limit,
+                format!("a tokenizer.json has ids below {MOST_IDS}, this one has {id}"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Runs the fast engine; a panic in it is a reason not to use it, not an error.

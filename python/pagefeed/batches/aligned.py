@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.batches.fields import IGNORED, Fields
 from pagefeed.dataset import Aligned, Dataset
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, LabelWarning
+from pagefeed.sequences import SequenceLayout
+from pagefeed.tokenizer import ChatRows
 
 __all__ = ["AlignedColumns"]
 
@@ -51,7 +54,7 @@ class AlignedColumns:
                     f"{_shown(data, own)}: name the same for both, or write one anew"
                 )
         for each, dtype in zip(first.aligned, dtypes[0], strict=True):
-            each.padding_bits(dtype)
+            each.bits(each.padding, dtype)
         return cls(first.aligned, dtypes[0], handles)
 
     @property
@@ -79,7 +82,34 @@ class AlignedColumns:
                 "'labels' come as they are: leave shifted out"
             )
 
-    def settings(self, fields: Fields) -> dict[str, Any]:
+    def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:
+        """Warn of an ``eos`` behind rows that no label has.
+
+        Raises:
+            InvalidArgumentError: If it is not to be learned, and labels are made, which
+                have every token.
+        """
+        if "labels" not in self.names:
+            if layout.learn_eos is False:
+                raise InvalidArgumentError(
+                    "learn_eos=False is of data with labels of their own: leave it out"
+                )
+            return
+        if layout.eos is None or layout.learn_eos is not None:
+            return
+        rows = [getattr(data, "row_encoder", None) for data in datasets]
+        if not all(
+            isinstance(each, ChatRows) and each.writes(layout.eos) for each in rows
+        ):
+            warnings.warn(
+                f"the labels of eos={layout.eos} behind each row are padding, so that "
+                "no model learns to write it: give learn_eos=True, or learn_eos=False "
+                "where rows end with a token that says so",
+                LabelWarning,
+                stacklevel=2,
+            )
+
+    def settings(self, fields: Fields, layout: SequenceLayout) -> dict[str, Any]:
         """Return what the engine is told of them, and of fields that are made.
 
         Columns called like a field take its place.
@@ -89,7 +119,14 @@ class AlignedColumns:
         found = fields.settings | {"fields": made}
         if not names:
             return found
-        found |= {"aligned": self.handles, "paddings": self.padding_bits}
+        paddings = [
+            (padding, each.bits(layout.eos or 0, dtype) if learns else padding)
+            for each, dtype, padding in zip(
+                self.columns, self.dtypes, self.padding_bits, strict=True
+            )
+            for learns in [layout.learn_eos and each.column == "labels"]
+        ]
+        found |= {"aligned": self.handles, "paddings": paddings}
         if "labels" in names and "loss_mask" in made:
             found["loss_column"] = names.index("labels")
         return found
@@ -98,7 +135,7 @@ class AlignedColumns:
     def padding_bits(self) -> list[int]:
         """The bits of each padding."""
         both = zip(self.columns, self.dtypes, strict=True)
-        return [each.padding_bits(dtype) for each, dtype in both]
+        return [each.bits(each.padding, dtype) for each, dtype in both]
 
     @property
     def each(self) -> Iterator[tuple[str, str, int]]:

@@ -165,6 +165,7 @@ class LoaderSettings:
                 "Documents(columns=[...])"
             )
         layout = source.index.layout
+        aligned.check_eos(layout, source.datasets)
         check_vocab_size(self.vocab_size, eos=layout.eos, bos=layout.bos)
         engine = token_engine(
             source.datasets,

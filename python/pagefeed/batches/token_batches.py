@@ -170,7 +170,7 @@ def token_engine(
             eos=layout.eos,
             packing=layout.packing,
             never_split=layout.never_split,
-            **aligned.settings(fields or Fields()),
+            **aligned.settings(fields or Fields(), layout),
             vocab_size=vocab_size,
             metadata=None if metadata is None else metadata.asked,
         )

@@ -40,6 +40,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--column", default="text", help="of the texts (text)")
     source.add_argument("--messages", metavar="COLUMN", help="of chats instead")
+    source.add_argument(
+        "--text",
+        metavar="TEMPLATE",
+        help="of columns instead, such as '{title}: {body}'",
+    )
+    add("--tools", metavar="COLUMN", help="of the tools of chats")
+    add(
+        "--roles",
+        nargs="+",
+        default=[],
+        metavar="ROLE=NAME",
+        help="what roles of the data are called in the template",
+    )
+    add(
+        "--no-require-labels", action="store_true", help="take chats that teach nothing"
+    )
     add("--chat-template", metavar="FILE", help="in place of the tokenizer's")
     add(
         "--keep",
@@ -89,7 +105,11 @@ def run(options: argparse.Namespace) -> int:
         options.output,
         tokenizer=tokenizer,
         column=options.column,
+        text=options.text,
         messages=options.messages,
+        tools=options.tools,
+        roles=dict(word.partition("=")[::2] for word in options.roles) or None,
+        require_labels=not options.no_require_labels,
         keep={name: kind or None for name, _, kind in kinds},
         format=options.format,
         on_error=options.on_error,
@@ -117,6 +137,8 @@ def run(options: argparse.Namespace) -> int:
         f"{len(done.files)} files of {done.folder}, {seconds:.1f} s with "
         f"{tokenizer.engine}"
     )
+    if done.num_learned is not None:
+        print(f"{done.num_learned:,} chats with something to learn")
     if done.num_rejected:
         print(f"{done.num_rejected:,} records rejected: {done.folder}/_rejected")
     for reason, count in done.reasons.items():

@@ -32,29 +32,29 @@ class Aligned(NamedTuple):
     padding: float
     """Where a batch has no token of a row: padding and separators."""
 
-    def padding_bits(self, dtype: str) -> int:
-        """Return the bits of the padding in a type of numbers.
+    def bits(self, number: float, dtype: str) -> int:
+        """Return the bits of a number that is written in, in the column's type.
 
         Raises:
             InvalidArgumentError: If the type does not have the number.
 
         Example:
-            >>> hex(Aligned("labels", -100).padding_bits("int16"))
+            >>> hex(Aligned("labels", -100).bits(-100, "int16"))
             '0xff9c'
         """
         kind = np.dtype(dtype)
         is_right = kind.kind == "f"
         if not is_right:
             bounds = np.iinfo(kind)
-            is_whole = float(self.padding).is_integer()
-            is_right = is_whole and bounds.min <= self.padding <= bounds.max
+            is_whole = float(number).is_integer()
+            is_right = is_whole and bounds.min <= number <= bounds.max
         if not is_right:
             raise InvalidArgumentError(
-                f"column {self.column!r} holds {dtype} numbers, and its padding "
-                f"{self.padding} is none: choose one, such as "
-                f"aligned={{{self.column!r}: 0}}"
+                f"column {self.column!r} holds {dtype} numbers, and {number}, its "
+                "padding or eos, is none: choose a padding such as "
+                f"aligned={{{self.column!r}: 0}}, or write the column in another type"
             )
-        value = self.padding if kind.kind == "f" else int(self.padding)
+        value = number if kind.kind == "f" else int(number)
         return int.from_bytes(np.array(value, kind).tobytes(), "little")
 
 

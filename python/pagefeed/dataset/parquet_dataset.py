@@ -28,7 +28,14 @@ from pagefeed.dataset.select import Constant, Expression, Selection
 from pagefeed.dataset.text import LABELS, TextStream, TokenizedIndex, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, Located, Storage
-from pagefeed.tokenizer import ChatRows, Tokenizer, chats_of
+from pagefeed.tokenizer import (
+    Rows,
+    TextOfRow,
+    Tokenizer,
+    check_learned,
+    on_day,
+    rows_of,
+)
 
 __all__ = ["ParquetDataset"]
 
@@ -67,8 +74,10 @@ class ParquetDataset(DatasetRows):
     """The rows, if these are not all rows of the files."""
     tokenizer: Tokenizer | None = None
     """What makes tokens of the column, if it holds texts."""
-    chats: ChatRows | None = None
-    """What renders the column, if it holds chats."""
+    row_encoder: Rows | None = None
+    """What encodes rows, if the column does not hold texts as they are."""
+    require_labels: bool = True
+    """Refuse chats of which nothing is learned."""
 
     @lazy
     def index(self) -> PageIndex:
@@ -84,11 +93,21 @@ class ParquetDataset(DatasetRows):
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
         if self.tokenizer is not None:
-            return tokenized(index, self.tokenizer, self.chats)
+            return self._tokenized(index, self.tokenizer)
         for each in self.aligned:
             self._column_indexes[each.column] = self._build_index(each.column)
             check_aligned_index(index, self._column_indexes[each.column])
         return index
+
+    def _tokenized(self, index: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
+        rows = self.row_encoder
+        names = () if rows is None else rows.columns[1:]
+        beside = [self.column_index(name) for name in names]
+        found = tokenized(index, tokenizer, rows, beside)
+        if rows is not None and rows.has_labels:
+            required = self.require_labels
+            check_learned(found.num_learned, found.num_written, required=required)
+        return found
 
     @property
     def aligned_sources(self) -> tuple[PageIndex, ...]:
@@ -108,7 +127,7 @@ class ParquetDataset(DatasetRows):
         """Return the page index of any column of the same rows."""
         if column == self.column:
             return self.index
-        if self.chats is not None and column == LABELS:
+        if self.aligned and self.row_encoder is not None and column == LABELS:
             return cast("TokenizedIndex", self.index).labels
         if column not in self._column_indexes:
             self._column_indexes[column] = self._build_index(column)
@@ -201,9 +220,14 @@ class ParquetDataset(DatasetRows):
         self,
         tokenizer: Tokenizer,
         *,
+        text: TextOfRow | None = None,
+        columns: Sequence[str] = (),
         messages: str | None = None,
+        tools: str | None = None,
+        roles: Mapping[str, str] | None = None,
         chat_template: str | None = None,
         today: datetime.date | None = None,
+        require_labels: bool = True,
         count: Literal[True] = True,
     ) -> ParquetDataset: ...
     @overload
@@ -214,26 +238,44 @@ class ParquetDataset(DatasetRows):
         self,
         tokenizer: Tokenizer,
         *,
+        text: TextOfRow | None = None,
+        columns: Sequence[str] = (),
         messages: str | None = None,
+        tools: str | None = None,
+        roles: Mapping[str, str] | None = None,
         chat_template: str | None = None,
         today: datetime.date | None = None,
+        require_labels: bool = True,
         count: bool = True,
     ) -> ParquetDataset | TextStream:
-        """Take the column, which holds texts, for the tokens that they come to.
+        r"""Take the column, which holds texts, for the tokens that they come to.
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
         of it work, and resume. The tokens of every row are counted when they are first
         needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
         folder keeps. From then on texts are encoded as their pages are loaded.
 
+        A text in a struct (``column="doc.text"``) is taken as it is, and the texts of a
+        list that are not empty as lines of one.
+
         Args:
             tokenizer: What encodes the texts.
+            text: What makes the text of a row: a template over columns such as
+                ``"{title}\n\n{doc.text}"``, or a function of a row, a dict of the
+                column and those that ``columns`` names, which returns a text or None.
+                Runs in Python, on the loader's threads. Needs ``pagefeed[pyarrow]``.
+            columns: Further columns that such a function reads.
             messages: The column holds chats, and this is its name: they are rendered by
                 the chat template, and batches have ``labels`` beside the tokens: -100
                 where it is not the assistant who speaks. Templates run in Python, on
                 the loader's threads. Needs ``pagefeed[chat,pyarrow]``.
+            tools: A column of the tools of each chat.
+            roles: What roles of the data are called in the template, such as
+                ``{"model": "assistant"}``.
             chat_template: A template in the place of the tokenizer's.
             today: The day that a template writes which asks for it.
+            require_labels: Refuse chats of which nothing is learned in any; some such
+                are warned of. False takes them.
             count: False for texts that are too many to be counted first: a loader of
                 :class:`Windows` with ``epochs=None`` begins at once, joins and cuts
                 the documents of each of its lanes as they come, and its state is where
@@ -261,15 +303,32 @@ class ParquetDataset(DatasetRows):
                 "tokenize takes texts: the dataset has aligned columns of tokens that "
                 f"are in the files, or is tokenized already: {self}"
             )
-        chats = chats_of(tokenizer, self.column, messages, chat_template, today)
+        rows = rows_of(
+            tokenizer,
+            self.column,
+            messages=messages,
+            tools=tools,
+            roles=roles,
+            template=chat_template,
+            text=text,
+            columns=columns,
+        )
+        rows = on_day(rows, today)
         if not check_flag(count, "count"):
-            if chats is not None:
+            if rows is not None:
                 raise InvalidArgumentError(
-                    "count=False streams texts: chats are counted first, leave it out"
+                    "count=False streams texts: chats, and texts made of rows, are "
+                    "counted first, leave it out"
                 )
             return TextStream(texts=self, tokenizer=tokenizer)
-        texts = replace(self, selection=None, tokenizer=tokenizer, chats=chats)
-        if chats is not None:
+        texts = replace(
+            self,
+            selection=None,
+            tokenizer=tokenizer,
+            row_encoder=rows,
+            require_labels=check_flag(require_labels, "require_labels"),
+        )
+        if rows is not None and rows.has_labels:
             texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))
         if self.selection is None:
             return texts

@@ -59,6 +59,9 @@ class Packed:
         length: Tokens of a sequence.
         eos: Token written behind every row.
         bos: Token written before every row.
+        learn_eos: Of data with labels of their own, such as chats: whether the label
+            of ``eos`` is itself, so that a model learns to end there, or that of
+            padding. One of both is to be said, unless the chat template writes it.
         split: ``"long"`` splits documents longer than ``length``, and where the number
             of sequences would be exceeded another, usually at most one a block.
             ``"never"`` splits no others; then the number of sequences depends on the
@@ -81,6 +84,7 @@ class Packed:
     length: int
     eos: int | None = field(default=None, kw_only=True)
     bos: int | None = field(default=None, kw_only=True)
+    learn_eos: bool | None = field(default=None, kw_only=True)
     split: Literal["long", "never"] = field(default="long", kw_only=True)
     method: Literal["best_fit", "first_fit", "greedy"] = field(
         default="best_fit", kw_only=True
@@ -101,6 +105,7 @@ class Packed:
         return SequenceLayout(
             bos=self.bos,
             eos=self.eos,
+            learn_eos=self.learn_eos,
             packing=self.method,
             never_split=self.split == "never",
         )

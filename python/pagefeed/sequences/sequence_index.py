@@ -16,6 +16,7 @@ from pagefeed._base import (
     Int64Array,
     UInt32Array,
     check_choice,
+    check_flag,
     check_token,
     check_whole,
 )
@@ -46,6 +47,8 @@ class SequenceLayout:
     """Token before every row, also an empty or null one."""
     eos: int | None = None
     """Token behind every row, likewise."""
+    learn_eos: bool | None = None
+    """Whether it is learned where files or templates have labels; None warns of it."""
     packing: str | None = None
     """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
     never_split: bool = False
@@ -172,6 +175,10 @@ def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass
     for name in ("bos", "eos"):
         token = check_token(getattr(settings, name), name)
         object.__setattr__(settings, name, token)
+    if settings.learn_eos is not None:
+        check_flag(settings.learn_eos, "learn_eos")
+        if settings.eos is None:
+            raise InvalidArgumentError("learn_eos is of an eos: give one, eos=tok.eos")
     check_choice(settings.join, JOINS, "join")
 
 

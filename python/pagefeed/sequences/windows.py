@@ -47,6 +47,9 @@ class Windows:
             with the loader's padding token, ``"drop"`` leaves it out.
         eos: Token written behind every row.
         bos: Token written before every row.
+        learn_eos: Of data with labels of their own, such as chats: whether the label
+            of ``eos`` is itself, so that a model learns to end there, or that of
+            padding. One of both is to be said, unless the chat template writes it.
         overlap: Tokens that a window repeats from the end of the one before.
         join: ``"dataset"`` makes one line of all files; ``"file"`` a line of each, so
             that no window has tokens of two files.
@@ -65,6 +68,7 @@ class Windows:
     tail: Literal["pad", "drop"] = "pad"
     eos: int | None = field(default=None, kw_only=True)
     bos: int | None = field(default=None, kw_only=True)
+    learn_eos: bool | None = field(default=None, kw_only=True)
     overlap: int = field(default=0, kw_only=True)
     join: Join = field(default="dataset", kw_only=True)
 
@@ -101,7 +105,9 @@ class WindowIndex:
     def __init__(self, spans: Spans, windows: Windows) -> None:
         self.spans = spans
         self.windows = windows
-        self.layout = SequenceLayout(bos=windows.bos, eos=windows.eos)
+        self.layout = SequenceLayout(
+            bos=windows.bos, eos=windows.eos, learn_eos=windows.learn_eos
+        )
         self.lines = Lines(spans, self.layout.per_row)
         self.num_tokens = self.lines.num_tokens
         self.stride = stride = windows.length - windows.overlap

@@ -7,14 +7,17 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import lazy, require
+from pagefeed._base import lazy
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.tokenizer.answers import find_answer
+from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat
+from pagefeed.tokenizer.sandbox import Sandbox, TemplateRefusal
 from pagefeed.tokenizer.token_places import TokenPlaces
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
@@ -23,12 +26,9 @@ __all__ = ["IGNORED", "ChatTemplate"]
 IGNORED = -100
 """Label of a token that is not learned."""
 
-Message = dict[str, Any]
 Spans = list[tuple[int, int]]
 
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
-_REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names under which messages have what was thought before the answer."""
 
 
 class ChatTemplate:
@@ -38,11 +38,13 @@ class ChatTemplate:
     as ``apply_chat_template(..., return_assistant_tokens_mask=True)`` has it. Without
     them it is what each of the assistant's messages adds to the chat so far and the
     prompt for an answer; white space behind the last special token of that is left out.
+    Messages of ``weight`` 0 are not learned.
 
     Args:
         text: The template, in Jinja.
         tokens: Special tokens by their names in the template, such as ``eos_token``.
         today: What templates take for the current date; by default that.
+        roles: What roles of the data are called in the template.
 
     Raises:
         InvalidArgumentError: If it is no template.
@@ -54,18 +56,25 @@ class ChatTemplate:
         text: str,
         tokens: Mapping[str, str],
         today: datetime.date | None = None,
+        roles: Mapping[str, str] | None = None,
     ) -> None:
-        self._made_of = text, dict(tokens), today
+        self._made_of = text, dict(tokens), today, check_roles(roles)
         self._text = text
         self.today = today
         """What templates take for the current date, if it is said."""
+        self._mark = f"\0{secrets.token_hex(16)}\0"  # What no text holds.
         try:
-            self._template = _environment(self._mark, self._now).from_string(text)
-        except _jinja().TemplateSyntaxError as problem:
+            self._template = Sandbox(text, self._mark, self._now)
+        except TemplateRefusal as problem:
             raise InvalidArgumentError(f"no chat template: {problem}") from problem
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, text: str | None = None) -> Self:
+    def of(
+        cls,
+        tokenizer: Tokenizer,
+        text: str | None = None,
+        roles: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return the template of a tokenizer, or one of one's own with its tokens.
 
         Raises:
@@ -75,8 +84,9 @@ class ChatTemplate:
         config = tokenizer.config
         template = text or config.get("chat_template")
         if isinstance(template, list):  # Several, by their names.
-            named = {one["name"]: one["template"] for one in template}
-            template = named.get("default")
+            named = [one for one in template if isinstance(one, dict)]
+            default = [one for one in named if one.get("name") == "default"]
+            template = default[0].get("template") if default else None
         if not isinstance(template, str):
             raise InvalidArgumentError(
                 f"{tokenizer.name} has no chat template: it would be in "
@@ -93,11 +103,12 @@ class ChatTemplate:
             for name, token in config.items()
             if name.endswith("_token") and isinstance(content := _content(token), str)
         }
-        return cls(template, tokens)
+        return cls(template, tokens, None, roles)
 
     def on(self, today: datetime.date) -> ChatTemplate:
         """Return the same on another day."""
-        return ChatTemplate(self._made_of[0], self._made_of[1], today)
+        text, tokens, _, roles = self._made_of
+        return ChatTemplate(text, tokens, today, roles)
 
     def __reduce__(self) -> tuple[type[ChatTemplate], tuple[Any, ...]]:
         """Pickle as what it is made of."""
@@ -105,8 +116,10 @@ class ChatTemplate:
 
     @lazy
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify template and tokens."""
-        told = json.dumps(self._made_of[:2], sort_keys=True)
+        """32 hexadecimal digits that identify template, tokens and roles."""
+        text, tokens, _, roles = self._made_of
+        made_of = [text, tokens, roles] if roles else [text, tokens]
+        told = json.dumps(made_of, sort_keys=True)
         return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
     @property
@@ -114,10 +127,10 @@ class ChatTemplate:
         """Whether it may write the current date."""
         return "strftime_now" in self._text
 
-    @lazy
-    def _mark(self) -> str:
-        """What no text holds: borders of what is learned are marked by it."""
-        return f"\0{secrets.token_hex(16)}\0"
+    def writes(self, token: str) -> bool:
+        """Whether it may write a special token: as it is, or by its name."""
+        names = (name for name, one in self._made_of[1].items() if one == token)
+        return any(word in self._text for word in (token, *names))
 
     def _now(self, form: str) -> str:
         if self.today is None:
@@ -125,32 +138,59 @@ class ChatTemplate:
         return datetime.datetime.combine(self.today, datetime.time()).strftime(form)
 
     def render(
-        self, messages: object, *, add_generation_prompt: bool = False
+        self,
+        messages: object,
+        *,
+        tools: object = None,
+        add_generation_prompt: bool = False,
     ) -> tuple[str, Spans]:
         """Return the text of a chat, and what of it lies in generation blocks.
 
         Raises:
             InvalidArgumentError: If they are no messages, or the template refuses them.
         """
-        chat = _checked(messages)
+        chat = parse_chat(messages, tools, self._made_of[3])
+        return self._render(chat, add_generation_prompt=add_generation_prompt)
+
+    def _render(
+        self, chat: Chat, *, add_generation_prompt: bool = False
+    ) -> tuple[str, Spans]:
         try:
-            marked = self._template.render(
-                messages=chat,
-                tools=None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self._made_of[1],
-            )
-        except (_jinja().TemplateError, TypeError, ValueError) as problem:
-            raise InvalidArgumentError(
-                f"the chat template refuses the messages: {problem}"
-            ) from problem
+            marked = self._marked(chat.messages, chat.tools, add_generation_prompt)
+        except TemplateRefusal as problem:
+            # Some ask whether the content of a call is none: then it is.
+            said = [
+                {"content": None, **one} if "tool_calls" in one else one
+                for one in chat.messages
+            ]
+            try:
+                if said == chat.messages:
+                    raise
+                marked = self._marked(said, chat.tools, add_generation_prompt)
+            except TemplateRefusal:
+                raise InvalidArgumentError(
+                    f"the chat template refuses the messages: {problem}"
+                ) from problem
         parts = marked.split(self._mark)
         ends = np.cumsum([len(part) for part in parts]).tolist()
         return "".join(parts), [*zip(ends[:-1:2], ends[1::2], strict=False)]
 
+    def _marked(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[Any] | None,
+        prompt: bool,  # noqa: FBT001
+    ) -> str:
+        return self._template.render(
+            messages=messages,
+            tools=tools,
+            documents=None,
+            add_generation_prompt=prompt,
+            **self._made_of[1],
+        )
+
     def encode(
-        self, tokenizer: Tokenizer, messages: object
+        self, tokenizer: Tokenizer, messages: object, tools: object = None
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
         """Return ids and labels of a chat: uint32 and int32 [tokens].
 
@@ -158,12 +198,14 @@ class ChatTemplate:
 
         Raises:
             InvalidArgumentError: If they are no messages, the template refuses them, or
-                without generation blocks, what it makes of the first messages is not
-                how it begins with all of them.
+                it cannot be told what of its text the assistant says.
         """
-        text, spans = self.render(messages)
-        if not _GENERATION.search(self._text):
-            spans = self._by_prefixes(text, _checked(messages), tokenizer)
+        chat = parse_chat(messages, tools, self._made_of[3])
+        text, spans = self._render(chat)
+        if _GENERATION.search(self._text):
+            spans = _weighted(chat, spans)
+        else:
+            spans = self._answers(text, chat, tokenizer)
         ids = tokenizer.encode(text)
         labels = np.full(len(ids), IGNORED, np.int32)
         places = TokenPlaces(tokenizer, text, ids) if spans else None
@@ -175,100 +217,33 @@ class ChatTemplate:
             labels[first:stop] = ids[first:stop]
         return ids, labels
 
-    def _by_prefixes(
-        self, text: str, chat: list[Message], tokenizer: Tokenizer
-    ) -> Spans:
-        spans = []
-        for number, message in enumerate(chat):
-            if message.get("role") != "assistant":
-                continue
-            before = ""
-            if number:
-                before, _ = self.render(chat[:number], add_generation_prompt=True)
-            whole, _ = self.render(chat[: number + 1])
-            if not (whole.startswith(before) and text.startswith(whole)):
-                raise InvalidArgumentError(
-                    f"what the chat template makes of the first {number + 1} messages "
-                    "is not how it begins with all of them: give one with "
-                    "{% generation %} blocks around what the assistant says, "
-                    "chat_template="
-                )
-            spans.append((len(before), _without_space(whole, len(before), tokenizer)))
+    def _answers(self, text: str, chat: Chat, tokenizer: Tokenizer) -> Spans:
+        def render(messages: list[dict[str, Any]], **options: bool) -> str:
+            return self._render(chat._replace(messages=messages), **options)[0]
+
+        special = tokenizer.special_ids
+        return [
+            find_answer(chat.messages, number, text, render, special)
+            for number, is_learned in enumerate(chat.is_learned)
+            if is_learned
+        ]
+
+
+def _weighted(chat: Chat, spans: Spans) -> Spans:
+    """Leave out blocks of messages that are not learned; blocks are the assistant's."""
+    said = [message.get("role") == "assistant" for message in chat.messages]
+    if chat.is_learned == said:
         return spans
-
-
-def _without_space(text: str, begin: int, tokenizer: Tokenizer) -> int:
-    """The end of a text, or of the last special token if white space alone follows."""
-    bare = text.rstrip()
-    is_special = any(bare.endswith(token) for token in tokenizer.special_ids)
-    return len(bare) if is_special and len(bare) > begin else len(text)
+    if sum(said) != len(spans):
+        raise InvalidArgumentError(
+            f"the chat template has {len(spans)} generation blocks for {sum(said)} "
+            "messages of the assistant, so that weights of messages cannot be told"
+        )
+    learned = [
+        one for one, is_said in zip(chat.is_learned, said, strict=True) if is_said
+    ]
+    return [span for span, is_learned in zip(spans, learned, strict=True) if is_learned]
 
 
 def _content(token: object) -> object:
     return token.get("content") if isinstance(token, Mapping) else token
-
-
-def _checked(messages: object) -> list[Message]:
-    """Messages as templates see them.
-
-    Fields without a value are left out, and what was thought has all of its names.
-    """
-    is_list = isinstance(messages, Sequence) and not isinstance(messages, str)
-    if not is_list or not messages:
-        raise InvalidArgumentError(
-            "messages are a list of objects with role and content, this is "
-            f"{type(messages).__name__} {messages!r:.40}"
-        )
-    chat = []
-    for message in messages:  # type: ignore[attr-defined]
-        if not isinstance(message, Mapping):
-            raise InvalidArgumentError(
-                f"a message is an object with role and content, not {message!r:.40}"
-            )
-        known = {name: value for name, value in message.items() if value is not None}
-        thought = next((known[name] for name in _REASONING if name in known), None)
-        if thought is not None:
-            known = {"thinking": thought, **known, "reasoning_content": thought}
-        chat.append(known)
-    return chat
-
-
-def _jinja() -> Any:  # noqa: ANN401
-    return require("jinja2", extra="chat", purpose="chat templates")
-
-
-def _environment(mark: str, now: object) -> Any:  # noqa: ANN401
-    """The sandbox that templates of the hub are written for."""
-    jinja = _jinja()
-    sandbox = require("jinja2.sandbox", extra="chat", purpose="chat templates")
-    extension = require("jinja2.ext", extra="chat", purpose="chat templates")
-
-    class Generation(extension.Extension):  # type: ignore[misc, name-defined]
-        """Marks the begin and the end of what a block renders to."""
-
-        tags = frozenset({"generation"})
-
-        def parse(self, parser: Any) -> Any:  # noqa: ANN401
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            call = self.call_method("_marked")
-            return jinja.nodes.CallBlock(call, [], [], body).set_lineno(line)
-
-        def _marked(self, caller: Any) -> str:  # noqa: ANN401
-            return f"{mark}{caller()}{mark}"
-
-    def refuse(message: str) -> None:
-        raise jinja.TemplateError(message)
-
-    def as_json(value: object, **options: Any) -> str:  # noqa: ANN401
-        return json.dumps(value, **{"ensure_ascii": False, **options})
-
-    made = sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=[Generation, extension.loopcontrols],
-    )
-    made.filters["tojson"] = as_json
-    made.globals["raise_exception"] = refuse
-    made.globals["strftime_now"] = now
-    return made

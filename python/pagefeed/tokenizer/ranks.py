@@ -54,6 +54,44 @@ ENCODINGS: Mapping[str, Encoding] = {
 """What tiktoken's encodings are split by, and their special tokens, by their names."""
 
 
+_SAME = {
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++"
+    r"|\s++$|\s+(?!\S)|\s": _GPT2,
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s": _CL100K,
+}
+"""How later releases of tiktoken say the same: engines know the first ones."""
+_PIECES = re.compile(
+    r"\\[pPxu]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}[+?]?|[?*+][?+]?"
+    r"|\(\?[a-z-]+\)|\(\?(?:[a-z-]*:|<?[=!]|>)|.",
+    re.DOTALL,
+)
+"""An escape, class, quantifier, begin of a group, or any other character."""
+
+
+def _for_tokenizers(pattern: str) -> str:
+    """Return a pattern of tiktoken's as tokenizers reads it, which is as Ruby does.
+
+    There ``$`` is the end of a line, and ``+`` behind braces repeats.
+    """
+    if pattern in _SAME:
+        return _SAME[pattern]
+    parts: list[str] = []
+    last = 0
+    groups: list[int] = []
+    for piece in _PIECES.findall(pattern):
+        if piece[0] in "?*+" or (piece[0] == "{" and len(piece) > 1):
+            parts.append(piece)
+            if piece.endswith("}+"):
+                parts[last:] = ["(?>", *parts[last:-1], piece[:-1], ")"]
+            continue
+        last = groups.pop() if piece == ")" and groups else len(parts)
+        if piece[0] == "(" and piece[-1] != ")":
+            groups.append(last)
+        parts.append({"$": r"\z", "^": r"\A"}.get(piece, piece))
+    return "".join(parts)
+
+
 def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
     """Read a file of ranks: a line is a token in base64, a space and its rank.
 
@@ -66,7 +104,9 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
             continue
         try:
             token, rank = line.split()
-            ranks[base64.b64decode(token, validate=True)] = int(rank)
+            # A sign alone is a token without bytes, as Whisper's files have one.
+            plain = b"" if token == b"=" else base64.b64decode(token, validate=True)
+            ranks[plain] = int(rank)
         except (ValueError, binascii.Error) as problem:
             raise InvalidArgumentError(
                 f"{name}, line {number}: {line[:40]!r} is no token in base64 and its "
@@ -79,19 +119,13 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
     """Return the ``tokenizer.json`` of the same encoding.
 
     Raises:
-        InvalidArgumentError: If a single byte has no rank, or two tokens share one, or
-            the pattern means something else to the library.
+        InvalidArgumentError: If a single byte has no rank, or two tokens share one.
     """
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing or len(set(ranks.values())) < len(ranks):
         raise InvalidArgumentError(
             f"{name} is no complete set of ranks: "
             + (f"byte {missing[0]} has none" if missing else "two tokens share one")
-        )
-    if re.search(r"[\d,]\}\+", encoding.pattern):
-        raise InvalidArgumentError(
-            f"{name}: '}}+' in the pattern is possessive for tiktoken and repeats for "
-            "tokenizers: write it as '}', which splits the same here"
         )
     text = _letters()
     named = {token: token.decode("latin-1").translate(text) for token in ranks}
@@ -104,7 +138,7 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
                 encoding.special_tokens.items(), key=lambda item: item[1]
             )
         ],
-        "pre_tokenizer": _pre_tokenizer(encoding.pattern),
+        "pre_tokenizer": _pre_tokenizer(_for_tokenizers(encoding.pattern)),
         "decoder": _byte_level(use_regex=False),
         "model": {
             "type": "BPE",

@@ -182,15 +182,22 @@ _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 def _configured(storage: LocalStorage, path: str) -> dict[str, Any]:
     """What the files beside a tokenizer.json say of special tokens and chats."""
     folder = os.path.dirname(path)
+    name = f"{folder}/tokenizer_config.json"
+    config: Any = {}
     try:
-        config = json.loads(_read(storage, f"{folder}/tokenizer_config.json"))
-    except (MissingFileError, ValueError):
-        config = {}
+        with suppress(MissingFileError):
+            config = json.loads(_text(_read(storage, name), name))
+    except (ValueError, RecursionError) as problem:
+        raise InvalidArgumentError(
+            f"{name} is no JSON: {problem}; repair or remove it"
+        ) from problem
     if not isinstance(config, dict):
-        config = {}
-    with suppress(MissingFileError, ValueError):
-        template = _read(storage, f"{folder}/chat_template.jinja")
-        config["chat_template"] = template.decode()
+        raise InvalidArgumentError(
+            f"{name} holds {type(config).__name__}, no object: repair or remove it"
+        )
+    with suppress(MissingFileError):
+        name = f"{folder}/chat_template.jinja"
+        config["chat_template"] = _text(_read(storage, name), name)
     known = {k: v for k, v in config.items() if k.endswith("_token") and v is not None}
     return {**known, "chat_template": config.get("chat_template")}
 

@@ -3,6 +3,9 @@
 import datetime
 import json
 import pickle
+import warnings
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.chats import CHATS, PLAIN, TEMPLATES, write_chat_tokenizer
+from made.chats import CHATS, PLAIN, TEMPLATES, TOOLS, write_chat_tokenizer
 from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
+    LabelWarning,
     UnsupportedError,
 )
 
@@ -174,3 +178,126 @@ def test_the_date_is_said(source, tok):
     )
     assert tok.decode(one[0]["messages"]).startswith("2024 ")
     assert one.fingerprint != other.fingerprint
+
+
+@pytest.fixture
+def both(tok, tmp_path):
+    """Ids and labels of rows, on the fly and offline, which are the same."""
+
+    def made(path, column, tok=tok, **options):
+        data = pf.parquet(path, column=column).tokenize(tok, **options)
+        column = {} if "messages" in options else {"column": column}
+        folder = tmp_path / f"out{len([*tmp_path.iterdir()])}"
+        done = pf.tokenize(path, folder, tokenizer=tok, **column, **options)
+        rows = pq.read_table(done.files[0]).to_pylist()
+        names = ["input_ids", "labels"] if data.aligned else ["input_ids"]
+        found = [{**row, "input_ids": row[data.column]} for row in data]
+        found = [{name: row[name] for name in names} for row in found]
+        assert found == rows
+        return rows
+
+    return made
+
+
+def test_tools_and_roles_both_ways(both, tok, tmp_path):
+    template = (
+        "{% if tools %}{{ tools[0].function.name }}{% endif %}" + TEMPLATES["chatml"]
+    )
+    named = [{"from": "human", "value": "hi"}, {"from": "model", "value": "yes"}]
+    rows = {
+        "conversations": [named, named, None],
+        "tools": [json.dumps(TOOLS), None, None],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    options: dict[str, Any] = {
+        "messages": "conversations",
+        "tools": "tools",
+        "roles": {"model": "assistant"},
+        "chat_template": template,
+    }
+    first, second, third = both(tmp_path / "a.parquet", "conversations", **options)
+    assert tok.decode(first["input_ids"]).startswith("weather<|im_start|>user")
+    assert tok.decode(second["input_ids"]).startswith("<|im_start|>user")
+    assert tok.decode([n for n in first["labels"] if n >= 0]) == "yes<|im_end|>"
+    assert third == {"input_ids": [], "labels": []}
+    records = [{"conversations": named, "tools": TOOLS}, {"conversations": named}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    done = pf.tokenize(
+        tmp_path / "a.jsonl", tmp_path / "lines", tokenizer=tok, **options
+    )
+    assert pq.read_table(done.files[0]).to_pylist() == [first, second]
+
+
+@pytest.mark.parametrize("role", ["Assistant", "model", "user"])
+def test_chats_that_teach_nothing_are_refused(role, tok, tmp_path):
+    said = [{"role": "user", "content": "hi"}, {"role": role, "content": "yes"}]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"messages": [said] * 3}), path)
+    data = on_the_fly(path, tok)
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="3 of 3 chats teach nothing"):
+            len(data.index)
+    options: dict[str, Any] = {"tokenizer": tok, "messages": "messages"}
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="roles="):
+            pf.tokenize(path, tmp_path / "out", **options)
+    with pytest.warns(LabelWarning, match="3 of 3 chats teach nothing"):
+        assert len(on_the_fly(path, tok, require_labels=False).index)
+    with pytest.warns(LabelWarning, match="3 of 3 chats teach nothing"):
+        done = pf.tokenize(path, tmp_path / "out", **options, require_labels=False)
+    assert (done.num_documents, done.num_learned) == (3, 0)
+
+
+def test_some_chats_that_teach_nothing_are_warned_of(source, tok, tmp_path):
+    silent = sum(all(m["role"] != "assistant" for m in chat) for chat in GIVEN)
+    told = f"{silent} of {len(GIVEN)} chats teach nothing"
+    data = pf.parquet(source, column="messages", cache_dir=tmp_path / "cache")
+    for _ in range(2):  # Counted, and as it was kept.
+        with pytest.warns(LabelWarning, match=told):
+            len(data.tokenize(tok, messages="messages").index)
+    with pytest.warns(LabelWarning, match=told):
+        done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, messages="messages")
+    assert done.num_learned == len(GIVEN) - silent
+
+
+SEPARATED = [pf.Packed(256, eos=7), pf.Windows(64, eos=7), pf.Packed(256, eos=7, bos=5)]
+
+
+@pytest.mark.parametrize("sequences", SEPARATED, ids=repr)
+def test_eos_behind_chats_is_learned_if_asked_for(sequences, source, tok, tmp_path):
+    done = pf.tokenize(source, tmp_path / "out", tokenizer=tok, messages="messages")
+    offline = pf.parquet(done.folder, column="input_ids", aligned=["labels"])
+    options: dict[str, Any] = {"fields": ("input_ids", "loss_mask"), "drop_last": False}
+    for data in (on_the_fly(source, tok), offline):
+        with pytest.warns(LabelWarning, match="eos=7 .* learn_eos"):
+            plain = batches(data, sequences, **options)
+        no, yes = (
+            batches(data, replace(sequences, learn_eos=learned), **options)
+            for learned in (False, True)
+        )
+        same(no, plain)
+        num_ends = 0
+        for one, other in zip(no, yes, strict=True):
+            is_end = (one["input_ids"] == 7) & (one["labels"] == -100)
+            num_ends += is_end.sum()
+            expected = np.where(is_end, 7, one["labels"])
+            np.testing.assert_array_equal(other["labels"], expected)
+            np.testing.assert_array_equal(other["loss_mask"], expected != -100)
+        assert num_ends == len(GIVEN)
+
+
+def test_eos_of_the_template_is_not_warned_of(source, tok):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", category=LabelWarning, message=".*eos.*")
+        batches(on_the_fly(source, tok), pf.Windows(64, eos=tok.eos))
+        batches(on_the_fly(source, tok), pf.Windows(64))
+
+
+def test_learn_eos_is_checked(source, tok):
+    with pytest.raises(InvalidArgumentError, match="give one, eos="):
+        pf.Packed(64, learn_eos=True)
+    with pytest.raises(InvalidArgumentError, match="learn_eos"):
+        pf.Windows(64, eos=2, learn_eos="yes")  # type: ignore[arg-type]
+    plain = pf.parquet(source, column="messages").tokenize(tok, text="{number}")
+    with pytest.raises(InvalidArgumentError, match="labels of their own"):
+        batches(plain, pf.Windows(8, eos=2, learn_eos=False))

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-from made.chats import CHATS, PLAIN, TEMPLATES, write_chat_tokenizer
+from made.chats import (
+    CALLS,
+    CHATS,
+    DEEPSEEK,
+    PLAIN,
+    QWEN,
+    TEMPLATES,
+    TOOLS,
+    write_chat_tokenizer,
+)
 from pagefeed.tokenizer import ChatTemplate
 
 
@@ -99,3 +108,130 @@ def test_special_tokens_must_be_tokens(make, tmp_path):
     as_text = pf.Tokenizer(tmp_path / "tokenizer.json", special_tokens="as_text")
     with pytest.raises(pf.errors.InvalidArgumentError, match="as_token"):
         ChatTemplate.of(as_text)
+
+
+def test_templates_that_drop_thoughts_are_learned(make):
+    """Of DeepSeek-R1's kind, whose prompt says more than answers begin with."""
+    tok = make(DEEPSEEK)
+    chat = [*CHATS[0][:4], {"role": "assistant", "content": "<t>hm</think><b>Bye."}]
+    text, runs = learned(tok, chat)
+    assert text == (
+        "<s>Be brief.<U>Hi, what's up? <|im_end|><A>Hello! 👩‍💻<|im_end|>"
+        "<U>Zwölf 漢字\n\n<A><b>Bye.<|im_end|>"
+    )
+    assert runs == ["Hello! 👩‍💻<|im_end|>", "<b>Bye.<|im_end|>"]
+    text, runs = learned(tok, CALLS)
+    assert runs == ['<call>weather {"city": "Köln"}<|im_end|>', "It is dry.<|im_end|>"]
+
+
+def test_templates_that_write_thoughts_of_the_last_answer_alone(make):
+    """Of Qwen3's kind: an answer is rendered otherwise once another follows."""
+    tok = make(QWEN)
+    _, runs = learned(tok, CHATS[0])
+    assert runs == [
+        "Hello! 👩‍💻<|im_end|>",
+        "<think>\n\n</think>\n\nBye.<|im_end|>",
+    ]
+
+
+@pytest.mark.parametrize("template", [TEMPLATES["chatml"], PLAIN])
+def test_messages_of_weight_0_are_not_learned(template, make):
+    tok = make(template)
+    chat = [dict(message) for message in CHATS[0]]
+    chat[2]["weight"], chat[4]["weight"] = 0, 1
+    text, runs = learned(tok, chat)
+    assert (text, runs) == (learned(tok, CHATS[0])[0], ["Bye.<|im_end|>"])
+    chat[4]["weight"] = 0.5
+    with pytest.raises(pf.errors.InvalidArgumentError, match="weight of a message"):
+        learned(tok, chat)
+
+
+def test_sharegpt_and_other_roles(make):
+    tok = make(TEMPLATES["chatml"])
+    names = {"system": "system", "user": "human", "assistant": "gpt"}
+    chat = [{"from": names[m["role"]], "value": m["content"]} for m in CHATS[0]]
+    assert learned(tok, chat) == learned(tok, CHATS[0])
+    other = [{**m, "role": m["role"].replace("assistant", "Model")} for m in CHATS[0]]
+    assert learned(tok, other)[1] == []
+    template = ChatTemplate.of(tok, roles={"Model": "assistant"})
+    _ids, labels = template.encode(tok, other)
+    expected = ChatTemplate.of(tok).encode(tok, CHATS[0])
+    np.testing.assert_array_equal(labels, expected[1])
+    assert template.fingerprint != ChatTemplate.of(tok).fingerprint
+    with pytest.raises(pf.errors.InvalidArgumentError, match="no mapping of names"):
+        ChatTemplate.of(tok, roles={"a": 1})  # type: ignore[dict-item]
+
+
+def test_tools_are_rendered(make):
+    tok = make("{{ tools | tojson }}{% for m in messages %}{{ m.role }}{% endfor %}")
+    template = ChatTemplate.of(tok)
+    assert template.render(CALLS)[0].startswith("nulluser")
+    for tools in (TOOLS, json.dumps(TOOLS)):
+        text, _ = template.render(CALLS, tools=tools)
+        assert json.loads(text.removesuffix("userassistanttoolassistant")) == TOOLS
+    with pytest.raises(pf.errors.InvalidArgumentError, match="tools are a list"):
+        template.render(CALLS, tools='{"a": 1}')
+
+
+def test_nulls_beside_calls_are_rendered_as_transformers_does(make):
+    """Left out; recorded of transformers 5.23."""
+    tok = make("{% for m in messages %}{{ m | tojson }}{{ m.content }}|{% endfor %}")
+    said = [CALLS[0], {**CALLS[1], "tool_calls": [{"a": None}]}]
+    text, _ = ChatTemplate.of(tok).render(json.dumps(said))
+    assert text == (
+        '{"role": "user", "content": "Rain in Köln?"}Rain in Köln?|'
+        '{"role": "assistant", "tool_calls": [{"a": null}]}|'
+    )
+
+
+ENDLESS = (
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ 1 / (messages | length - messages | length) }}", "ZeroDivisionError"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{% for a in range(10**9) %}{% endfor %}", "OverflowError"),
+        (ENDLESS, "steps"),
+        ("{% for a in 'x' * 9999 %}{% for b in 'x' * 9999 %}{% endfor %}{% endfor %}",
+         "steps"),
+        (("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}"
+         "{% endmacro %}{{ m(60) }}"), "steps"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
+        ("{{ 'x' * 10**12 }}", "parts"),
+        ("{{ 9 ** 999999999 }}", "parts"),
+        (("{% set n = namespace(s='x') %}{% for a in range(99) %}"
+         "{% set n.s = n.s ~ n.s %}{% endfor %}"), "parts"),
+        (("{% set n = namespace(s='x') %}{% for a in range(99) %}"
+         "{% set n.s = n.s + n.s %}{% endfor %}"), "parts"),
+        (("{% set n = namespace(s='x') %}{% for a in range(99) %}"
+         "{% set n.s %}{{ n.s }}{{ n.s }}{% endset %}{% endfor %}"), "parts"),
+        ("{{ [][5].x }}", "undefined|no element"),
+        ("{{ messages | nothing }}", "nothing"),
+        ("{" * 5000 + "% if", ""),
+        ("{% if a %}" * 3000 + "{% endif %}" * 3000, ""),
+    ],
+)  # fmt: skip
+def test_templates_that_fail_or_never_end_are_refused(template, told, make):
+    tok = make(template)
+    with pytest.raises(pf.errors.InvalidArgumentError, match=f"template.*({told})"):
+        learned(tok, CHATS[0])
+
+
+def test_long_chats_take_far_fewer_steps(make):
+    chat = CHATS[0] * 500
+    assert len(learned(make(TEMPLATES["chatml"]), chat)[1]) == 1000
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[1]", '"text"', "[" * 100_000, b"\xff", '{"chat_template": [1]}']
+)
+def test_configurations_that_say_nothing_are_refused(content, make, tmp_path):
+    make(PLAIN)
+    config = tmp_path / "tokenizer_config.json"
+    config.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(pf.errors.InvalidArgumentError, match="tokenizer"):
+        ChatTemplate.of(pf.Tokenizer(tmp_path / "tokenizer.json"))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import resource
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tiktoken
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
 import pagefeed as pf
 from made.tokenizers_made import (
@@ -118,6 +120,84 @@ def test_ids_are_those_of_tiktoken(name, tmp_path):
         path, pattern=name, special_ids=specials, special_tokens="as_token"
     )
     assert_same(as_token, lambda t: reference.encode(t, allowed_special="all"), texts)
+
+
+CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+"""As tiktoken 0.14 has it."""
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        CL100K,
+        openai_public.r50k_pat_str,
+        r"\p{N}{1,3}+|(?:ab|\p{L}){2,3}+|\s++$|^a|.|\s",
+    ],
+)
+def test_encodings_made_as_tiktoken_says(pattern):
+    """Under a name of one's own, with quantifiers that give nothing back."""
+    specials = {"<|im_start|>": len(ranks()) + 3, "<|im_end|>": len(ranks()) + 4}
+    reference = tiktoken.Encoding(
+        "cl100k_im",
+        pat_str=pattern,
+        mergeable_ranks=ranks(),
+        special_tokens=specials,
+    )
+    tokenizer = pf.Tokenizer(reference)
+    assert tokenizer.engine == "fastokens", tokenizer.engine_reason
+    texts = ["", "a\n\n  \nb  \n", "x  \n", "12345 678  \n\n", "  "]
+    assert_same(tokenizer, reference.encode_ordinary, [*texts, *hard_texts(400)])
+
+
+def test_ranks_with_a_token_without_bytes(tmp_path):
+    """As Whisper's multilingual.tiktoken ends."""
+    import base64
+
+    lines = [f"{base64.b64encode(t).decode()} {r}" for t, r in ranks().items()]
+    path = tmp_path / "multilingual.tiktoken"
+    path.write_text("\n".join([*lines, f"= {len(ranks())}\n"]))
+    tokenizer = pf.Tokenizer(path, pattern="gpt2", special_ids={"<|end|>": 999})
+    reference = tiktoken.Encoding(
+        "multilingual",
+        pat_str=ENCODINGS["gpt2"].pattern,
+        mergeable_ranks={**ranks(), b"": len(ranks())},
+        special_tokens={"<|end|>": 999},
+    )
+    assert_same(tokenizer, reference.encode_ordinary, ["", *TEXTS, *hard_texts(99)])
+    assert tokenizer.vocab_size == 1000
+    assert tokenizer.decode([len(ranks())]) == ""
+
+
+@pytest.mark.parametrize("number", [1 << 24, 400_000_000, 1 << 31, 1 << 40])
+def test_ids_are_bounded_before_memory_is_taken(number, tmp_path):
+    made = json.loads(tokenizer_json("gpt2"))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    token = {"id": number, "content": "<x>", "special": True, **flags}
+    path = tmp_path / "tokenizer.json"
+    for changed in (
+        {**made, "added_tokens": [token]},
+        {**made, "model": {**made["model"], "vocab": {"<x>": number}}},
+    ):
+        path.write_text(json.dumps(changed))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(
+            pf.errors.LimitExceededError, match=f"this one has {number}"
+        ):
+            pf.Tokenizer(path)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (100 << 10)
+
+
+@pytest.mark.parametrize("part", ["decoder", "model", "added_tokens", "normalizer"])
+@pytest.mark.parametrize("value", [float("nan"), 5, {"type": "?"}])
+def test_parts_that_are_none_are_refused(part, value, tmp_path):
+    made = json.loads(tokenizer_json("gpt2"))
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**made, part: value}))
+    with pytest.raises(InvalidArgumentError, match=r"not a tokenizer\.json"):
+        pf.Tokenizer(path)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

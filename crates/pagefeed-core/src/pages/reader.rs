@@ -1,12 +1,16 @@
 //! Single pages as Arrow arrays, held against what the index promises of them.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, new_empty_array};
 use arrow_schema::DataType;
+use arrow_select::concat::concat;
 
 use crate::decode::{TokenPage, conform, decode_array};
 use crate::error::{Error, Result};
-use crate::index::PageRecord;
+use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
 use crate::pages::flat;
 use crate::pages::indexed::Indexed;
@@ -53,6 +57,54 @@ pub fn read_array(
         conform(&array, data_type)
     };
     read().map_err(|error| column.locate(error, &record))
+}
+
+/// Reads the rows of a page, of `column` and of those `beside` it in the same files, and
+/// numbers them.
+pub fn read_columns(
+    column: &Indexed,
+    beside: &[Arc<Index>],
+    opener: &mut PageOpener,
+    page: u64,
+    fetched: &Fetched,
+) -> Result<(Range<u64>, Vec<ArrayRef>)> {
+    let index = &column.index;
+    let rows = index.rows_of_page(page)?;
+    let data_type = index.field().data_type();
+    let mut columns = vec![read_array(column, opener, page, fetched, data_type)?];
+    for other in beside {
+        let other = Indexed {
+            index: Arc::clone(other),
+            ..column.clone()
+        };
+        columns.push(read_rows(&other, opener, rows.clone())?);
+    }
+    Ok((rows, columns))
+}
+
+/// Reads rows of a column, numbered through it, whatever pages they lie in.
+fn read_rows(column: &Indexed, opener: &mut PageOpener, rows: Range<u64>) -> Result<ArrayRef> {
+    let index = &column.index;
+    let data_type = index.field().data_type();
+    let mut parts = vec![new_empty_array(data_type)];
+    let mut at = rows.start;
+    while at < rows.end {
+        let mut page = [0];
+        index.pages_of_rows(&[at.cast_signed()], &mut page)?;
+        let page = page[0].cast_unsigned();
+        let found = index.rows_of_page(page)?;
+        let array = read_array(column, opener, page, Fetched::NOTHING, data_type)?;
+        let end = found.end.min(rows.end);
+        if !found.contains(&at) {
+            return Err(Error::corrupt(
+                "the columns of a file have not the same rows",
+            ));
+        }
+        parts.push(array.slice((at - found.start) as usize, (end - at) as usize));
+        at = end;
+    }
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    concat(&parts).map_err(|error| Error::limit(error.to_string()))
 }
 
 /// Refuses a page whose values are not as many as the index, and so the numbering of

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, FieldRef};
 use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
-use crate::index::PageRecord;
+use crate::index::{Index, PageRecord};
 use crate::pages::numbering::saturated;
 use crate::text::{Encode, EncodeRows, Visit};
 
@@ -32,6 +32,8 @@ pub struct Tokenization {
     pub counts: Arc<dyn RowCounts>,
     /// Of an index of rows: whether it shows labels in place of ids.
     pub is_labels: bool,
+    /// Further columns of the same rows that are encoded with them.
+    pub beside: Vec<Arc<Index>>,
 }
 
 /// Texts, one a row.
@@ -49,9 +51,9 @@ impl EncodeRows for Texts {
         }
     }
 
-    fn encode(&self, rows: &ArrayRef, visit: &mut Visit<'_>) -> Result<()> {
+    fn encode(&self, columns: &[ArrayRef], visit: &mut Visit<'_>) -> Result<()> {
         let mut ids = Vec::new();
-        for_each_text(rows, |row, text| {
+        for_each_text(column_of(columns)?, &mut |row, text| {
             ids.clear();
             self.0.encode_into(text, &mut ids)?;
             visit(row, &ids, &[])
@@ -61,6 +63,8 @@ impl EncodeRows for Texts {
 
 /// Bytes of a label.
 const LABEL_BYTES: usize = 4;
+/// Label of a token that is not learned.
+const IGNORED: i32 = -100;
 
 impl Tokenization {
     /// Tokens of some rows; 0 beyond the end, where nothing is ever loaded.
@@ -105,25 +109,26 @@ impl Tokenization {
     /// memory of an earlier page; `with_labels` beside the tokens.
     pub fn encode(
         &self,
-        texts: &ArrayRef,
+        columns: &[ArrayRef],
         first_row: u64,
         with_labels: bool,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
-        let rows = first_row..first_row + texts.len() as u64;
-        let counts = self.counts.of(rows).ok_or_else(|| {
+        let num_rows = column_of(columns)?.len();
+        let counts = self.counts.of(first_row..first_row + num_rows as u64);
+        let counts = counts.ok_or_else(|| {
             Error::invalid("the counts of tokens are of fewer rows than the column has")
         })?;
         let mut page = recycle.unwrap_or_default();
         let num_tokens: usize = counts.iter().map(|&count| count as usize).sum();
         page.row_offsets.clear();
-        page.row_offsets.reserve_exact(texts.len() + 1);
+        page.row_offsets.reserve_exact(num_rows + 1);
         page.row_offsets.push(0);
         page.joins = Joins::default();
         let mut ids = Writer::new(&mut page.tokens, self.is_narrow(), num_tokens);
         let mut labels = Numbers::new(LABEL_BYTES, page.aligned.pop().unwrap_or_default());
         self.encoder
-            .encode(texts, &mut |row, of_row, labels_of_row| {
+            .encode(columns, &mut |row, of_row, labels_of_row| {
                 self.check(row, of_row, counts[row])?;
                 ids.extend(of_row);
                 if with_labels {
@@ -169,20 +174,38 @@ impl Tokenization {
     }
 }
 
-/// Number of tokens of each row of a page.
-pub fn count_tokens(rows: &ArrayRef, encoder: &dyn EncodeRows) -> Result<Vec<u32>> {
-    let mut counts = Vec::with_capacity(rows.len());
-    encoder.encode(rows, &mut |_, ids, _| {
-        counts.push(u32::try_from(ids.len()).map_err(|_| too_many())?);
+/// What the rows of a page come to.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// Number of tokens of each.
+    pub tokens: Vec<u32>,
+    /// How many have a label that is learned.
+    pub num_learned: u64,
+}
+
+/// Counts the tokens of each row of a page.
+pub fn count_tokens(columns: &[ArrayRef], encoder: &dyn EncodeRows) -> Result<Counted> {
+    let mut counted = Counted::default();
+    encoder.encode(columns, &mut |_, ids, labels| {
+        let count = u32::try_from(ids.len()).map_err(|_| too_many())?;
+        counted.tokens.push(count);
+        counted.num_learned += u64::from(labels.iter().any(|&label| label != IGNORED));
         Ok(())
     })?;
-    Ok(counts)
+    Ok(counted)
+}
+
+/// The column that is encoded, among those beside it.
+fn column_of(columns: &[ArrayRef]) -> Result<&ArrayRef> {
+    columns
+        .first()
+        .ok_or_else(|| Error::invalid("rows of no column"))
 }
 
 /// The text of a row of a page of texts.
 pub fn text_of(texts: &ArrayRef, row: usize) -> Result<String> {
     let mut found = String::new();
-    for_each_text(texts, |number, text| {
+    for_each_text(texts, &mut |number, text| {
         if number == row {
             found.push_str(text);
         }
@@ -238,9 +261,11 @@ impl Tokenization {
     }
 }
 
-/// Whether a column of this type holds texts.
+/// Whether a column of this type holds texts: also one text in a struct, or lists of texts.
 pub fn is_text(data_type: &DataType) -> bool {
     match data_type {
+        DataType::Struct(fields) => fields.len() == 1 && is_text(fields[0].data_type()),
+        DataType::List(item) | DataType::LargeList(item) => is_text(item.data_type()),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
         DataType::Dictionary(_, values) => is_text(values),
@@ -248,8 +273,12 @@ pub fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Visits the rows in order; a null is an empty text.
-fn for_each_text(texts: &ArrayRef, visit: impl FnMut(usize, &str) -> Result<()>) -> Result<()> {
+/// Takes a row and its text.
+type VisitText<'a> = dyn FnMut(usize, &str) -> Result<()> + 'a;
+
+/// Visits the rows in order; a null is an empty text, and those of a list that are not
+/// empty are lines.
+fn for_each_text(texts: &ArrayRef, visit: &mut VisitText<'_>) -> Result<()> {
     match texts.data_type() {
         DataType::Utf8 => strings(texts.as_string::<i32>().iter(), visit),
         DataType::LargeUtf8 => strings(texts.as_string::<i64>().iter(), visit),
@@ -263,15 +292,57 @@ fn for_each_text(texts: &ArrayRef, visit: impl FnMut(usize, &str) -> Result<()>)
                 .map_err(|error| Error::corrupt(error.to_string()))?;
             for_each_text(&plain, visit)
         }
+        DataType::Struct(fields) if fields.len() == 1 => {
+            let outer = texts.as_struct();
+            for_each_text(outer.column(0), &mut |row, text| {
+                visit(row, if outer.is_valid(row) { text } else { "" })
+            })
+        }
+        DataType::List(_) => {
+            let lists = texts.as_list::<i32>();
+            let ends = lists.offsets().iter().map(|&end| end as usize);
+            lines(lists.values(), &ends.collect::<Vec<_>>(), visit)
+        }
+        DataType::LargeList(_) => {
+            let lists = texts.as_list::<i64>();
+            let ends = lists.offsets().iter().map(|&end| end as usize);
+            lines(lists.values(), &ends.collect::<Vec<_>>(), visit)
+        }
         other => Err(Error::unsupported(format!(
             "texts are strings or UTF-8 bytes, the column is {other}"
         ))),
     }
 }
 
+/// Visits the texts of lists, whose values lie between `ends`, as one text each.
+fn lines(values: &ArrayRef, ends: &[usize], visit: &mut VisitText<'_>) -> Result<()> {
+    let (first, last) = (
+        ends.first().map_or(0, |&end| end),
+        ends.last().map_or(0, |&end| end),
+    );
+    let (mut row, mut joined) = (0, String::new());
+    for_each_text(&values.slice(first, last - first), &mut |number, text| {
+        while ends[row + 1] <= first + number {
+            visit(row, &joined)?;
+            joined.clear();
+            row += 1;
+        }
+        if !(joined.is_empty() || text.is_empty()) {
+            joined.push('\n');
+        }
+        joined.push_str(text);
+        Ok(())
+    })?;
+    for row in row..ends.len().saturating_sub(1) {
+        visit(row, &joined)?;
+        joined.clear();
+    }
+    Ok(())
+}
+
 fn strings<'a>(
     texts: impl Iterator<Item = Option<&'a str>>,
-    mut visit: impl FnMut(usize, &str) -> Result<()>,
+    visit: &mut VisitText<'_>,
 ) -> Result<()> {
     for (row, text) in texts.enumerate() {
         visit(row, text.unwrap_or_default())?;
@@ -281,7 +352,7 @@ fn strings<'a>(
 
 fn bytes<'a>(
     texts: impl Iterator<Item = Option<&'a [u8]>>,
-    mut visit: impl FnMut(usize, &str) -> Result<()>,
+    visit: &mut VisitText<'_>,
 ) -> Result<()> {
     for (row, bytes) in texts.enumerate() {
         let text = simdutf8::compat::from_utf8(bytes.unwrap_or_default()).map_err(|error| {

@@ -1,17 +1,14 @@
 //! Pages of a column of texts, as the tokens that they come to.
 
-use std::ops::Range;
-
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use crate::decode::{TokenPage, conform};
 use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
-use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
-use crate::pages::reader::read_array;
+use crate::pages::reader::read_columns;
 use crate::pages::text::Tokenization;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::Fetched;
@@ -78,14 +75,17 @@ impl TextColumn {
         fetched: &Fetched,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
-        let index = &self.column.index;
-        let record = index.page(page)?;
-        let data_type = index.field().data_type();
-        let texts = read_array(&self.column, opener, page, fetched, data_type)?;
-        let first_row = self.rows(page, &record).start;
+        let record = self.column.index.page(page)?;
+        let (rows, columns) = read_columns(
+            &self.column,
+            &self.tokenization.beside,
+            opener,
+            page,
+            fetched,
+        )?;
         let encoded = self
             .tokenization
-            .encode(&texts, first_row, self.with_labels, recycle);
+            .encode(&columns, rows.start, self.with_labels, recycle);
         let checked = encoded.and_then(|page| {
             if let Some(token_ids) = self.token_ids {
                 token_ids.check(&page, record.first_row_in_group)?;
@@ -105,17 +105,6 @@ impl TextColumn {
         self.tokenization
             .as_lists(self.read(opener, page, fetched, None)?)
     }
-
-    /// The rows of a page, numbered through the column.
-    fn rows(&self, page: u64, record: &PageRecord) -> Range<u64> {
-        let mut first = [0];
-        let found = self
-            .column
-            .index
-            .first_rows(&[page.cast_signed()], &mut first);
-        let first = found.map_or(0, |()| first[0].cast_unsigned());
-        first..first + record.num_rows
-    }
 }
 
 impl PageSource for TextColumn {
@@ -127,7 +116,10 @@ impl PageSource for TextColumn {
         let record = self.column.index.page(page);
         record.map_or_else(
             |_| PageEntry::default(),
-            |record| self.tokenization.entry(self.rows(page, &record), &record),
+            |record| {
+                let rows = self.column.index.rows_of_page(page).unwrap_or_default();
+                self.tokenization.entry(rows, &record)
+            },
         )
     }
 

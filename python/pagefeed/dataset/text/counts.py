@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +24,11 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.tokenizer import ChatRows, Tokenizer
+from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["TokenCounts", "token_counts"]
 
-VERSION = 1
+VERSION = 2
 KIND = "tokens"
 """Begin of the names of what is kept."""
 PART_ROWS = 1 << 14
@@ -45,6 +45,15 @@ class TokenCounts(NamedTuple):
     """uint32 [rows]."""
     first_token: Int64Array
     """Tokens before each page, and of all: int64 [pages + 1]."""
+    num_learned: int
+    """Rows of which a token is learned, if they have labels."""
+
+
+class _Counted(NamedTuple):
+    """What some rows come to."""
+
+    of_row: Counts
+    num_learned: int
 
 
 class _Part(NamedTuple):
@@ -57,7 +66,10 @@ class _Part(NamedTuple):
 
 
 def token_counts(
-    index: PageIndex, tokenizer: Tokenizer, chats: ChatRows | None = None
+    index: PageIndex,
+    tokenizer: Tokenizer,
+    rows: Rows | None = None,
+    beside: Sequence[PageIndex] = (),
 ) -> TokenCounts:
     """Count the tokens of every row, or map what was counted before.
 
@@ -69,7 +81,8 @@ def token_counts(
     Args:
         index: The texts.
         tokenizer: What encodes them.
-        chats: What renders them, if they are chats.
+        rows: What encodes rows, if these are not texts as they are.
+        beside: Further columns that it reads.
 
     Raises:
         UnsupportedError: If the column is not one of texts.
@@ -77,10 +90,11 @@ def token_counts(
         StaleFileError: If a file changed.
     """
     parts = [f"{VERSION}", index.fingerprint, index.column, tokenizer.fingerprint]
-    if chats is not None:
-        parts.append(chats.fingerprint)
+    if rows is not None:
+        parts.append(rows.fingerprint)
+    parts += [each.fingerprint for each in beside]
     key = derived_key(index, *parts)
-    counting = _Counting(index, tokenizer, chats, key)
+    counting = _Counting(index, tokenizer, rows, beside, key)
     try:
         counting.make_parts()
         stored = derived_arrays(index, KIND, key, counting.write)
@@ -88,7 +102,8 @@ def token_counts(
         stored = other.found
     counting.clean()
     of_row = stored["of_row"].view(np.uint32)[: index.num_rows]
-    return TokenCounts(of_row, stored["first_token"])
+    num_learned = int(stored["num_learned"].sum())
+    return TokenCounts(of_row, stored["first_token"], num_learned)
 
 
 class _CountedElsewhereError(Exception):
@@ -106,12 +121,14 @@ class _Counting:
         self,
         index: PageIndex,
         tokenizer: Tokenizer,
-        chats: ChatRows | None,
+        rows: Rows | None,
+        beside: Sequence[PageIndex],
         key: str,
     ) -> None:
         self._index = index
         self._tokenizer = tokenizer
-        self._chats = chats
+        self._rows = rows
+        self._beside = [each.handle for each in beside]
         self._key = key
         self._parts = [*_parts(index)]
         self._folder: str | None = None
@@ -145,11 +162,14 @@ class _Counting:
         left = np.zeros(0, dtype=np.uint32)
         writer.append("of_row", [])
         writer.append("first_token", [0])
-        for part, counts in self._counted():
+        writer.append("num_learned", [])
+        for part, counted in self._counted():
+            counts, num_learned = counted
             before = np.append(0, np.cumsum(counts, dtype=np.int64))
             pages = np.arange(part.first_page, part.end_page + 1)
             rows = self._index.first_rows(pages)
             writer.append("first_token", total + before[rows[1:] - rows[0]])
+            writer.append("num_learned", [num_learned])
             total += int(before[-1])
             left = np.append(left, counts)
             even = len(left) // 2 * 2
@@ -181,14 +201,14 @@ class _Counting:
         _logger.info("the tokens of %d rows are counted, once", total)
         return Work("tokens of rows", total=total, unit="rows")
 
-    def _counted(self) -> Iterator[tuple[_Part, Counts]]:
+    def _counted(self) -> Iterator[tuple[_Part, _Counted]]:
         """Yield the counts of all parts, in order."""
         if self._folder is None:
             with self._work() as work:
                 counted = in_order(self._count, self._parts)
-                for part, counts in zip(self._parts, counted, strict=True):
+                for part, found in zip(self._parts, counted, strict=True):
                     work.advance(part.num_rows)
-                    yield part, counts
+                    yield part, found
             return
         for part in self._parts:
             kept = find_arrays(self._folder, *self._name(part))
@@ -196,7 +216,8 @@ class _Counting:
                 self._check_whole()
                 yield part, self._count(part)
             else:
-                yield part, kept["of_row"].view(np.uint32)[: part.num_rows]
+                counts = kept["of_row"].view(np.uint32)[: part.num_rows]
+                yield part, _Counted(counts, int(kept["num_learned"][0]))
 
     def _name(self, part: _Part) -> tuple[str, str]:
         """The name of a part, and what it holds."""
@@ -208,7 +229,9 @@ class _Counting:
 
         def write(writer: ArrayWriter) -> None:
             self._check_whole()
-            writer.append("of_row", _padded(self._count(part)))
+            counted = self._count(part)
+            writer.append("of_row", _padded(counted.of_row))
+            writer.append("num_learned", [counted.num_learned])
 
         stored_arrays(self._folder, name, key, write)
         return part
@@ -222,18 +245,20 @@ class _Counting:
                 self._index.check_files()
                 raise _CountedElsewhereError(found)
 
-    def _count(self, part: _Part) -> Counts:
+    def _count(self, part: _Part) -> _Counted:
         pages = range(part.first_page, part.end_page)
-        return np.concatenate([*map(self._count_page, pages)])
+        counts, learned = zip(*map(self._count_page, pages), strict=True)
+        return _Counted(np.concatenate(counts), sum(learned))
 
-    def _count_page(self, page: int) -> Counts:
-        counts = self._tokenizer.handle.count(
+    def _count_page(self, page: int) -> tuple[Counts, int]:
+        counts, num_learned = self._tokenizer.handle.count(
             self._index.handle,
             page,
             verify_checksums=self._index.recipe.verify_checksums,
-            chats=self._chats,
+            rows=self._rows,
+            beside=self._beside,
         )
-        return np.frombuffer(counts, dtype=np.uint32)
+        return np.frombuffer(counts, dtype=np.uint32), num_learned
 
 
 def _padded(counts: Counts) -> Int64Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import cut_at
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
 from pagefeed.dataset.token_index import Pieces
-from pagefeed.tokenizer import ChatRows, Tokenizer
+from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["LABELS", "TokenizedIndex", "tokenized"]
 
@@ -24,15 +24,18 @@ LABELS = "labels"
 
 
 def tokenized(
-    texts: PageIndex, tokenizer: Tokenizer, chats: ChatRows | None = None
+    texts: PageIndex,
+    tokenizer: Tokenizer,
+    rows: Rows | None = None,
+    beside: Sequence[PageIndex] = (),
 ) -> TokenizedIndex:
-    """Return an index of texts, or chats, as one of their tokens, counted if need be.
+    """Return an index of texts, or rows, as one of their tokens, counted if need be.
 
     Raises:
         UnsupportedError: If the column is not one of these.
     """
-    counts = token_counts(texts, tokenizer, chats)
-    return TokenizedIndex(texts, tokenizer, counts, chats)
+    counts = token_counts(texts, tokenizer, rows, beside)
+    return TokenizedIndex(texts, tokenizer, counts, rows, beside)
 
 
 class TokenizedIndex(PageIndex):
@@ -44,7 +47,8 @@ class TokenizedIndex(PageIndex):
         texts: Where the texts lie.
         tokenizer: What encodes them.
         counts: What that comes to.
-        chats: What renders them, if they are chats.
+        rows: What encodes rows, if these are not texts as they are.
+        beside: Further columns that it reads.
         is_labels: The rows are those of the labels of chats.
     """
 
@@ -53,16 +57,21 @@ class TokenizedIndex(PageIndex):
         texts: PageIndex,
         tokenizer: Tokenizer,
         counts: TokenCounts,
-        chats: ChatRows | None = None,
+        rows: Rows | None = None,
+        beside: Sequence[PageIndex] = (),
         *,
         is_labels: bool = False,
     ) -> None:
-        self._of_row, self._first_token = counts
+        self._counts = counts
+        self._of_row, self._first_token, num_learned = counts
+        self.num_learned = num_learned
+        """Rows of which a token is learned, if they have labels."""
         core = tokenizer.handle.tokenized(
             texts.handle,
             tokenizer.vocab_size,
             self._of_row,
-            chats=chats,
+            rows=rows,
+            beside=[each.handle for each in beside],
             is_labels=is_labels,
         )
         super().__init__(core, texts.recipe)
@@ -70,19 +79,24 @@ class TokenizedIndex(PageIndex):
         """Where the texts lie."""
         self.tokenizer = tokenizer
         """What encodes them."""
-        self.chats = chats
-        """What renders them, if they are chats."""
+        self.rows = rows
+        """What encodes rows, if these are not texts as they are."""
+        self._beside = tuple(beside)
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or makes its own counts."""
-        return tokenized, (self.texts, self.tokenizer, self.chats)
+        return tokenized, (self.texts, self.tokenizer, self.rows, self._beside)
 
     @lazy
     def labels(self) -> TokenizedIndex:
         """The same rows of chats, as their labels."""
-        counts = TokenCounts(self._of_row, self._first_token)
         return TokenizedIndex(
-            self.texts, self.tokenizer, counts, self.chats, is_labels=True
+            self.texts,
+            self.tokenizer,
+            self._counts,
+            self.rows,
+            self._beside,
+            is_labels=True,
         )
 
     def _facts(self) -> Facts:
@@ -92,14 +106,21 @@ class TokenizedIndex(PageIndex):
     def fingerprint(self) -> str:
         """What identifies the contents: those of the texts, and the tokenizer."""
         text = f"tokens {self.texts.fingerprint} {self.tokenizer.fingerprint}"
-        if self.chats is not None:
-            text += f" {self.chats.fingerprint}"
+        if self.rows is not None:
+            text += f" {self.rows.fingerprint}"
+        for each in self._beside:
+            text += f" {each.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def num_values(self) -> int:
         """Number of tokens."""
         return int(self._first_token[-1])
+
+    @lazy
+    def num_written(self) -> int:
+        """Number of rows that have tokens."""
+        return int(np.count_nonzero(self._of_row))
 
     @property
     def value_bytes(self) -> int:
@@ -149,9 +170,9 @@ class TokenizedIndex(PageIndex):
 
         Returns:
             Bytes of the text, begin and end; None if the tokenizer does not tell, or
-            the text is what a template makes of a chat.
+            the text is made of a row.
         """
-        if self.chats is not None:
+        if self.rows is not None:
             return None
         text = _core.text_of(
             self.handle, page, row, verify_checksums=self.recipe.verify_checksums

@@ -154,14 +154,14 @@ def _is_text(kind: Any) -> bool:  # noqa: ANN401
 
 
 def source_of(value: object, wanted: Wanted) -> bytes | None:
-    """Return a text, or the messages of a chat as JSON, in UTF-8.
+    """Return a text, or messages and other objects as JSON, in UTF-8.
 
     Raises:
         ValueError: If it is none; the message says what it is.
     """
     if value is None or isinstance(value, bytes):
         return value
-    if wanted.is_chat and isinstance(value, list):
+    if wanted.is_chat and isinstance(value, list | dict):
         value = json.dumps(value)
     if not isinstance(value, str):
         raise ValueError(  # noqa: TRY004 - of the record, not of an argument

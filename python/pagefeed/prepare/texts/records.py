@@ -51,7 +51,9 @@ class Wanted:
     given: frozenset[str] = frozenset()
     """Those of them whose types were given: others become wider if values need it."""
     is_chat: bool = False
-    """Whether the source holds messages."""
+    """Whether the source may hold messages, or any other objects."""
+    objects: frozenset[str] = frozenset()
+    """Columns that hold objects or lists; some formats give JSON of these."""
     batch_bytes: int = 8 << 20
     """Bytes of a batch, about."""
     record_bytes: int = RECORD_BYTES

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,12 @@ from pagefeed import _core
 from pagefeed.errors import InvalidArgumentError, TokenRangeError
 from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.tokenizer import Tokenizer, messages_of
+from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["Encoded", "encode", "num_lists_of", "schema_of"]
 
 LABELS = "labels"
+IGNORED = -100
 
 Ints = npt.NDArray[Any]
 
@@ -29,6 +31,8 @@ class Encoded(NamedTuple):
     """Further columns of these: a ``pyarrow.Table``."""
     num_rows: int
     num_tokens: int
+    num_learned: int
+    """Rows of which a token is learned, if they have labels."""
     rejected: list[Rejected]
 
 
@@ -36,15 +40,15 @@ def schema_of(job: Job) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return the columns of shards, with the record of the tokenizer."""
     pa = arrow()
     fields = [pa.field(job.layout.column, _lists(_token_type(job)), nullable=False)]
-    if job.chat is not None:
+    if job.has_labels:
         fields.append(pa.field(LABELS, _lists(pa.int32()), nullable=False))
-    fields += [pa.field(name, kind) for name, kind in job.wanted.kept.items()]
+    fields += [pa.field(name, job.wanted.kept[name]) for name in job.written]
     return pa.schema(fields, metadata=job.record())
 
 
 def num_lists_of(job: Job) -> int:
     """Return how many columns of the schema are lists of tokens, the first ones."""
-    return 1 if job.chat is None else 2
+    return 1 + job.has_labels
 
 
 def _token_type(job: Job) -> Any:  # noqa: ANN401
@@ -79,13 +83,19 @@ def encode(
         kept.append(values)
         rejected += unfit
     source = batch.table.column(0)
-    make = _texts if job.chat is None else _chats
     reject = _Rejecting(file, batch.place, rejected)
-    rows, num_tokens = make(job, source, reject, num_threads, lists)
+    columns = dict(zip(job.wanted.kept, kept, strict=True))
+    if job.rows is None:
+        rows, num_tokens = _texts(job, source, reject, num_threads, lists)
+        num_learned = 0
+    else:
+        given = [source, *(columns[name] for name in job.rows.columns[1:])]
+        rows, num_tokens, num_learned = _rows(job, job.rows, given, reject, lists)
+    written = {name: columns[name] for name in job.written}
     if len(rows) < len(source):
-        kept = [column.take(rows) for column in kept]
-    others = arrow().table(dict(zip(job.wanted.kept, kept, strict=True)))
-    return Encoded(others, len(rows), num_tokens, rejected)
+        written = {name: column.take(rows) for name, column in written.items()}
+    others = arrow().table(written)
+    return Encoded(others, len(rows), num_tokens, num_learned, rejected)
 
 
 class _Rejecting(NamedTuple):
@@ -170,36 +180,47 @@ def _check_id(tokenizer: Tokenizer, largest: int) -> None:
         )
 
 
-def _chats(
+def _object(value: Any, name: str, job: Job) -> Any:  # noqa: ANN401
+    """A value, parsed if the column holds objects and this is JSON of one."""
+    if name in job.wanted.objects and isinstance(value, str | bytes):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
+
+
+def _rows(
     job: Job,
-    source: Any,  # noqa: ANN401
+    encoder: Rows,
+    columns: Sequence[Any],
     reject: _Rejecting,
-    num_threads: int,
     lists: _core.ListFile,
-) -> tuple[Ints, int]:
-    """Take tokens and labels of chats; returns the rows that are, and how many."""
-    del num_threads  # Templates need the GIL.
-    chat = job.chat
-    if chat is None:
-        raise InvalidArgumentError("a job without a chat template has no messages")
-    rows, ids, labels = [], [], []
-    for row in range(len(source)):
-        value: Any = None
+) -> tuple[Ints, int, int]:
+    """Take the tokens, and labels, of rows made by Python, which needs the GIL.
+
+    Returns the rows that have some, how many, and in how many rows one is learned.
+    """
+    rows, ids, labels = [], [np.zeros(0, np.uint32)], [np.zeros(0, np.int32)]
+    num_learned = 0
+    for row, values in enumerate(zip(*columns, strict=True)):
+        record: bytes | None = None
         try:
-            value = source[row].as_py()
-            tokens, targets = chat.encode(job.tokenizer, messages_of(value))
+            given = [value.as_py() for value in values]
+            record = _as_bytes(given[0])
+            both = zip(encoder.columns, given, strict=True)
+            named = {name: _object(value, name, job) for name, value in both}
+            tokens, targets = encoder.encode(named)
         except (InvalidArgumentError, UnicodeError, ValueError) as problem:
-            record = None if isinstance(problem, UnicodeError) else _as_bytes(value)
             reject(row, str(problem), record)
             continue
         rows.append(row)
         ids.append(tokens)
         labels.append(targets)
-    counts = np.array([len(one) for one in ids], np.uint32)
-    tokens = np.concatenate([np.zeros(0, np.uint32), *ids])
+        num_learned += bool((targets != IGNORED).any())
+    counts = np.array([len(one) for one in ids[1:]], np.uint32)
+    tokens = np.concatenate(ids)
     if len(tokens):
         _check_id(job.tokenizer, int(tokens.max()))
-    targets = np.concatenate([np.zeros(0, np.int32), *labels])
-    for number, values in enumerate((tokens, targets)):
-        lists.append(number, values.view(np.uint32), counts)
-    return np.array(rows, np.int64), len(tokens)
+    lists.append(0, tokens, counts)
+    if job.has_labels:
+        lists.append(1, np.concatenate(labels).view(np.uint32), counts)
+    return np.array(rows, np.int64), len(tokens), num_learned

@@ -26,6 +26,7 @@ from pagefeed.storage import (
     names_in,
     remove_files,
 )
+from pagefeed.tokenizer import check_learned
 
 __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
 
@@ -54,6 +55,8 @@ class Tokenized:
     """Records of which no tokens could be made, as far as they could be counted."""
     reasons: dict[str, int]
     """Why, and how often each; with them values that a kept column cannot hold."""
+    num_learned: int | None
+    """Chats of which a token is learned; None of texts."""
     vocab_size: int
     """Ids are below."""
     fingerprint: str
@@ -70,6 +73,8 @@ class ShardRecord:
     """Its name; None if it has no rows."""
     rows: int
     tokens: int
+    learned: int
+    """Rows of which a token is learned."""
     bytes: int
     sha256: str
     rejected: int
@@ -177,15 +182,20 @@ class JobFolder:
         """
         records = [r for task in range(len(job.tasks)) for r in self.shards(task)]
         tokenizer, storage = job.tokenizer, job.inputs.storage
+        num_rows = sum(record.rows for record in records)
+        num_learned = sum(record.learned for record in records)
+        if job.has_labels:
+            check_learned(num_learned, num_rows, required=job.require_labels)
         manifest = {
             "format": "pagefeed tokens",
             "settings": job.settings(),
             "tokenizer": tokenizer.record,
-            "num_documents": sum(record.rows for record in records),
+            "num_documents": num_rows,
             "num_tokens": sum(record.tokens for record in records),
             "num_rejected": sum(record.rejected for record in records),
             "reasons": _together([record.reasons for record in records]),
             "widened": self.widened,
+            "num_learned": num_learned if job.has_labels else None,
             "rejected": [f"{_REJECTED}/{name}" for name in names_in(self._rejected)],
             "inputs": [
                 {"file": file, "bytes": storage.size(file)} for file in job.inputs.files
@@ -223,6 +233,7 @@ class JobFolder:
             num_tokens=manifest["num_tokens"],
             num_rejected=manifest["num_rejected"],
             reasons=manifest["reasons"],
+            num_learned=manifest["num_learned"],
             vocab_size=job.tokenizer.vocab_size,
             fingerprint=job.tokenizer.fingerprint,
             manifest=f"{self.path}/{MANIFEST}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,9 @@ from pagefeed.prepare.texts import (
     pieces_of,
     types_of,
 )
-from pagefeed.tokenizer import ChatTemplate, Tokenizer
+from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["Job", "Layout", "Task", "make_wanted", "plan"]
+__all__ = ["Job", "Layout", "Task", "make_wanted", "nested_text", "plan"]
 
 VERSION = 3
 TEXT_PER_SHARD = 2
@@ -57,12 +57,22 @@ class Job:
     inputs: Inputs
     wanted: Wanted
     tokenizer: Tokenizer
-    chat: ChatTemplate | None
+    rows: Rows | None
+    """What encodes rows, if the source does not hold texts as they are."""
+    written: tuple[str, ...]
+    """Further columns that are written; others are read for the tokens."""
+    require_labels: bool
+    """Refuse chats of which nothing is learned."""
     layout: Layout
     on_error: str
     folder: str
     """Where shards are written."""
     tasks: tuple[Task, ...]
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether tokens have labels."""
+        return self.rows is not None and self.rows.has_labels
 
     def widened(self, types: Mapping[str, str]) -> Job:
         """Return the same with wider types of some further columns."""
@@ -79,9 +89,9 @@ class Job:
         return {
             "version": VERSION,
             "tokenizer": self.tokenizer.fingerprint,
-            "chat_template": None if self.chat is None else self.chat.fingerprint,
+            "rows": None if self.rows is None else self.rows.fingerprint,
             "source": self.wanted.source,
-            "keep": {name: str(kind) for name, kind in self.wanted.kept.items()},
+            "keep": {name: str(self.wanted.kept[name]) for name in self.written},
             "record_bytes": self.wanted.record_bytes,
             "column": self.layout.column,
             "shard_bytes": self.layout.shard_bytes,
@@ -122,9 +132,9 @@ def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
 def make_wanted(
     inputs: Inputs,
     source: str,
-    keep: Mapping[str, str | None] | Iterable[str],
+    keep: Mapping[str, str | None],
     *,
-    is_chat: bool,
+    rows: Rows | None,
     column: str,
     batch_bytes: int,
     record_bytes: int,
@@ -136,14 +146,14 @@ def make_wanted(
         InvalidArgumentError: If a type is unknown, or a name is given twice.
         UnsupportedError: If the column holds no texts.
     """
-    names = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep)
-    taken = {column, "labels"} if is_chat else {column}
-    if taken & names.keys():
+    taken = {column, "labels"} if rows is not None and rows.has_labels else {column}
+    if taken & keep.keys():
         raise InvalidArgumentError(
-            f"keep: {sorted(taken & names.keys())} is what tokens are called: give "
+            f"keep: {sorted(taken & keep.keys())} is what tokens are called: give "
             "column_name='tokens', or another, beside it"
         )
-    found = _types(inputs)
+    names = dict.fromkeys(rows.columns[1:] if rows else ()) | dict(keep)
+    found = types_of_inputs(inputs)
     if found is not None:
         for name, given in {**names, source: None}.items():
             if name not in found and given is None:
@@ -151,25 +161,47 @@ def make_wanted(
                     f"{inputs.files[0]}: there is no column {name!r}"
                     f"{near_name(name, found)}; it has {list(found)[:20]}"
                 )
-        _check_source(source, found[source], is_chat=is_chat)
+        if rows is None or rows.has_labels:
+            _check_source(source, found[source], is_chat=rows is not None)
     kept = {name: _type(name, given, found) for name, given in names.items()}
     if "jsonl" in inputs.formats:
         for name, kind in kept.items():
             # Later objects may have fields that the first ones have not.
             is_open = "struct<" in str(kind) or str(kind).count("list<") > 1
             kept[name] = arrow().string() if is_open else kind
+    is_nested = arrow().types.is_nested
     return Wanted(
         source=source,
         kept=kept,
         given=frozenset(name for name, kind in names.items() if kind is not None),
-        is_chat=is_chat,
+        is_chat=rows is not None,
+        objects=frozenset(n for n, kind in (found or {}).items() if is_nested(kind)),
         batch_bytes=batch_bytes,
         record_bytes=record_bytes,
     )
 
 
-def _types(inputs: Inputs) -> dict[str, Any] | None:
-    """The columns of some of the files; a number has the widest of their types."""
+def nested_text(inputs: Inputs, column: str) -> str | None:
+    """Return a template of texts in a struct or list; None if a column holds texts."""
+    types = arrow().types
+    found = types_of_inputs(inputs) or {}
+    kind = found.get(column)
+    is_list = kind is not None and (types.is_list(kind) or types.is_large_list(kind))
+    is_inside = kind is None and column.partition(".")[0] in found
+    if is_inside or (is_list and _is_plain(_innermost(kind))):
+        return "{" + column + "}"
+    return None
+
+
+def _innermost(kind: Any) -> Any:  # noqa: ANN401
+    types = arrow().types
+    while types.is_list(kind) or types.is_large_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def types_of_inputs(inputs: Inputs) -> dict[str, Any] | None:
+    """Return the columns of some files; a number has the widest of their types."""
     pa = arrow()
     schemas = []
     step = -(-len(inputs.files) // TYPES_READ)
@@ -187,13 +219,7 @@ def _types(inputs: Inputs) -> dict[str, Any] | None:
 
 def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:  # noqa: ANN401
     types = arrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    plain = (
-        *(types.is_string, types.is_large_string, types.is_string_view),
-        *(types.is_binary, types.is_large_binary, types.is_binary_view),
-    )
-    is_text = any(is_such(kind) for is_such in plain) or types.is_null(kind)
+    is_text = _is_plain(kind) or types.is_null(kind)
     is_list = types.is_list(kind) or types.is_large_list(kind)
     if is_text or (is_chat and is_list):
         return
@@ -201,6 +227,17 @@ def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:  # noqa: ANN4
     if is_list and not is_chat:
         advice = f": for chats, give messages={name!r}"
     raise UnsupportedError(f"column {name!r} holds {kind}, no texts{advice}")
+
+
+def _is_plain(kind: Any) -> bool:  # noqa: ANN401
+    types = arrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    plain = (
+        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_binary, types.is_large_binary, types.is_binary_view),
+    )
+    return any(is_such(kind) for is_such in plain)
 
 
 def _type(name: str, given: str | None, found: Mapping[str, Any] | None) -> Any:  # noqa: ANN401

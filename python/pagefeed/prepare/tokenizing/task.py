@@ -116,6 +116,7 @@ class _Shard:
         )
         self._rejected: list[Rejected] = []
         self._rows = self._tokens = self._waiting = 0
+        self._learned = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -138,6 +139,7 @@ class _Shard:
             self._rejected.append(one if is_kept else one._replace(record=None))
         self._rows += found.num_rows
         self._tokens += found.num_tokens
+        self._learned += found.num_learned
         if found.num_rows:
             self._waiting += found.num_rows
             self._file.write(found.others)
@@ -158,6 +160,7 @@ class _Shard:
             file=self._name if self._rows else None,
             rows=self._rows,
             tokens=self._tokens,
+            learned=self._learned,
             bytes=self._file.size,
             sha256=self._file.sha256 if self._rows else "",
             rejected=sum(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pagefeed._base import (
     check_choice,
     check_column,
+    check_flag,
     check_positive,
     check_whole,
     parse_bytes,
@@ -18,7 +19,13 @@ from pagefeed._base import (
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.texts import FORMATS, RECORD_BYTES, WidenedError, find_inputs
 from pagefeed.prepare.tokenizing.folder import JobFolder, Tokenized
-from pagefeed.prepare.tokenizing.job import Job, Layout, make_wanted, plan
+from pagefeed.prepare.tokenizing.job import (
+    Job,
+    Layout,
+    make_wanted,
+    nested_text,
+    plan,
+)
 from pagefeed.prepare.tokenizing.local import run_locally
 from pagefeed.prepare.tokenizing.on_ray import run_on_ray
 from pagefeed.storage import (
@@ -29,7 +36,7 @@ from pagefeed.storage import (
     locked,
     make_folder,
 )
-from pagefeed.tokenizer import ChatTemplate, Tokenizer
+from pagefeed.tokenizer import TextOfRow, Tokenizer, rows_of
 
 __all__ = ["tokenize"]
 
@@ -48,7 +55,12 @@ def tokenize(
     *,
     tokenizer: Tokenizer,
     column: str = "text",
+    text: TextOfRow | None = None,
+    columns: Sequence[str] = (),
     messages: str | None = None,
+    tools: str | None = None,
+    roles: Mapping[str, str] | None = None,
+    require_labels: bool = True,
     keep: Iterable[str] | Mapping[str, str | None] = (),
     format: Format | None = None,  # noqa: A002 - as loaders have it
     on_error: OnError = "fail",
@@ -64,7 +76,7 @@ def tokenize(
     engine: Literal["local", "ray"] = "local",
     storage_options: StorageOptions | None = None,
 ) -> Tokenized:
-    """Tokenize texts of any input into Parquet files that training reads at random.
+    r"""Tokenize texts of any input into Parquet files that training reads at random.
 
     A record becomes a row, in the order of the inputs. Files are the same however many
     threads or machines write them, appear whole, and say which tokenizer made their
@@ -78,10 +90,20 @@ def tokenize(
         output: Folder of the files, empty or begun by the same job.
         tokenizer: What encodes.
         column: The column or field of the texts. In tar files, what follows the first
-            dot of a name, and a field of a JSON file as ``"json.text"``.
+            dot of a name, and a field of a JSON file as ``"json.text"``. Elsewhere a
+            field of an object, likewise; the texts of a list are lines of one.
+        text: What makes the text of a record: a template over columns, such as
+            ``"{title}\n\n{doc.text}"``, or a function of a row, a dict of ``column``
+            and ``columns``, which returns a text or None.
+        columns: Further columns that such a function reads.
         messages: Instead, the column of chats: they are rendered by the chat template,
             and ``labels`` are written beside the tokens: -100 where it is not the
             assistant who speaks. Needs ``pagefeed[chat]``.
+        tools: The column of the tools of each chat.
+        roles: What roles of the data are called in the template, such as
+            ``{"model": "assistant"}``.
+        require_labels: Refuse chats of which nothing is learned in any; some such are
+            warned of. False takes them.
         keep: Further columns to write, by name; or with types, such as
             ``{"score": "float64"}``. Types not given are those of the files, or what
             the first records of lines and CSV say; where a later value does not fit,
@@ -140,8 +162,6 @@ def tokenize(
             f"tokenizer={tokenizer!r:.60}: give pagefeed.Tokenizer(...) of a "
             "tokenizer.json, a model, or a function"
         )
-    if messages is None and chat_template is not None:
-        raise InvalidArgumentError("chat_template is for chats: give messages= too")
     if isinstance(keep, str):
         raise InvalidArgumentError(f"keep={keep!r} must be a list: keep=[{keep!r}]")
     threads = num_threads
@@ -152,13 +172,26 @@ def tokenize(
     _check_rejected(max_rejected)
     name = check_column(column_name, "column_name")
     shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
-    chat = None if messages is None else ChatTemplate.of(tokenizer, chat_template)
     found = find_inputs(inputs, format, storage_options)
+    source = check_column(column if messages is None else messages, "column")
+    if text is None and messages is None:
+        text = nested_text(found, source)
+    rows = rows_of(
+        tokenizer,
+        messages or (None if isinstance(text, str) else source),
+        messages=messages,
+        tools=tools,
+        roles=roles,
+        template=chat_template,
+        text=text,
+        columns=columns,
+    )
+    kept = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep)
     wanted = make_wanted(
         found,
-        check_column(column if messages is None else messages, "column"),
-        keep,
-        is_chat=messages is not None,
+        source if rows is None else rows.columns[0],
+        kept,
+        rows=rows,
         column=name,
         batch_bytes=min(BATCH_BYTES, shard_bytes),
         record_bytes=max(1, parse_bytes(max_record, name="max_record")),
@@ -167,7 +200,9 @@ def tokenize(
         inputs=found,
         wanted=wanted,
         tokenizer=tokenizer,
-        chat=chat,
+        rows=rows,
+        written=tuple(kept),
+        require_labels=check_flag(require_labels, "require_labels"),
         layout=Layout(
             column=name,
             shard_bytes=shard_bytes,
@@ -183,8 +218,8 @@ def tokenize(
         done = folder.begin(job, max_rejected)
         if done is not None:
             return done
-        if chat is not None:
-            job = replace(job, chat=chat.on(folder.today))
+        if rows is not None:
+            job = replace(job, rows=rows.on(folder.today))
         run = run_on_ray if engine == "ray" else run_locally
         _until_all_fits(job, folder, lambda job: run(job, threads, retries))
         return folder.finish(job, max_rejected)

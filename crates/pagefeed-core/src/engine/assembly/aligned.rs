@@ -15,6 +15,8 @@ pub struct Aligned {
     pub number: NumberType,
     /// Bits of the number where there is no token of a row: of padding and separators.
     pub padding: u64,
+    /// Bits of the number of a separator behind a row.
+    pub behind: u64,
 }
 
 /// Writes the columns of one batch.
@@ -32,12 +34,17 @@ impl<'a> AlignedWriter<'a> {
 
     /// Writes what tells that there are no tokens.
     pub fn pad(&mut self, places: Range<usize>) {
+        self.fill(&places, |column| column.padding);
+    }
+
+    fn fill(&mut self, places: &Range<usize>, number: impl Fn(&Aligned) -> u64) {
         for (column, memory) in &mut self.columns {
+            let (places, bits) = (places.clone(), number(column));
             match column.number.num_bytes() {
-                8 => numbers::<i64>(memory)[places.clone()].fill(column.padding.cast_signed()),
-                4 => numbers::<i32>(memory)[places.clone()].fill(column.padding as i32),
-                2 => numbers::<u16>(memory)[places.clone()].fill(column.padding as u16),
-                _ => memory[places.clone()].fill(column.padding as u8),
+                8 => numbers::<i64>(memory)[places].fill(bits.cast_signed()),
+                4 => numbers::<i32>(memory)[places].fill(bits as i32),
+                2 => numbers::<u16>(memory)[places].fill(bits as u16),
+                _ => memory[places].fill(bits as u8),
             }
         }
     }
@@ -69,7 +76,9 @@ impl<'a> AlignedWriter<'a> {
         }
         let begin = at + own.num_before;
         self.pad(at..begin);
-        self.pad(begin + own.count..at + num_tokens);
+        self.fill(&(begin + own.count..at + num_tokens), |column| {
+            column.behind
+        });
         self.copy(page, own.from, begin, own.count)
     }
 

@@ -1,9 +1,9 @@
-//! Chats, which Python renders and encodes.
+//! Rows that Python makes texts or chats of, and encodes.
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, Field};
+use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_schema::{DataType, Field, Fields};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::text::is_text;
 use pagefeed_core::text::{EncodeRows, Visit};
@@ -12,15 +12,33 @@ use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 
-/// A Python function of an Arrow array of chats that returns three bytes of numbers in
-/// native order: ids of all (uint32), their labels (int32), and the number of each row's.
-pub struct Chats(pub Py<PyAny>);
+/// A Python function of an Arrow array of structs, the rows, that returns three bytes of
+/// numbers in native order: ids of all (uint32), their labels (int32) if it has such, and
+/// the number of each row's.
+pub struct Rows {
+    function: Py<PyAny>,
+    /// What the columns are called.
+    names: Vec<String>,
+    has_labels: bool,
+}
 
-impl EncodeRows for Chats {
+impl Rows {
+    /// Takes an object of Python that says what it is.
+    pub fn new(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
+        let told = function.bind(py);
+        Ok(Self {
+            names: told.getattr("columns")?.extract()?,
+            has_labels: told.getattr("has_labels")?.extract()?,
+            function,
+        })
+    }
+}
+
+impl EncodeRows for Rows {
     fn check(&self, field: &Field) -> Result<()> {
         let data_type = field.data_type();
         let is_list = matches!(data_type, DataType::List(_) | DataType::LargeList(_));
-        match is_list || is_text(data_type) {
+        match !self.has_labels || is_list || is_text(data_type) {
             true => Ok(()),
             false => Err(Error::unsupported(format!(
                 "a column of chats holds lists of messages, or JSON text of them, but {:?} is \
@@ -31,15 +49,19 @@ impl EncodeRows for Chats {
     }
 
     fn has_labels(&self) -> bool {
-        true
+        self.has_labels
     }
 
-    fn encode(&self, rows: &ArrayRef, visit: &mut Visit<'_>) -> Result<()> {
-        let field = Field::new("messages", rows.data_type().clone(), true);
-        self.check(&field)?;
-        let given = ArrowArray::new(Arc::clone(rows), field);
+    fn encode(&self, columns: &[ArrayRef], visit: &mut Visit<'_>) -> Result<()> {
+        let fields = self.names.iter().zip(columns);
+        let fields = fields.map(|(name, array)| Field::new(name, array.data_type().clone(), true));
+        let rows = StructArray::try_new(Fields::from_iter(fields), columns.to_vec(), None)?;
+        self.check(&rows.fields()[0])?;
+        let num_rows = rows.len();
+        let field = Field::new("rows", rows.data_type().clone(), false);
+        let given = ArrowArray::new(Arc::new(rows), field);
         let found = Python::try_attach(|py| -> PyResult<[Vec<[u8; 4]>; 3]> {
-            let found = self.0.bind(py).call1((given,))?;
+            let found = self.function.bind(py).call1((given,))?;
             let parts: [Bound<'_, PyBytes>; 3] = found.extract()?;
             Ok(parts.map(|part| part.as_bytes().as_chunks().0.to_vec()))
         });
@@ -51,14 +73,18 @@ impl EncodeRows for Chats {
         let ids: Vec<u32> = ids.into_iter().map(u32::from_ne_bytes).collect();
         let labels: Vec<i32> = labels.into_iter().map(i32::from_ne_bytes).collect();
         let mut begin = 0;
-        for row in 0..rows.len() {
+        for row in 0..num_rows {
             let count = counts
                 .get(row)
                 .map_or(0, |&count| u32::from_ne_bytes(count));
             let range = begin..begin + count as usize;
             let missing = || Error::invalid("fewer ids and labels than were told");
             let of_row = ids.get(range.clone()).ok_or_else(missing)?;
-            visit(row, of_row, labels.get(range.clone()).ok_or_else(missing)?)?;
+            let labels = match self.has_labels {
+                true => labels.get(range.clone()).ok_or_else(missing)?,
+                false => &[],
+            };
+            visit(row, of_row, labels)?;
             begin = range.end;
         }
         Ok(())

@@ -1,0 +1,89 @@
+"""Where in the text of a chat an assistant speaks, without generation blocks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from itertools import takewhile
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["find_answer"]
+
+Render = Callable[..., str]
+"""Makes text of messages, with the prompt for an answer if asked for."""
+
+
+def find_answer(
+    chat: list[dict[str, Any]],
+    number: int,
+    text: str,
+    render: Render,
+    special: Collection[str],
+) -> tuple[int, int]:
+    """Return where an answer begins and ends in the text of a chat.
+
+    It is what the message adds to the messages before it and the prompt for an answer;
+    white space behind its last special token is left out. Where a template writes
+    another prompt than answers have, or renders messages otherwise once there are more,
+    it is found by what stands around other words in its place.
+
+    Args:
+        chat: The messages.
+        number: Which of them.
+        text: What the template makes of all.
+        render: The template.
+        special: Special tokens as they are written.
+
+    Raises:
+        InvalidArgumentError: If it cannot be told.
+    """
+    before = render(chat[:number], add_generation_prompt=True) if number else ""
+    whole = render(chat[: number + 1])
+    begin = len(before)
+    if not whole.startswith(before):
+        begin = _begin(chat, number, render, before)
+    end = len(whole)
+    if not text.startswith(whole):
+        end = _end(chat, number, text, render)
+    if not text.startswith(before[:begin]) or end < begin:
+        raise _unknown(number)
+    bare = text[:end].rstrip()
+    if len(bare) > begin and any(bare.endswith(token) for token in special):
+        end = len(bare)
+    return begin, end
+
+
+def _begin(chat: list[dict[str, Any]], number: int, render: Render, before: str) -> int:
+    """As much of the prompt as answers begin with: it may say more, such as <think>."""
+    mark = secrets.token_hex(16)
+    probed = {"role": chat[number].get("role"), "content": mark}
+    front, _, _ = render([*chat[:number], probed]).partition(mark)
+    both = zip(before, front, strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+    if shared < len(render(chat[:number])):
+        raise _unknown(number)
+    return shared
+
+
+def _end(chat: list[dict[str, Any]], number: int, text: str, render: Render) -> int:
+    """By what stands behind other words in the place of the message's."""
+    mark = secrets.token_hex(16)
+    probed = {**chat[number], "content": mark}
+    _, found, behind = render([*chat[:number], probed, *chat[number + 1 :]]).partition(
+        mark
+    )
+    _, _, tail = render([*chat[:number], probed]).partition(mark)
+    is_sound = found and text.endswith(behind) and behind.startswith(tail)
+    if not is_sound or not isinstance(chat[number].get("content"), str):
+        raise _unknown(number)
+    return len(text) - len(behind) + len(tail)
+
+
+def _unknown(number: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"what the chat template makes of message {number + 1} cannot be told from the "
+        "rest of the chat: give one with {% generation %} blocks around what the "
+        "assistant says, chat_template="
+    )

@@ -1,0 +1,136 @@
+"""Chats as files have them, as templates take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Chat", "check_roles", "parse_chat"]
+
+Message = dict[str, Any]
+
+ROLES = {"human": "user", "gpt": "assistant", "observation": "tool"}
+"""Roles of ShareGPT's messages by what ``from`` says; others are called the same."""
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names under which messages have what was thought before the answer."""
+
+
+class Chat(NamedTuple):
+    """A chat as templates take it."""
+
+    messages: list[Message]
+    is_learned: list[bool]
+    """Of each message, whether its tokens have labels."""
+    tools: list[Any] | None
+    """The tools that the assistant may call."""
+
+
+def check_roles(roles: object) -> dict[str, str]:
+    """Return a mapping from roles of the data to those of templates.
+
+    Raises:
+        InvalidArgumentError: If it maps anything else than names.
+    """
+    given = {} if roles is None else roles
+    if isinstance(given, Mapping) and all(
+        isinstance(name, str) for pair in given.items() for name in pair
+    ):
+        return dict(given)
+    raise InvalidArgumentError(
+        f"roles={roles!r:.60} is no mapping of names: give roles={{'model': "
+        "'assistant'}}, the role in the data first"
+    )
+
+
+def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Chat:
+    """Return a chat of messages and tools, each a list or JSON text of one.
+
+    Messages have ``role`` and ``content``, or ShareGPT's ``from`` and ``value``. Fields
+    without a value are left out, and what was thought has all of its names, as in
+    ``transformers``.
+
+    Args:
+        messages: The messages.
+        tools: The tools, or None.
+        roles: What roles of the data are called in templates.
+
+    Raises:
+        InvalidArgumentError: If they are something else.
+    """
+    found = _parsed(messages, "messages")
+    is_list = isinstance(found, Sequence) and not isinstance(found, str | bytes)
+    if not is_list or not found:
+        raise InvalidArgumentError(
+            "messages are a list of objects with role and content, this is "
+            f"{type(found).__name__} {found!r:.40}"
+        )
+    chat = [_message(one, roles) for one in found]  # type: ignore[attr-defined]
+    is_learned = [_is_learned(one) for one in chat]
+    known = _parsed(tools, "tools") or None
+    if not isinstance(known, list | None):
+        raise InvalidArgumentError(
+            f"tools are a list, this is {type(known).__name__} {known!r:.40}"
+        )
+    return Chat(chat, is_learned, known)
+
+
+def _parsed(value: object, name: str) -> object:
+    if isinstance(value, str | bytes):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as problem:
+            raise InvalidArgumentError(f"{name} are no JSON: {problem}") from problem
+    return _without_nulls(value)
+
+
+def _without_nulls(value: object) -> object:
+    """Leave out fields that only other rows have: tables fill them with nulls."""
+    if isinstance(value, Mapping):
+        return {
+            name: _without_nulls(one) for name, one in value.items() if one is not None
+        }
+    if isinstance(value, list | tuple):
+        return [_without_nulls(one) for one in value]
+    return value
+
+
+def _message(message: object, roles: Mapping[str, str]) -> Message:
+    if not isinstance(message, Mapping):
+        raise InvalidArgumentError(
+            f"a message is an object with role and content, not {message!r:.40}"
+        )
+    known = {name: value for name, value in message.items() if value is not None}
+    if "from" in known and "role" not in known:
+        said = known.pop("from")
+        known = {
+            "role": ROLES.get(said, said),
+            "content": known.pop("value", ""),
+            **known,
+        }
+        role = roles.get(said, known["role"])
+    else:
+        role = roles.get(known.get("role", ""), known.get("role"))
+    if role is not None:
+        known["role"] = role
+    thought = next((known[name] for name in _REASONING if name in known), None)
+    if thought is not None:
+        known = {"thinking": thought, **known, "reasoning_content": thought}
+    return known
+
+
+def _is_learned(message: Message) -> bool:
+    """Whether a message has labels; takes its weight, which is none of the template's.
+
+    Raises:
+        InvalidArgumentError: If the weight is neither 0 nor 1.
+    """
+    weight = message.pop("weight", 1)
+    if weight not in (0, 1):
+        raise InvalidArgumentError(
+            f"the weight of a message is 0 or 1, not {weight!r}: weights between are "
+            "those of tokens, in an aligned column of their own"
+        )
+    return bool(weight) and message.get("role") == "assistant"

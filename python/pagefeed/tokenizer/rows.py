@@ -1,0 +1,277 @@
+"""Rows of several columns as tokens: chats, and texts that are made of a row.
+
+One implementation for both ways: the data plane calls it for the rows of a page, and
+``pagefeed.tokenize`` for those of any input.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import check_column, check_columns, require
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, LabelWarning
+from pagefeed.tokenizer.chat import ChatTemplate
+from pagefeed.tokenizer.row_text import RowText, TextOfRow
+from pagefeed.tokenizer.tokenizer import Tokenizer
+
+__all__ = ["ChatRows", "Rows", "TextRows", "check_learned", "on_day", "rows_of"]
+
+Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]
+
+
+class Rows(Protocol):
+    """Encodes rows, each a mapping from the names of columns."""
+
+    tokenizer: Tokenizer
+    """What encodes."""
+    columns: tuple[str, ...]
+    """What is read of a row, the column of the dataset first."""
+    has_labels: bool
+    """Whether every token has a label."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies all that decides on tokens but the tokenizer."""
+
+    def on(self, today: datetime.date) -> Rows:
+        """Return the same on another day."""
+
+    def encode(self, row: Mapping[str, Any]) -> Encoded:
+        """Return ids, and labels if there are such; a null has no tokens.
+
+        Raises:
+            InvalidArgumentError: If nothing can be made of the row.
+        """
+
+    def __call__(self, rows: Any) -> tuple[bytes, bytes, bytes]:  # noqa: ANN401
+        """Encode the rows of a page, for the data plane."""
+
+
+class _Rows:
+    """What the data plane calls."""
+
+    encode: Callable[[Mapping[str, Any]], Encoded]
+
+    def __call__(self, rows: Any) -> tuple[bytes, bytes, bytes]:  # noqa: ANN401
+        """Encode an Arrow array of structs, on the thread that loads the page.
+
+        Templates and functions run in Python, so with the GIL; encoding goes without.
+
+        Returns:
+            All ids (uint32), their labels (int32), and the tokens of each row (uint32).
+
+        Raises:
+            CorruptFileError: If nothing can be made of a row.
+        """
+        arrow = require("pyarrow", extra="pyarrow", purpose="rows of columns")
+        ids, labels = [np.zeros(0, np.uint32)], [np.zeros(0, np.int32)]
+        given = arrow.array(rows)
+        counts = np.zeros(len(given), np.uint32)
+        for number, row in enumerate(given):
+            try:
+                found = self.encode(row.as_py())
+            except (InvalidArgumentError, ValueError) as problem:
+                raise CorruptFileError(
+                    f"row {number} of the page: {problem}; `pagefeed tokenize` can "
+                    "leave such rows out, --on-error skip"
+                ) from problem
+            ids.append(found[0])
+            labels.append(found[1])
+            counts[number] = len(found[0])
+        return (
+            np.concatenate(ids).tobytes(),
+            np.concatenate(labels).tobytes(),
+            counts.tobytes(),
+        )
+
+
+def _values(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """What lies in columns; a dotted path leads through objects."""
+    found = {}
+    for name in columns:
+        value = row[name]
+        for part in name.split(".")[1:]:
+            value = value.get(part) if isinstance(value, Mapping) else value
+        found[name] = value.decode() if isinstance(value, bytes) else value
+    return found
+
+
+class ChatRows(_Rows):
+    """Renders and encodes chats.
+
+    Args:
+        tokenizer: What encodes.
+        template: What renders.
+        columns: Of the messages, and of the tools if there is such a column.
+    """
+
+    has_labels = True
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate, columns: tuple[str, ...]
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.template = template
+        self.columns = columns
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the template, the day it writes, and the column of tools."""
+        day = self.template.today
+        told = [self.template.fingerprint, day.isoformat() if day else ""]
+        return " ".join([*told, *self.columns[1:]])
+
+    def on(self, today: datetime.date) -> ChatRows:
+        """Return the same on another day."""
+        return ChatRows(self.tokenizer, self.template.on(today), self.columns)
+
+    def writes(self, token: int) -> bool:
+        """Whether the template may write a token at the end of a chat."""
+        return self.template.writes(self.tokenizer.decode([token]))
+
+    def encode(self, row: Mapping[str, Any]) -> Encoded:
+        """Return ids and labels of a chat."""
+        messages, *tools = _values(row, self.columns).values()
+        if messages is None:
+            return np.zeros(0, np.uint32), np.zeros(0, np.int32)
+        return self.template.encode(self.tokenizer, messages, *tools)
+
+
+class TextRows(_Rows):
+    """Makes a text of each row, and encodes it.
+
+    Args:
+        tokenizer: What encodes.
+        text: What makes the text.
+        columns: What of a row it reads, the column of the dataset first.
+    """
+
+    has_labels = False
+
+    def __init__(
+        self, tokenizer: Tokenizer, text: RowText, columns: tuple[str, ...]
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.text = text
+        self.columns = columns
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the function or template, and its columns."""
+        told = repr((self.text.fingerprint, self.columns))
+        return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+    def on(self, today: datetime.date) -> TextRows:
+        """Return itself: it writes no date."""
+        del today
+        return self
+
+    def encode(self, row: Mapping[str, Any]) -> Encoded:
+        """Return the ids of a row."""
+        text = self.text(_values(row, self.columns))
+        ids = np.zeros(0, np.uint32) if text is None else self.tokenizer.encode(text)
+        return ids, np.zeros(0, np.int32)
+
+
+def on_day(rows: Rows | None, today: datetime.date | None) -> Rows | None:
+    """Return what encodes rows the same each time that they are read.
+
+    Raises:
+        InvalidArgumentError: If the template writes the date and it is not said, or is
+            said where nothing writes it.
+    """
+    if today is not None and not isinstance(today, datetime.date):
+        raise InvalidArgumentError(
+            f"today={today!r:.40} is no day: give datetime.date(2026, 1, 31)"
+        )
+    if not isinstance(rows, ChatRows):
+        if today is not None:
+            raise InvalidArgumentError("today is for chats: give messages= too")
+        return rows
+    if today is None and rows.template.writes_date:
+        raise InvalidArgumentError(
+            "the chat template writes the date (strftime_now), and a row has the same "
+            "tokens each time that it is read: give today=datetime.date(...)"
+        )
+    return rows if today is None else rows.on(today)
+
+
+def check_learned(num_learned: int, num_chats: int, *, required: bool) -> None:
+    """Warn of chats of which nothing is learned.
+
+    Raises:
+        InvalidArgumentError: If it is so of all, and ``required``.
+    """
+    if num_learned == num_chats:
+        return
+    told = (
+        f"{num_chats - num_learned:,} of {num_chats:,} chats teach nothing: all of "
+        "their labels are -100"
+    )
+    if num_learned or not required:
+        warnings.warn(told, LabelWarning, stacklevel=2)
+        return
+    raise InvalidArgumentError(
+        f"{told}. Learned are messages of role 'assistant' and generation blocks of "
+        "the template: give roles={'model': 'assistant'} if the data call it "
+        "otherwise, or require_labels=False"
+    )
+
+
+def rows_of(
+    tokenizer: Tokenizer,
+    column: str | None,
+    *,
+    messages: str | None,
+    tools: str | None,
+    roles: Mapping[str, str] | None,
+    template: str | None,
+    text: TextOfRow | None,
+    columns: Sequence[str],
+) -> Rows | None:
+    """Return what encodes rows; None if the column holds texts as they are.
+
+    Args:
+        tokenizer: What encodes.
+        column: The column of the dataset; None if any may be read.
+        messages: The column of chats.
+        tools: The column of the tools of chats.
+        roles: What roles of the data are called in the template.
+        template: In the place of the tokenizer's.
+        text: A template over columns, or a function of a row.
+        columns: What the function reads beside ``column``.
+
+    Raises:
+        InvalidArgumentError: If these do not go together, or there is no template.
+    """
+    of_chats = {"tools": tools, "roles": roles, "chat_template": template}
+    if messages is None:
+        given = [name for name, value in of_chats.items() if value is not None]
+        if given:
+            raise InvalidArgumentError(f"{given[0]} is for chats: give messages= too")
+        if text is None and columns:
+            raise InvalidArgumentError("columns is for a function: give text= too")
+        if text is None:
+            return None
+        made = RowText(text)
+        read = made.columns or check_columns(columns, "columns")
+        first = column or (made.columns or [""])[0]
+        names = dict.fromkeys([first, *read])
+        return TextRows(tokenizer, made, tuple(names))
+    if text is not None:
+        raise InvalidArgumentError("text is of texts, messages of chats: give one")
+    if column is not None and messages != column:
+        raise InvalidArgumentError(
+            f"messages={messages!r} is another column than the dataset's, {column!r}: "
+            f"give pagefeed.parquet(..., column={messages!r})"
+        )
+    found = ChatTemplate.of(tokenizer, template, roles)
+    read = (messages,) if tools is None else (messages, check_column(tools, "tools"))
+    return ChatRows(tokenizer, found, read)

@@ -1,0 +1,184 @@
+"""What templates of the hub are written for: Jinja in a sandbox, within limits."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pagefeed._base import require
+
+__all__ = ["Sandbox", "TemplateRefusal"]
+
+MOST_STEPS = 1_000_000
+"""Passes of loops and calls in one rendering; long chats take some ten thousand."""
+MOST_SIZE = 64 << 20
+"""Characters of a text, or items of a list, that a template may make."""
+
+
+class TemplateRefusal(Exception):  # noqa: N818 - it may be the template's own
+    """Why nothing can be made of a template, or by it."""
+
+
+class Sandbox:
+    """A template, compiled.
+
+    Args:
+        text: In Jinja.
+        mark: What is written before and behind each generation block.
+        now: ``strftime_now`` of the template.
+
+    Raises:
+        TemplateRefusal: If it is no template.
+        MissingDependencyError: If jinja2 is not installed.
+    """
+
+    def __init__(self, text: str, mark: str, now: Callable[[str], str]) -> None:
+        self._steps = _Steps()
+        environment = _environment(mark, now, self._steps)
+        try:
+            self._template = environment.from_string(text)
+        except Exception as problem:
+            raise TemplateRefusal(_told(problem)) from problem
+
+    def render(self, **variables: object) -> str:
+        """Return what it makes of some variables.
+
+        Raises:
+            TemplateRefusal: If it raises whatever it may, or takes too many steps.
+        """
+        self._steps.left = MOST_STEPS
+        parts, size = [], 0
+        try:
+            for part in self._template.generate(**variables):
+                parts.append(part)
+                size += len(part)
+                _check_size(size)
+            return "".join(parts)
+        except Exception as problem:  # Any: the template is a program of the data's.
+            raise TemplateRefusal(_told(problem)) from problem
+
+
+def _told(problem: Exception) -> str:
+    own = type(problem).__module__.startswith("jinja2")
+    return f"{problem}" if own else f"{type(problem).__name__}: {problem}"
+
+
+class _Steps(threading.local):
+    """The steps that the rendering on this thread has left."""
+
+    left = MOST_STEPS
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise OverflowError(f"it takes more than {MOST_STEPS:,} steps")
+
+    def count(self, items: Any) -> Any:  # noqa: ANN401
+        """Take a step for each item of what a loop runs over."""
+        if hasattr(items, "__len__"):
+            self.take(len(items))
+            return items
+        taken = []
+        for item in items:
+            self.take(1)
+            taken.append(item)
+        return taken
+
+
+def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:  # noqa: ANN401
+    jinja, sandbox, extension = (
+        require(name, extra="chat", purpose="chat templates")
+        for name in ("jinja2", "jinja2.sandbox", "jinja2.ext")
+    )
+
+    def refuse(message: str) -> None:
+        raise jinja.TemplateError(message)
+
+    def as_json(value: object, **options: Any) -> str:  # noqa: ANN401
+        return json.dumps(value, **{"ensure_ascii": False, **options})
+
+    made = _limited(jinja, sandbox, steps)(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_generation(jinja, extension, mark), extension.loopcontrols],
+    )
+    # With a context nothing is made ahead, of constants.
+    made.filters["_counted"] = jinja.pass_context(lambda _, items: steps.count(items))
+    made.filters["_bounded"] = jinja.pass_context(lambda _, value: _bounded(value))
+    made.filters["tojson"] = as_json
+    made.globals |= {"raise_exception": refuse, "strftime_now": now}
+    return made
+
+
+def _generation(jinja: Any, extension: Any, mark: str) -> Any:  # noqa: ANN401
+    class Generation(extension.Extension):  # type: ignore[misc]
+        """Marks the begin and the end of what a block renders to."""
+
+        tags = frozenset({"generation"})
+
+        def parse(self, parser: Any) -> Any:  # noqa: ANN401
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            call = self.call_method("_marked")
+            return jinja.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+        def _marked(self, caller: Any) -> str:  # noqa: ANN401
+            return f"{mark}{caller()}{mark}"
+
+    return Generation
+
+
+def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:  # noqa: ANN401
+    nodes = jinja.nodes
+
+    def filtered(node: Any, name: str, at: Any) -> Any:  # noqa: ANN401
+        made = nodes.Filter(node, name, [], [], None, None)
+        return made.set_lineno(at.lineno).set_environment(at.environment)
+
+    class Limited(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]
+        """Counts steps, and makes nothing without bounds."""
+
+        intercepted_binops = frozenset(("+", "*", "**"))
+
+        def _parse(self, *given: Any) -> Any:  # noqa: ANN401
+            parsed = super()._parse(*given)
+            for loop in parsed.find_all(nodes.For):
+                loop.iter = filtered(loop.iter, "_counted", loop)
+            for name in parsed.find_all(nodes.Assign):
+                name.node = filtered(name.node, "_bounded", name)
+            for name in parsed.find_all(nodes.AssignBlock):
+                name.filter = filtered(name.filter, "_bounded", name)
+            return parsed
+
+        def call(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+            steps.take(1)
+            return _bounded(super().call(*given, **named))
+
+        def call_binop(self, context: Any, operator: str, *both: Any) -> Any:  # noqa: ANN401
+            _check_operands(operator, *both)
+            return super().call_binop(context, operator, *both)
+
+    return Limited
+
+
+def _bounded(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, str | list):
+        _check_size(len(value))
+    return value
+
+
+def _check_operands(operator: str, left: Any, right: Any) -> None:  # noqa: ANN401
+    """Refuse what makes something large of something small, before it is made."""
+    if operator == "**" and isinstance(left, int) and isinstance(right, int):
+        _check_size(left.bit_length() * right)
+    elif operator == "*":
+        for many, times in ((left, right), (right, left)):
+            if isinstance(many, str | list | tuple) and isinstance(times, int):
+                _check_size(len(many) * times)
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_SIZE:
+        raise OverflowError(f"it makes something of {size:,} parts")
