@@ -14,26 +14,15 @@ import argparse
 import json
 from dataclasses import asdict
 
-from pagefeed.cli.common import format_of, make_flat
-from pagefeed.dataset import Dataset, parquet
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.prepare import convert
-
-_FORMATS = ("parquet", "stream", "megatron", "mds", "raw", "npy")
+from pagefeed.cli.common import configure_paths, open_paths, selected
+from pagefeed.prepare import TOKEN_FORMATS, convert
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
+    configure_paths(parser, paths="+", needs_column=False)
     parser.add_argument("--output", required=True, help="folder, prefix or file")
-    parser.add_argument("--to", required=True, choices=_FORMATS)
-    parser.add_argument("--from", dest="source", choices=_FORMATS, help="of the paths")
-    parser.add_argument("--column", help="the token column (input_ids)")
-    parser.add_argument(
-        "--where", metavar="PREDICATE", help="only rows of Parquet such"
-    )
-    parser.add_argument("--in-dtype", help="type of the tokens of raw files")
-    parser.add_argument("--in-eos", type=int, help="last token of documents there")
+    parser.add_argument("--to", required=True, choices=TOKEN_FORMATS)
     parser.add_argument("--dtype", help="type of the tokens written")
     parser.add_argument("--eos", type=int, help="token to write behind documents")
     parser.add_argument("--shard-size", default="512MiB")
@@ -43,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Convert and report."""
     done = convert(
-        _dataset(options),
+        selected(options, open_paths(options)),
         options.output,
         to=options.to,
         dtype=options.dtype,
@@ -63,24 +52,3 @@ def run(options: argparse.Namespace) -> int:
             "unless --eos ends them"
         )
     return 0
-
-
-def _dataset(options: argparse.Namespace) -> Dataset:
-    source = options.source or format_of(options.paths)
-    if source is None:
-        raise InvalidArgumentError(
-            f"{options.paths[0]}: of which format it is cannot be seen from its name: "
-            "say --from"
-        )
-    if source == "parquet":
-        dataset = parquet(options.paths, column=options.column or "input_ids")
-        return dataset if options.where is None else dataset.where(options.where)
-    if options.where is not None:
-        raise InvalidArgumentError("--where needs columns: only Parquet has them")
-    return make_flat(
-        source,
-        options.paths,
-        column=options.column,
-        dtype=options.in_dtype,
-        eos=options.in_eos,
-    )

@@ -4,26 +4,14 @@ A dataset names files and a column; its page index says where every page lies; i
 spans are the rows that sequences are cut from. :class:`Dataset`, :class:`TokenIndex`
 and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes;
-:mod:`pagefeed.dataset.flat` reads token files that are no Parquet.
+:mod:`pagefeed.dataset.flat` reads and writes token files that are no Parquet.
 """
 
+from pagefeed.dataset import flat
 from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
-from pagefeed.dataset.flat import (
-    FlatDataset,
-    MegatronDataset,
-    RecordColumn,
-    StreamDataset,
-    StreamDocument,
-    StreamWriter,
-    fitting,
-    mds,
-    megatron,
-    stream,
-    token_dtype,
-    tokens,
-)
+from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.identity import identity_of_data, what_changed
 from pagefeed.dataset.named_files import parquet
@@ -45,19 +33,13 @@ __all__ = [
     "BlockKind",
     "ColumnPages",
     "Dataset",
-    "FlatDataset",
     "FolderColumn",
-    "MegatronDataset",
     "Page",
     "PageIndex",
     "ParquetDataset",
-    "RecordColumn",
     "RecordedTokenizer",
     "SpanParts",
     "Spans",
-    "StreamDataset",
-    "StreamDocument",
-    "StreamWriter",
     "TextStream",
     "TokenIndex",
     "TokenizedIndex",
@@ -65,17 +47,12 @@ __all__ = [
     "check_dataset",
     "derived_arrays",
     "derived_key",
-    "fitting",
     "identity_of_data",
     "known_vocab_size",
     "length_counts",
-    "mds",
-    "megatron",
     "parquet",
     "refuse_null_tokens",
     "refuse_unknown_rows",
-    "stream",
-    "token_dtype",
-    "tokens",
     "what_changed",
 ]
+__all__ += flat.__all__

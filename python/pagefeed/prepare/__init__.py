@@ -1,12 +1,12 @@
 """Datasets made from others: between Parquet, streams, and other token files.
 
-``rows`` reads the documents of any dataset in order, ``outputs`` writes them in one of
-the formats, and :func:`convert` puts the two together. :func:`tokenize` makes them of
-texts: ``texts/`` reads these, ``tokenizing/`` writes their tokens; ``vocabulary/``
-makes tokenizers for them.
+``rows`` reads the documents of any dataset in order, :data:`TOKEN_FORMATS` names the
+formats that they are written in, and :func:`convert` puts the two together.
+:func:`tokenize` makes them of texts: ``texts/`` reads these, ``tokenizing/`` writes
+their tokens; ``vocabulary/`` makes tokenizers for them.
 """
 
-from pagefeed.prepare.conversion import Conversion, convert
+from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
@@ -23,6 +23,7 @@ from pagefeed.prepare.vocabulary import (
 
 __all__ = [
     "FORMATS",
+    "TOKEN_FORMATS",
     "Conversion",
     "ExtendedEmbeddings",
     "ExtendedTokenizer",

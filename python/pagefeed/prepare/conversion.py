@@ -9,15 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Work, check_choice, check_token, parse_bytes
-from pagefeed.dataset import Dataset, check_dataset, token_dtype
-from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.prepare.outputs import OUTPUTS
-from pagefeed.prepare.rows import TokenRows, rows_of
+from pagefeed.dataset import (
+    FLAT_FORMATS,
+    Dataset,
+    FlatName,
+    TokenFormat,
+    TokenRows,
+    check_dataset,
+    given_dtype,
+    parquet,
+)
+from pagefeed.errors import UnsupportedError
+from pagefeed.prepare.parquet_output import ParquetOutput
+from pagefeed.prepare.rows import rows_of
 from pagefeed.storage import PathLike, local_path
 
-__all__ = ["Conversion", "convert"]
+__all__ = ["TOKEN_FORMATS", "Conversion", "convert"]
 
-Format = Literal["parquet", "stream", "megatron", "mds", "raw", "npy"]
+TOKEN_FORMATS = {"parquet": TokenFormat(parquet, ParquetOutput), **FLAT_FORMATS}
+"""What is read and written, by its name: Parquet, and the flat formats."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +52,7 @@ def convert(
     dataset: Dataset,
     output: PathLike,
     *,
-    to: Format,
+    to: Literal["parquet"] | FlatName,
     dtype: npt.DTypeLike | None = None,
     eos: int | None = None,
     column: str | None = None,
@@ -79,12 +89,13 @@ def convert(
         >>> convert(web, "corpus-stream", to="stream", dtype="uint16")  # doctest: +SKIP
     """
     check_dataset(dataset, "dataset")
-    check_choice(to, tuple(OUTPUTS), "to")
+    check_choice(to, tuple(TOKEN_FORMATS), "to")
     behind = check_token(eos, "eos")
-    kind = _dtype(dataset, dtype, to)
+    make = TOKEN_FORMATS[to].writer
+    kind = _dtype(dataset, dtype, make.wide)
     num_rows = len(dataset)
     num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
-    out = OUTPUTS[to](
+    out = make(
         local_path(output, "output"),
         kind,
         column=column or dataset.column,
@@ -96,6 +107,7 @@ def convert(
         out.stack,
         Work(f"converting to {to}", total=num_rows, unit="documents") as work,
     ):
+        out.begin()
         for rows in rows_of(dataset):
             ended = rows if behind is None else _with_ends(rows, behind)
             out.write(ended)
@@ -113,22 +125,16 @@ def convert(
 
 
 def _dtype(
-    dataset: Dataset, dtype: npt.DTypeLike | None, to: str
+    dataset: Dataset, dtype: npt.DTypeLike | None, wide: str
 ) -> np.dtype[np.generic]:
-    if dtype is not None:
-        try:
-            return np.dtype(token_dtype(np.dtype(dtype), "dtype"))
-        except (TypeError, UnsupportedError) as problem:
-            raise InvalidArgumentError(
-                f"dtype={dtype!r} is no type of tokens: choose uint16, uint32 or int32"
-            ) from problem
+    given = given_dtype(dtype)
     narrow = dataset.index.value_bytes
     if not narrow:
         raise UnsupportedError(
             f"column {dataset.column!r} is no list of integers: tokenize it first"
         )
-    wide = "int32" if to == "megatron" else "uint32"
-    return np.dtype("uint16" if narrow <= 2 else wide if narrow == 4 else "int64")
+    fitting = "uint16" if narrow <= 2 else wide if narrow == 4 else "int64"
+    return np.dtype(given or fitting)
 
 
 def _with_ends(rows: TokenRows, eos: int) -> TokenRows:

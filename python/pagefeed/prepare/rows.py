@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pagefeed._base import Int64Array, in_order, require
-from pagefeed.dataset import Dataset, TokenIndex
+from pagefeed._base import in_order, require
+from pagefeed.dataset import Dataset, TokenIndex, TokenRows
 from pagefeed.errors import UnsupportedError
 
-__all__ = ["TokenRows", "rows_of"]
-
-
-class TokenRows(NamedTuple):
-    """Some consecutive documents."""
-
-    tokens: npt.NDArray[Any]
-    """Their tokens, joined, in the column's own type."""
-    offsets: Int64Array
-    """Where each begins, and the end: int64 [documents + 1]."""
-
-    def each(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the tokens of each document."""
-        borders = self.offsets.tolist()
-        for begin, end in itertools.pairwise(borders):
-            yield self.tokens[begin:end]
+__all__ = ["rows_of"]
 
 
 def rows_of(dataset: Dataset) -> Iterator[TokenRows]:

@@ -51,6 +51,8 @@ class FileWriter(WholeWriter):
         self.size = 0
         """Bytes written so far."""
         with _writing(path):
+            if os.path.isdir(path):
+                raise IsADirectoryError(f"{path} is a folder")
             number, self.draft = tempfile.mkstemp(
                 prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or "."
             )

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,10 @@ import pagefeed as pf
 from made import flat_files
 from pagefeed import errors
 from pagefeed.cli import main
+from pagefeed.dataset import FLAT_FORMATS, FlatName
+from pagefeed.prepare import TOKEN_FORMATS
+
+ROOT = Path(__file__).resolve().parents[3]
 
 DOCUMENTS = flat_files.some_documents(200)
 TOKENS = [token for document in DOCUMENTS for token in document]
@@ -127,10 +132,68 @@ def test_the_verb(source, tmp_path, capsys, to):
     assert documents_of(again) == DOCUMENTS
 
 
-def test_a_stream_is_not_written_beside_another(tmp_path):
-    with pf.StreamWriter(tmp_path / "a" / "0", dtype="u2") as out:
-        out.append([1, 2, 3])
-    data = pf.stream(tmp_path / "a")
-    with pytest.raises(pf.errors.InvalidArgumentError, match="has a stream already"):
-        pf.convert(data, tmp_path / "a", to="stream")
-    assert len(pf.stream(tmp_path / "a")) == 1
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("to", OPEN)
+def test_an_output_that_is_there_is_refused_before_anything_is_opened(
+    source, tmp_path, to
+):
+    done = pf.convert(source, tmp_path / "a", to=to, dtype="uint16")
+    before = contents(tmp_path)
+    assert before
+    dataset = OPEN[to](list(done.files), dtype="uint16")
+    with pytest.raises(errors.InvalidArgumentError, match="is there already"):
+        pf.convert(dataset, tmp_path / "a", to=to)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("to", ["raw", "npy"])
+def test_a_folder_is_no_file(source, tmp_path, to):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(errors.FileAccessError, match="is a folder"):
+        pf.convert(source, tmp_path / "a", to=to)
+    assert contents(tmp_path) == {}
+
+
+def test_texts_are_refused_before_anything_is_opened(tmp_path):
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet")
+    texts = pf.parquet(tmp_path / "a.parquet", column="text")
+    with pytest.raises(errors.UnsupportedError, match="tokenize it first"):
+        pf.convert(texts, tmp_path / "out", to="mds", dtype="uint16")
+    assert not (tmp_path / "out").exists()
+
+
+def test_formats_are_named_in_one_place():
+    assert get_args(FlatName) == tuple(FLAT_FORMATS)
+    assert ("parquet", *get_args(FlatName)) == tuple(TOKEN_FORMATS)
+    assert set(OPEN) == set(TOKEN_FORMATS)
+    [to] = [get_type_hints(pf.convert)["to"]]
+    assert {name for part in get_args(to) for name in get_args(part) or (part,)} == set(
+        TOKEN_FORMATS
+    )
+    guide = (ROOT / "docs" / "stream.md").read_text()
+    for name, (reader, writer) in TOKEN_FORMATS.items():
+        assert getattr(pf, reader.__name__) is reader
+        assert f"`{name}`" in guide
+        assert name == "parquet" or f"| `pf.{reader.__name__}(" in guide
+        assert writer.signs
+
+
+def test_arguments_that_a_format_does_not_take(source, tmp_path, capsys):
+    pf.convert(source, tmp_path / "s", to="stream")
+    command = ["convert", f"{tmp_path}/s", "--to", "raw", "--output", f"{tmp_path}/a"]
+    assert main([*command, "--in-eos", "0"]) == 1
+    told = capsys.readouterr().err
+    assert "--in-eos is for npy, raw" in told
+    assert "is stream" in told
+    assert main([*command, "--where", "part == 1"]) == 1
+    assert "only Parquet has them" in capsys.readouterr().err
+
+
+def test_the_format_that_is_said_counts(tmp_path):
+    np.arange(99, dtype="<u4").tofile(tmp_path / "tokens")
+    paths = [f"{tmp_path}/tokens", "--from", "raw", "--in-dtype", "uint32"]
+    run = ["--column", "ids", "--length", "8", "--batch-size", "2", "--json"]
+    assert main(["verify", *paths, *run]) == 0

@@ -242,6 +242,31 @@ def test_megatron_documents_of_sequences(tmp_path):
     assert by_sequence.fingerprint != pf.megatron(prefix).fingerprint
 
 
+def test_where_documents_begin_is_part_of_the_identity(tmp_path):
+    np.array([5, 7] * 500 + [9], np.uint16).tofile(tmp_path / "a.bin")
+    by_end = [pf.tokens(tmp_path, dtype="uint16", eos=eos) for eos in (5, 7)]
+    assert len({len(dataset) for dataset in by_end}) == 1
+    assert by_end[0][0] != by_end[1][0]
+    assert len({dataset.fingerprint for dataset in by_end}) == 2
+    state = loader(by_end[0], pf.Packed(16)).state_dict()
+    with pytest.raises(errors.StateMismatchError):
+        loader(by_end[1], pf.Packed(16)).load_state_dict(state)
+
+
+def test_where_samples_begin_is_part_of_the_identity(tmp_path):
+    # Beyond the samples of a file's bytes that its digest is made of.
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 9, 60_000)
+    lengths[10_000:10_002] = 3, 8
+    prints = set()
+    for name in ("a", "b"):
+        documents = [[1] * length for length in lengths.tolist()]
+        data = pf.mds(flat_files.write_mds(tmp_path / name, documents))
+        prints.add(data.fingerprint)
+        lengths[10_000:10_002] = 8, 3
+    assert len(prints) == 2
+
+
 def test_a_long_document_is_one_page(tmp_path):
     documents = [[1], [2] * 300_000, [3] * 10]
     dataset = flat_files.megatron(tmp_path, documents)

@@ -1,78 +1,80 @@
-"""Token files that are no Parquet, on the command line: known by their names."""
+"""Datasets of token files of any format, on the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import argparse
+import inspect
+from collections.abc import Sequence
 
-from pagefeed.dataset import FlatDataset, mds, megatron, stream, tokens
+from pagefeed.cli.common.pairs import configure_storage, storage_options
+from pagefeed.dataset import FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError, MissingFileError
+from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.storage import LocalStorage
 
-__all__ = ["format_of", "make_flat"]
+__all__ = ["configure_paths", "open_paths"]
 
-SIGNS = (
-    ("parquet", (".parquet", ".parq")),
-    ("stream", ("stream.json", "stream.bin")),
-    ("mds", ("index.json", ".mds")),
-    ("megatron", (".idx",)),
-    ("raw", (".npy", ".bin")),
-)
-"""By which names of files a format is known, the first that fits."""
+_SAME = ("column", "cache_dir", "aligned", "metadata", "spans")
+_FLAGS = {name: name for name in _SAME}
+_FLAGS |= {"dtype": "in_dtype", "eos": "in_eos", "storage_options": "storage_option"}
+"""Arguments of what opens files, and the flags that are them."""
 
 
-def format_of(paths: Sequence[str]) -> str | None:
+def configure_paths(
+    parser: argparse.ArgumentParser, *, paths: str = "*", needs_column: bool = True
+) -> None:
+    """Declare the arguments that name a dataset; ``paths`` says how many."""
+    parser.add_argument(
+        "paths", nargs=paths, metavar="PATH", help="files, folders, URLs"
+    )
+    parser.add_argument(
+        "--from", dest="source", choices=TOKEN_FORMATS, help="format (by their names)"
+    )
+    parser.add_argument("--column", required=needs_column, help="the token column")
+    parser.add_argument(
+        "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
+    )
+    parser.add_argument("--in-dtype", help="type of the tokens of raw files")
+    parser.add_argument("--in-eos", type=int, help="last token of documents there")
+    parser.add_argument("--cache-dir", help="folder to keep the index in")
+    configure_storage(parser)
+
+
+def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
+    """Return the dataset of the paths.
+
+    Raises:
+        InvalidArgumentError: If what is said of them means nothing in their format.
+    """
+    source = options.source or _format_of(options.paths) or "parquet"
+    make = TOKEN_FORMATS[source].reader
+    given = {name: getattr(options, flag, None) for name, flag in _FLAGS.items()}
+    given["storage_options"] = storage_options(options)
+    given = {name: value for name, value in given.items() if value not in (None, [])}
+    for name in sorted(given.keys() - _parameters(source)):
+        able = [other for other in TOKEN_FORMATS if name in _parameters(other)]
+        raise InvalidArgumentError(
+            f"--{_FLAGS[name].replace('_', '-')} is for {', '.join(able)}, and "
+            f"{options.paths[0]} is {source}: leave it out"
+        )
+    if source == "parquet":
+        given.setdefault("column", "input_ids")
+    found: ParquetDataset | FlatDataset = make(options.paths, **given)
+    return found
+
+
+def _parameters(name: str) -> set[str]:
+    return {*inspect.signature(TOKEN_FORMATS[name].reader).parameters}
+
+
+def _format_of(paths: Sequence[str]) -> str | None:
     """Return the format of files by their names; None if these do not tell."""
     if any("://" in path for path in paths):
         return None  # Read where they lie, flat files are local.
-    for kind, names in SIGNS:
-        if all(_holds(path, names) for path in paths):
-            return kind
+    for name, each in TOKEN_FORMATS.items():
+        if all(_holds(path, each.writer.signs) for path in paths):
+            return name
     return None
-
-
-def make_flat(
-    kind: str,
-    paths: Sequence[str],
-    *,
-    column: str | None,
-    dtype: str | None = None,
-    eos: int | None = None,
-    cache_dir: str | None = None,
-    beside: Mapping[str, Any] | None = None,
-) -> FlatDataset:
-    """Return the dataset of files of a format that is not Parquet.
-
-    Args:
-        kind: The format.
-        paths: The files.
-        column: What the tokens are called; None for what they are by default.
-        dtype: Their type where the files do not say it.
-        eos: Last token of documents where the files say nothing of them.
-        cache_dir: Folder for the index.
-        beside: Columns that come with the tokens, by the arguments that name them.
-
-    Raises:
-        InvalidArgumentError: If such files have no such columns.
-    """
-    named: dict[str, Any] = {"cache_dir": cache_dir}
-    if column is not None:
-        named["column"] = column
-    known = ("aligned", "spans") if kind == "stream" else ()
-    for option, names in (beside or {}).items():
-        if option not in known:
-            raise InvalidArgumentError(
-                f"--{option} names {[*names]}, which {paths[0]} cannot have: it lies "
-                "in Parquet, or for --aligned and --spans in streams"
-            )
-    if kind == "mds":
-        return mds([*paths], dtype=dtype, **named)
-    if kind == "stream":
-        return stream([*paths], **named, **(beside or {}))
-    if kind == "megatron":
-        return megatron([*paths], **named)
-    raw: Callable[..., FlatDataset] = tokens
-    return raw([*paths], dtype=dtype, eos=eos, **named)
 
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:

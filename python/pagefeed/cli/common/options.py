@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pagefeed.cli.common.formats import format_of, make_flat
+from pagefeed.cli.common.formats import configure_paths, open_paths
 from pagefeed.cli.common.mixing import configure_mixture, make_mixture
-from pagefeed.cli.common.pairs import configure_storage, storage_options
-from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset, parquet
+from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
@@ -23,6 +22,8 @@ from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
 from pagefeed.tokenizer import Tokenizer
 
 AnyDataset = ParquetDataset | FlatDataset | Mixture
+BESIDE = ("aligned", "metadata", "spans")
+"""Columns that come with the tokens, for verbs that take some."""
 
 __all__ = [
     "AnyDataset",
@@ -34,6 +35,7 @@ __all__ = [
     "make_sound_dataset",
     "make_tokenizer",
     "named_function",
+    "selected",
 ]
 
 
@@ -41,11 +43,7 @@ def configure_run(
     parser: argparse.ArgumentParser, *, needs_column: bool = True
 ) -> None:
     """Declare the arguments of a run."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, URLs")
-    parser.add_argument("--column", required=needs_column, help="the token column")
-    parser.add_argument(
-        "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
-    )
+    configure_paths(parser, needs_column=needs_column)
     parser.add_argument("--length", type=int, help="sequence length")
     parser.add_argument("--batch-size", type=int, default=8, help="per rank (8)")
     parser.add_argument("--world-size", type=int, default=1, help="ranks (1)")
@@ -71,10 +69,6 @@ def configure_run(
     parser.add_argument("--overlap", type=int, default=0, help="of windows (0)")
     parser.add_argument("--tail", default="pad", choices=["pad", "drop"])
     parser.add_argument("--join", default="dataset", choices=["dataset", "file"])
-    parser.add_argument("--cache-dir", help="folder to keep the index in")
-    parser.add_argument("--in-dtype", help="type of the tokens of raw files")
-    parser.add_argument("--in-eos", type=int, help="last token of documents there")
-    configure_storage(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     configure_tokenizer(parser, "--tokenize")
     configure_mixture(parser)
@@ -174,7 +168,7 @@ def make_dataset(options: argparse.Namespace) -> AnyDataset:
     _check_paths(options)
     if options.mix:
         return make_mixture(options)
-    return _selected(options, _named(options))
+    return selected(options, open_paths(options))
 
 
 def make_sound_dataset(
@@ -187,8 +181,8 @@ def make_sound_dataset(
     """
     _check_paths(options)
     if not options.mix:
-        sound, damage = sound_part(_named(options))
-        return _selected(options, sound), damage
+        sound, damage = sound_part(open_paths(options))
+        return selected(options, sound), damage
     mixed, found, parts = make_mixture(options), list[Damage](), dict[str, Dataset]()
     for name, dataset in mixed.datasets.items():
         parts[name], damage = sound_part(dataset)
@@ -217,45 +211,23 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _named(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
-    beside = _beside(options)
-    kind = format_of(options.paths)
-    if kind is not None and kind != "parquet":
-        return make_flat(
-            kind,
-            options.paths,
-            column=options.column,
-            dtype=options.in_dtype,
-            eos=options.in_eos,
-            cache_dir=options.cache_dir,
-            beside=beside,
-        )
-    return parquet(
-        options.paths,
-        column=options.column,
-        cache_dir=options.cache_dir,
-        storage_options=storage_options(options),
-        **beside,
-    )
-
-
-def _beside(options: argparse.Namespace) -> dict[str, Any]:
-    """Columns that come with the tokens, for verbs that take some."""
-    names = ("aligned", "metadata", "spans")
-    return {name: found for name in names if (found := getattr(options, name, None))}
-
-
-def _selected(
+def selected(
     options: argparse.Namespace, dataset: ParquetDataset | FlatDataset
 ) -> ParquetDataset | FlatDataset:
+    """Return the rows of it that are asked for, tokenized if that is.
+
+    Raises:
+        InvalidArgumentError: If it has no columns for that.
+    """
+    tokenize = getattr(options, "tokenize", None)
     if not isinstance(dataset, ParquetDataset):
-        if options.where is not None or options.tokenize is not None:
+        if options.where is not None or tokenize is not None:
             raise InvalidArgumentError(
                 f"--where and --tokenize need columns, and {dataset.files[0]} has "
                 "tokens alone: only Parquet has them"
             )
         return dataset
-    if options.tokenize is not None:
+    if tokenize is not None:
         dataset = dataset.tokenize(make_tokenizer(options))
     return dataset if options.where is None else dataset.where(options.where)
 
@@ -266,7 +238,8 @@ def _check_paths(options: argparse.Namespace) -> None:
             "give paths, or --mix with paths of its own: exactly one of them"
         )
     of_paths = options.where is not None or options.tokenize is not None
-    if options.mix and (of_paths or _beside(options)):
+    beside = any(getattr(options, name, None) for name in BESIDE)
+    if options.mix and (of_paths or beside):
         raise InvalidArgumentError(
             "--where, --tokenize and further columns are for paths, not for a --mix"
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pagefeed._base import check_column, lazy
 from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
+from pagefeed.dataset.flat.output import Output
 from pagefeed.dataset.index_recipe import CACHE_DIR_VARIABLE, build_or_open
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
@@ -23,7 +24,7 @@ from pagefeed.errors import (
 )
 from pagefeed.storage import PathLike, local_path
 
-__all__ = ["FlatDataset", "flat_dataset"]
+__all__ = ["FlatDataset", "TokenFormat", "flat_dataset"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -98,6 +99,15 @@ class FlatDataset(DatasetRows):
     def source_of(self, column: str) -> ColumnPages:
         """Return where a column comes from, see :meth:`column_index`."""
         return self.column_index(column)
+
+
+class TokenFormat(NamedTuple):
+    """A format of token files."""
+
+    reader: Callable[..., Any]
+    """Names a dataset of such files; its parameters are what can be said of them."""
+    writer: type[Output]
+    """Writes such files, and says how their names end."""
 
 
 Kind = TypeVar("Kind", bound=FlatDataset)

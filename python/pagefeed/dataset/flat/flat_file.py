@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,10 @@ __all__ = [
     "corrupt",
     "fitting",
     "given_dtype",
-    "in_file",
     "parsed",
     "sampled_digest",
     "token_dtype",
+    "unsupported",
     "whole",
 ]
 
@@ -58,36 +59,38 @@ class FlatFile(NamedTuple):
 
     records: Records
     pages: FilePages
-    digest: bytes
-    """16 bytes that tell its contents from others."""
 
 
-class FlatFormat(Protocol):
-    """How files are read; equal ones read alike."""
+class FlatFormat(ABC):
+    """How files are read; equal ones read alike, and have the same ``repr``."""
 
-    def __hash__(self) -> int:
-        """Return the same for equal formats."""
+    __slots__ = ()
 
+    @abstractmethod
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Return what lies in a file of tokens."""
 
     def digest(self, storage: Storage, path: str) -> bytes:
         """Return 16 bytes that tell the contents of a file from others."""
+        return sampled_digest(storage, path)
 
-    def sides(self, path: str) -> tuple[str, ...]:
+    def sides(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - of a file that has some
         """Return the files that say what lies in a file of tokens."""
+        return ()
 
 
-def in_file(error: DataError, path: str | None) -> DataError:
-    """Return an error that names its file."""
+def corrupt(
+    path: str | None, message: str, kind: type[DataError] = CorruptFileError
+) -> DataError:
+    """Return the error of bytes that are not what their format promises."""
+    error = kind(message if path is None else f"{path}: {message}")
     error.file = path
     return error
 
 
-def corrupt(path: str | None, message: str) -> DataError:
-    """Return the error of bytes that are not what their format promises."""
-    named = message if path is None else f"{path}: {message}"
-    return in_file(CorruptFileError(named), path)
+def unsupported(path: str, message: str) -> DataError:
+    """Return the error of a sound file that is not read."""
+    return corrupt(path, message, UnsupportedError)
 
 
 _SENSELESS = (
@@ -130,12 +133,10 @@ def token_dtype(dtype: np.dtype[np.generic], path: str) -> str:
         UnsupportedError: If tokens do not come in it.
     """
     if dtype.kind not in "iu" or dtype.newbyteorder("<") != dtype:
-        raise in_file(
-            UnsupportedError(
-                f"{path}: holds {dtype}, but tokens are integers, little-endian: write "
-                "the file as uint16, uint32 or int32"
-            ),
+        raise unsupported(
             path,
+            f"holds {dtype}, but tokens are integers, little-endian: write the file as "
+            "uint16, uint32 or int32",
         )
     return dtype.name
 

@@ -11,13 +11,18 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import in_order
-from pagefeed.dataset.flat.flat_file import FlatFile, FlatFormat, Records
-from pagefeed.errors import DataError, UnsupportedError
+from pagefeed.dataset.flat.flat_file import (
+    FlatFile,
+    FlatFormat,
+    Records,
+    unsupported,
+)
+from pagefeed.errors import DataError
 from pagefeed.storage import LocalStorage, Storage
 
 __all__ = ["FlatRecipe"]
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,26 +67,22 @@ class FlatRecipe:
         """Read what says where documents lie; files of which nothing does, in whole."""
         storage = self.storage
 
-        def read(path: str) -> FlatFile:
+        def read(path: str) -> tuple[FlatFile, bytes]:
             try:
-                return self.format.read(storage, path)
+                file = self.format.read(storage, path)
+                return file, self._identity(file, self.format.digest(storage, path))
             except DataError as error:
                 error.file = error.file or path
                 raise
 
         found = list(in_order(read, self.files, taken=lambda _: advance(1)))
-        self._check_same([file.records for file in found])
-        records = found[0].records
-        pages = [file.pages for file in found]
+        self._check_same([file.records for file, _ in found])
+        records = found[0][0].records
+        pages = [file.pages for file, _ in found]
         columns = [np.concatenate(part) for part in zip(*pages, strict=True)]
-        # Another cut of equal bytes is another dataset.
-        how = f"{VERSION} {records} {self.column}".encode()
         return _core.flat_index(
             self.files,
-            [
-                hashlib.blake2b(how + file.digest, digest_size=16).digest()
-                for file in found
-            ],
+            [identity for _, identity in found],
             [len(each.offset) for each in pages],
             self.column,
             (records.dtype, records.size, records.offset, records.joined),
@@ -93,16 +94,27 @@ class FlatRecipe:
         """Return what tells the contents of a file from those of others."""
         return self.format.digest(storage, self.files[file])
 
+    def _identity(self, file: FlatFile, contents: bytes) -> bytes:
+        """Return what tells a file, and where its tokens lie, from others.
+
+        The samples of a large file may miss where documents begin, and of the same
+        bytes another cut is another dataset.
+        """
+        how = f"{VERSION} {file.records} {self.column}".encode()
+        digest = hashlib.blake2b(how + contents, digest_size=16)
+        for numbers in file.pages:
+            digest.update(b"%d " % len(numbers) + numbers.tobytes())
+        return digest.digest()
+
     def _check_same(self, records: list[Records]) -> None:
         for path, each in zip(self.files, records, strict=True):
             if each != records[0]:
-                error = UnsupportedError(
-                    f"{path}: has tokens as {_text(each)}, and {self.files[0]} as "
+                raise unsupported(
+                    path,
+                    f"has tokens as {_text(each)}, and {self.files[0]} as "
                     f"{_text(records[0])}: make a dataset of each kind of files, and "
-                    "mix them"
+                    "mix them",
                 )
-                error.file = path
-                raise error
 
 
 def _text(records: Records) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,24 +15,33 @@ from pagefeed._base import Int64Array, check_column
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
+    FlatFormat,
     Records,
     corrupt,
     given_dtype,
-    in_file,
     parsed,
     sampled_digest,
     token_dtype,
+    unsupported,
     whole,
 )
+from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.pages import apart
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
     UnsupportedError,
 )
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
+from pagefeed.storage import (
+    FileWriter,
+    LocalStorage,
+    PathLike,
+    Paths,
+    Storage,
+    make_folder,
+)
 
-__all__ = ["MdsFormat", "mds"]
+__all__ = ["MdsFormat", "MdsOutput", "mds"]
 
 _INDEX = "index.json"
 _ARRAY = "ndarray"
@@ -53,7 +63,7 @@ class _Shard(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MdsFormat:
+class MdsFormat(FlatFormat):
     """How MDS shards are read."""
 
     column: str
@@ -89,15 +99,15 @@ class MdsFormat:
             # One axis: a byte that says so, and its length in 1, 2, 4 or 8 bytes.
             heads = _bytes_at(storage, path, starts)
             if (heads >> 2 != 1).any():
-                message = f"{path}: {self.column!r} holds arrays of several axes"
-                raise in_file(UnsupportedError(message), path)
+                message = f"{self.column!r} holds arrays of several axes"
+                raise unsupported(path, message)
             head = 1 + (1 << (heads & 3).astype(np.int64))
             starts, num_bytes = starts + head, num_bytes - head
         if (num_bytes < 0).any() or (num_bytes % dtype.itemsize).any():
             raise corrupt(path, f"samples of {self.column!r} are no {dtype.name}")
         pages = apart(starts, num_bytes // dtype.itemsize, dtype.itemsize)
         records = Records(dtype.name, dtype.itemsize)
-        return FlatFile(records, pages, self.digest(storage, path))
+        return FlatFile(records, pages)
 
 
 def _index_of(path: str) -> str:
@@ -162,11 +172,11 @@ def _token_type(
             )
         return np.dtype(dtype), True
     if kind != _ARRAY or not how:
-        message = (
-            f"{path}: tokens encoded as {encoding!r} are not read: write them as "
-            "'ndarray:uint16', another type, or bytes"
+        raise unsupported(
+            path,
+            f"tokens encoded as {encoding!r} are not read: write them as "
+            "'ndarray:uint16', another type, or bytes",
         )
-        raise in_file(UnsupportedError(message), path)
     with parsed(path, f"its tokens are encoded as {encoding!r:.60}"):
         found = np.dtype(how[0])
     token_dtype(found, path)
@@ -282,3 +292,72 @@ def mds(
         column=column,
         cache_dir=cache_dir,
     )
+
+
+class MdsOutput(Output):
+    """MDS shards with one column of arrays, and their index."""
+
+    signs = (_INDEX, ".mds")
+
+    def begin(self) -> None:
+        """Make the folder."""
+        make_folder(self.path)
+        self._samples: list[bytes] = []
+        self._size = 0
+        self._shards: list[dict[str, Any]] = []
+        self._encoding = f"{_ARRAY}:{self.dtype.name}"
+        self.files = [self.path]
+
+    def put(self, rows: TokenRows) -> None:
+        """Write documents; MDS has none without tokens, and these are left out."""
+        for tokens in rows.each():
+            if not len(tokens):
+                self.num_left_out += 1
+                continue
+            width = next(w for w in range(4) if len(tokens) < 1 << (8 << w))
+            shape = len(tokens).to_bytes(1 << width, "little")
+            value = bytes([1 << 2 | width]) + shape + tokens.tobytes()
+            sample = struct.pack("<I", len(value)) + value
+            if self._samples and self._size + len(sample) > self._most:
+                self._write_shard()
+            self._samples.append(sample)
+            self._size += len(sample) + 4
+
+    @property
+    def _most(self) -> int:
+        return min(self.shard_bytes, 1 << 31)  # Places in a shard have 32 bits.
+
+    def _write_shard(self) -> None:
+        about: dict[str, Any] = {
+            "column_encodings": [self._encoding],
+            "column_names": [self.column],
+            "column_sizes": [None],
+            "compression": None,
+            "format": "mds",
+            "hashes": [],
+            "size_limit": self._most,
+            "version": 2,
+        }
+        config = json.dumps(about, sort_keys=True).encode()
+        count = len(self._samples)
+        begins = np.cumsum([0, *map(len, self._samples)])
+        begins += 4 * (count + 2) + len(config)
+        name = f"shard.{len(self._shards):05}.mds"
+        file = self.stack.enter_context(FileWriter(f"{self.path}/{name}"))
+        file.write(struct.pack("<I", count) + begins.astype("<u4").tobytes() + config)
+        for sample in self._samples:
+            file.write(sample)
+        file.commit()
+        raw = {"basename": name, "bytes": file.size, "hashes": {}}
+        self._shards.append(
+            about | {"raw_data": raw, "samples": count, "zip_data": None}
+        )
+        self._samples, self._size = [], 0
+
+    def finish(self) -> None:
+        """Write the last shard, and the index."""
+        if self._samples:
+            self._write_shard()
+        text = json.dumps({"version": 2, "shards": self._shards}, sort_keys=True)
+        index = self.stack.enter_context(FileWriter(f"{self.path}/{_INDEX}"))
+        index.write(text.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,15 +15,18 @@ from pagefeed._base import Int64Array, check_choice
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
+    FlatFormat,
     Records,
     corrupt,
     sampled_digest,
     token_dtype,
 )
+from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.pages import document_pages
-from pagefeed.storage import LocalStorage, PathLike, Storage
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage import FileWriter, LocalStorage, PathLike, Storage
 
-__all__ = ["MegatronDataset", "MegatronFormat", "megatron"]
+__all__ = ["MegatronDataset", "MegatronFormat", "MegatronOutput", "megatron"]
 
 Rows = Literal["documents", "sequences"]
 
@@ -52,7 +56,7 @@ class _Index(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MegatronFormat:
+class MegatronFormat(FlatFormat):
     """How Megatron's files are read."""
 
     rows: Rows
@@ -88,7 +92,7 @@ class MegatronFormat:
                 f"{storage.size(path):,}: it is truncated, or belongs to another .idx",
             )
         records = Records(dtype.name, dtype.itemsize)
-        return FlatFile(records, pages, self.digest(storage, path))
+        return FlatFile(records, pages)
 
 
 def _idx_of(path: str) -> str:
@@ -264,3 +268,48 @@ def megatron(
         column=column,
         cache_dir=cache_dir,
     )
+
+
+class MegatronOutput(Output):
+    """A ``.bin`` and an ``.idx``: one sequence a document."""
+
+    signs = (".idx",)
+    wide = "int32"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The two files; the index is published last."""
+        return _idx_of(_bin_of(self.path)), _bin_of(self.path)
+
+    def check(self) -> None:
+        """Refuse types that have no number in an index, and files that are there."""
+        known = [kind and np.dtype(kind) for kind in _DTYPES]
+        if self.dtype not in known:
+            raise InvalidArgumentError(
+                f"dtype={self.dtype} is none of Megatron's: choose uint16 or int32"
+            )
+        self._code = known.index(self.dtype)
+        super().check()
+
+    def begin(self) -> None:
+        """Open the files."""
+        self._index, self._tokens = (
+            self.stack.enter_context(FileWriter(place)) for place in self.places
+        )
+        self._lengths: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
+        self.files = [_bin_of(self.path).removesuffix(".bin")]
+
+    def put(self, rows: TokenRows) -> None:
+        """Write documents."""
+        self._tokens.write(rows.tokens.tobytes())
+        self._lengths.append(np.diff(rows.offsets).astype(np.int32))
+
+    def finish(self) -> None:
+        """Write the index."""
+        lengths = np.concatenate(self._lengths)
+        ends = np.cumsum(lengths, dtype=np.int64) * self.dtype.itemsize
+        counts = self._code, len(lengths), len(lengths) + 1
+        self._index.write(_MAGIC + struct.pack("<QBQQ", 1, *counts))
+        self._index.write(lengths.tobytes())
+        self._index.write((ends - lengths * np.int64(self.dtype.itemsize)).tobytes())
+        self._index.write(np.arange(len(lengths) + 1, dtype=np.int64).tobytes())

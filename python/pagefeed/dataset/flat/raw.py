@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,42 +15,34 @@ from pagefeed._base import Int64Array, check_token
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
+    FlatFormat,
     Records,
     corrupt,
     given_dtype,
-    in_file,
     parsed,
-    sampled_digest,
     token_dtype,
+    unsupported,
     whole,
 )
+from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.pages import document_pages, joined_pages
-from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage import FileWriter, LocalStorage, PathLike, Paths, Storage
 
-__all__ = ["RawFormat", "tokens"]
+__all__ = ["NpyOutput", "RawFormat", "RawOutput", "tokens"]
 
 _MAGIC = b"\x93NUMPY"
 _SCANNED_BYTES = 16 << 20
-_SUFFIXES = (".bin", ".npy")
 
 
 @dataclass(frozen=True, slots=True)
-class RawFormat:
+class RawFormat(FlatFormat):
     """How raw files are read."""
 
     dtype: str | None
     """Type of the tokens of files without a header."""
     eos: int | None
     """The last token of every document; None if nothing is known of documents."""
-
-    def sides(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - the protocol's
-        """Return nothing: the file says all that is said."""
-        return ()
-
-    def digest(self, storage: Storage, path: str) -> bytes:
-        """Return what tells the contents of a file from others."""
-        return sampled_digest(storage, path)
 
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Return where the tokens lie, and of documents what ``eos`` says."""
@@ -61,7 +54,7 @@ class RawFormat:
         else:
             lengths = _lengths(storage, path, dtype, begin, count, self.eos)
             pages = document_pages(begin, lengths, dtype.itemsize)
-        return FlatFile(records, pages, self.digest(storage, path))
+        return FlatFile(records, pages)
 
     def _content(
         self, storage: Storage, path: str
@@ -101,8 +94,7 @@ def _npy_content(
         in_columns = header["fortran_order"] and len(header["shape"]) > 1
     token_dtype(dtype, path)
     if in_columns:
-        message = f"{path}: an array in Fortran order: store it in C order"
-        raise in_file(UnsupportedError(message), path)
+        raise unsupported(path, "an array in Fortran order: store it in C order")
     if begin + count * dtype.itemsize != size:
         raise corrupt(
             path,
@@ -167,8 +159,36 @@ def tokens(
     """
     return flat_dataset(
         FlatDataset,
-        LocalStorage().list_files(paths, _SUFFIXES),
+        LocalStorage().list_files(paths, RawOutput.signs),
         RawFormat(given_dtype(dtype), check_token(eos, "eos")),
         column=column,
         cache_dir=cache_dir,
     )
+
+
+class RawOutput(Output):
+    """One file of tokens alone."""
+
+    signs: ClassVar[tuple[str, ...]] = (".bin", ".npy")
+
+    def begin(self) -> None:
+        """Open the file."""
+        self._file = self.stack.enter_context(FileWriter(self.path))
+        self.files = [self.path]
+
+    def put(self, rows: TokenRows) -> None:
+        """Write documents, of which nothing but their tokens is left."""
+        self._file.write(rows.tokens.tobytes())
+
+
+class NpyOutput(RawOutput):
+    """The same behind NumPy's header."""
+
+    signs = (".npy",)
+
+    def begin(self) -> None:
+        """Open the file, and write its header."""
+        super().begin()
+        about: dict[str, Any] = {"descr": self.dtype.str, "fortran_order": False}
+        about["shape"] = (self.num_tokens,)
+        np.lib.format.write_array_header_1_0(self._file, about)

@@ -11,9 +11,9 @@ import numpy as np
 
 from pagefeed.dataset.flat.flat_file import (
     corrupt,
-    in_file,
     parsed,
     token_dtype,
+    unsupported,
     whole,
 )
 from pagefeed.errors import ChecksumError, UnsupportedError
@@ -137,12 +137,11 @@ class StreamHeader:
                 data = storage.read(path, begin, min(size, begin + _AT_ONCE))
                 crc32 = zlib.crc32(data, crc32)
             if crc32 != expected:
-                raise in_file(
-                    ChecksumError(
-                        f"{path}: its checksum is {crc32:08x}, that of what was "
-                        f"written {expected:08x}: put the file of this shard back"
-                    ),
+                raise corrupt(
                     path,
+                    f"its checksum is {crc32:08x}, that of what was written "
+                    f"{expected:08x}: put the file of this shard back",
+                    ChecksumError,
                 )
 
 
@@ -197,12 +196,10 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
         content, checksum = outer["content"], outer.get("checksum")
         kind, version = content["format"], content["version"]
     if kind != FORMAT or version != VERSION:
-        raise in_file(
-            UnsupportedError(
-                f"{path}: {kind!r} of version {version!r}; only {FORMAT!r} of version "
-                f"{VERSION} is known"
-            ),
+        raise unsupported(
             path,
+            f"{kind!r} of version {version!r}; only {FORMAT!r} of version {VERSION} is "
+            "known",
         )
     if zlib.crc32(text) != checksum:
         raise corrupt(path, "its checksum does not match: the header is damaged")

@@ -13,7 +13,13 @@ from pagefeed import _core
 from pagefeed._base import Int64Array, lazy
 from pagefeed.dataset.aligned import AlignedSource, parse_aligned
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
-from pagefeed.dataset.flat.flat_file import FlatFile, Records, corrupt, in_file
+from pagefeed.dataset.flat.flat_file import (
+    FlatFile,
+    FlatFormat,
+    Records,
+    corrupt,
+    unsupported,
+)
 from pagefeed.dataset.flat.pages import document_pages
 from pagefeed.dataset.flat.payloads import Deserialize, deserializer
 from pagefeed.dataset.flat.record_column import RecordColumn
@@ -33,7 +39,6 @@ from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
-    UnsupportedError,
 )
 from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
 
@@ -61,7 +66,7 @@ class FieldSource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamFormat:
+class StreamFormat(FlatFormat):
     """How shards of streams are read."""
 
     fields: tuple[Field, ...] = ()
@@ -83,13 +88,11 @@ class StreamFormat:
         dtype = header.dtype
         if not set(self.fields) <= set(_fields(dtype)):
             names = [field.name for field in self.fields]
-            raise in_file(
-                UnsupportedError(
-                    f"{header.path}: records are {dtype}, and others of the dataset "
-                    f"have {names} elsewhere or of another type: make a dataset of "
-                    "each kind of shards, and mix them"
-                ),
+            raise unsupported(
                 header.path,
+                f"records are {dtype}, and others of the dataset have {names} "
+                "elsewhere or of another type: make a dataset of each kind of shards, "
+                "and mix them",
             )
         if dtype.names is None:
             records = Records(dtype.name, dtype.itemsize)
@@ -97,7 +100,7 @@ class StreamFormat:
             kind, offset = _place(dtype)
             records = Records(kind.name, dtype.itemsize, offset)
         pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
-        return FlatFile(records, pages, self.digest(storage, path))
+        return FlatFile(records, pages)
 
 
 def _place(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:

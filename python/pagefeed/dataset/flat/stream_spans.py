@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pagefeed._base import check_columns
-from pagefeed.dataset.flat.flat_file import in_file
+from pagefeed.dataset.flat.flat_file import unsupported
 from pagefeed.dataset.flat.record_column import PayloadFiles
 from pagefeed.dataset.flat.stream_header import (
     INDEX,
@@ -17,8 +17,8 @@ from pagefeed.dataset.flat.stream_header import (
 )
 from pagefeed.errors import (
     ColumnNotFoundError,
+    DataError,
     InvalidArgumentError,
-    UnsupportedError,
 )
 from pagefeed.storage import LocalStorage
 
@@ -89,10 +89,9 @@ def payload_files(headers: Sequence[str]) -> tuple[int, tuple[PayloadFiles, ...]
     return place, tuple(found)
 
 
-def _other(path: str, found: str, expected: str) -> UnsupportedError:
-    error = UnsupportedError(
-        f"{path}: {found}, and of the shards before it {expected}: make a dataset of "
-        "each kind of shards, and mix them"
+def _other(path: str, found: str, expected: str) -> DataError:
+    return unsupported(
+        path,
+        f"{found}, and of the shards before it {expected}: make a dataset of each kind "
+        "of shards, and mix them",
     )
-    in_file(error, path)
-    return error

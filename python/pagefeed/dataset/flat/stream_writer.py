@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pagefeed._base import Facts, WholeWriter, text_of
 from pagefeed.dataset.flat.flat_file import fitting
+from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.payloads import Serialize, serializer
 from pagefeed.dataset.flat.stream_header import (
     DOCUMENTS,
@@ -38,7 +39,7 @@ from pagefeed.storage import (
     make_folder,
 )
 
-__all__ = ["StreamWriter"]
+__all__ = ["StreamOutput", "StreamWriter"]
 
 Span = tuple[int, int, Any]
 """First token, end, payload."""
@@ -305,3 +306,22 @@ def _odd(count: int) -> npt.NDArray[np.bool_]:
 
 def _u64(number: int) -> bytes:
     return number.to_bytes(8, "little")
+
+
+class StreamOutput(Output):
+    """Shards of a stream, in folders of their own."""
+
+    signs = (HEADER, TOKENS)
+    _shard: StreamWriter | None = None
+
+    def put(self, rows: TokenRows) -> None:
+        """Write documents."""
+        most = self.shard_bytes // self.dtype.itemsize
+        if self._shard is None or self._shard.num_tokens >= most:
+            if self._shard is not None:
+                self._shard.close()
+            folder = f"{self.path}/{len(self.files):05}"
+            writer = StreamWriter(folder, dtype=self.dtype)
+            self._shard = self.stack.enter_context(writer)
+            self.files.append(self._shard.folder)
+        self._shard.append_many(rows.tokens, np.diff(rows.offsets))

@@ -1,0 +1,102 @@
+"""Parquet files of token lists, written by pyarrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pagefeed._base import WholeWriter, require
+from pagefeed.dataset import Output, TokenRows
+from pagefeed.storage import PARQUET, FileWriter, make_folder
+
+__all__ = ["ParquetOutput"]
+
+_GROUP_BYTES = 64 << 20
+
+
+def _pyarrow(name: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no types
+    return require(name, extra="pyarrow", purpose="Parquet files")
+
+
+class ParquetOutput(Output):
+    """Parquet files with a list of tokens a row."""
+
+    signs = PARQUET
+    _file: _ParquetFile | None = None
+
+    def put(self, rows: TokenRows) -> None:
+        """Write documents: those of a page are a row group at least."""
+        arrow = _pyarrow()
+        lists = arrow.LargeListArray.from_arrays(rows.offsets, arrow.array(rows.tokens))
+        kind = arrow.list_(arrow.from_numpy_dtype(self.dtype))
+        table = arrow.table({self.column: lists.cast(kind)})
+        if self._file is None or self._file.file.size >= self.shard_bytes:
+            self.finish()
+            path = f"{make_folder(self.path)}/part-{len(self.files):05}.parquet"
+            self._file = self.stack.enter_context(_ParquetFile(path, table.schema))
+            self.files.append(path)
+            self._waiting: list[Any] = []
+        self._waiting.append(table)
+        if sum(table.nbytes for table in self._waiting) >= _GROUP_BYTES:
+            self._flush(self._file)
+
+    def _flush(self, file: _ParquetFile) -> None:
+        if self._waiting:
+            file.writer.write_table(_pyarrow().concat_tables(self._waiting))
+            self._waiting = []
+
+    def finish(self) -> None:
+        """Write the last footer."""
+        if self._file is not None:
+            self._flush(self._file)
+            self._file.commit()
+
+
+class _ParquetFile(WholeWriter):
+    """One file, and as pyarrow writes to it."""
+
+    closed = False
+
+    def __init__(self, path: str, schema: Any) -> None:  # noqa: ANN401
+        parquet = _pyarrow("pyarrow.parquet")
+        self.file = FileWriter(path)
+        self._is_abandoned = False
+        self.writer = parquet.ParquetWriter(
+            _pyarrow().PythonFile(self, mode="w"),
+            schema,
+            compression="zstd",
+            use_dictionary=False,
+            data_page_size=256 << 10,
+            write_page_index=True,
+            write_page_checksum=True,
+        )
+
+    def commit(self) -> None:
+        """Write the footer, and have the file under its name."""
+        self.writer.close()
+        self.file.commit()
+
+    def _publish(self) -> None:
+        self.commit()
+
+    def _clear(self) -> None:
+        self._is_abandoned = True
+        self.writer.close()
+        self.file.abandon()
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - anything with bytes
+        """Append bytes, unless nobody wants them any more."""
+        view = memoryview(data).cast("B")
+        if not self._is_abandoned:
+            self.file.write(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """Return the bytes so far."""
+        return self.file.size
+
+    def flush(self) -> None:
+        """Nothing: the file is committed as a whole."""
+
+    def close(self) -> None:
+        """Nothing: pyarrow closes what it writes to."""
+        self.closed = True
