@@ -44,7 +44,7 @@ FITTING: list[tuple[str, str]] = [
     ("run/damage run/provenance", "iterator ranks runs/loader"),
     ("run/dataset_order", "released batches/documents"),
     ("run/", "released property/route last_steps ranks states iterator metrics"),
-    ("batches/streaming", "streaming line_blocks"),
+    ("batches/uncounted", "uncounted line_blocks"),
     (
         "pack bundles blocks",
         "released packing packed_ sequences/packed sequences/sequences",

@@ -22,22 +22,23 @@ from pagefeed.batches import (
     Decode,
     DType,
     Fields,
+    LoaderSession,
     LoaderSettings,
     Session,
     check_padding,
     open_session,
     parse_dtype,
 )
-from pagefeed.dataset import Dataset, TextStream, check_dataset
+from pagefeed.dataset import Dataset, UncountedText, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
-from pagefeed.run import LoaderState, MixtureSource, Origin, Slot, sequence_of_slot
+from pagefeed.run import MixtureSource, Origin, Slot, sequence_of_slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
-__all__ = ["Loader", "as_rank", "session_of", "share"]
+__all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
 
 
 class Loader(LoaderFacts):
@@ -81,7 +82,8 @@ class Loader(LoaderFacts):
         epochs: Epochs of one iteration, joined without a gap; None never ends. An
             epoch of a mixture is its whole schedule, as long as its stop says: leave
             1, or say None of a mixture without an end. Otherwise a loop over such a
-            mixture warns that it has none.
+            mixture warns that it has none. One of texts that are not counted is a pass
+            of all lanes, on one rank.
         drop_last: Drop the last, incomplete step of an iteration; with False it is
             filled up with rows of padding, but so that every rank has a sequence, if
             the step before has more than one for each. ``stats()`` counts these rows.
@@ -104,7 +106,7 @@ class Loader(LoaderFacts):
 
     def __init__(
         self,
-        dataset: Dataset | Mixture | TextStream,
+        dataset: Dataset | Mixture | UncountedText,
         *,
         sequences: SequenceSetting,
         batch_size: int,
@@ -125,7 +127,7 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if not isinstance(dataset, TextStream):
+        if not isinstance(dataset, UncountedText):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         dtype = parse_dtype(dtype)
@@ -134,7 +136,7 @@ class Loader(LoaderFacts):
         fields.check_tokens(dtype)
         rank, world_size = resolve_rank(rank, world_size)
         settings = LoaderSettings(
-            # A stream has what its own kind of session asks of it.
+            # Uncounted text has what its own kind of session asks of it.
             dataset=cast("Dataset | Mixture", dataset),
             sequences=sequences,
             batch_size=check_positive(batch_size, "batch_size"),
@@ -234,26 +236,14 @@ class Loader(LoaderFacts):
         Trainers count iterations, so with ``epochs=2`` it runs the epochs ``2 * epoch``
         and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch ``epoch``. The
         number of the iteration that runs or goes on is a no-op, so that what trainers
-        call after a resume never undoes it. A lower one does, and warns.
+        call after a resume never undoes it; of texts that are not counted so is every
+        epoch that this iteration comes to. A lower one does, and warns.
 
         Raises:
             InvalidArgumentError: If it is not a whole number, at least 0.
         """
         epoch = check_whole(epoch, "epoch", least=0)
-        session, following = self._session, self._session.following
-        joined = session.run.epochs or 1
-        first, last = (
-            each // joined for each in (following.first_epoch, following.epoch)
-        )
-        if epoch not in (first, last, session.num_iterations):
-            if session.loaded is not None and epoch < last:
-                warnings.warn(
-                    f"set_epoch({epoch}) goes back before the state that was loaded, "
-                    f"of epoch {following.epoch}: what was consumed comes again",
-                    stacklevel=2,
-                )
-            session.restart(session.run.beginning(epoch * joined))
-        session.tell()
+        self._session.set_epoch(epoch)
 
     def seek(self, step: int) -> None:
         """Go to a step of the current iteration; a running one goes on there.
@@ -268,7 +258,7 @@ class Loader(LoaderFacts):
                 with other sizes, which this loader knows nothing of.
         """
         with self._session.lock:
-            session, begin = self._session, self._session.begin
+            session, begin = self._counted, self._counted.begin
             route = session.run.known_route(begin)
             index = route.checked_index(step, past_end=True)
             position, number = route.position_after(index), route.number_of(index)
@@ -290,7 +280,7 @@ class Loader(LoaderFacts):
                 there are too many separate ranges of them for a small state.
         """
         with self._session.lock:
-            session, run = self._session, self._session.run
+            session, run = self._counted, self._counted.run
             state = session.state
             session.move(state.skipping(run.route(state), steps), is_new=False)
 
@@ -306,8 +296,8 @@ class Loader(LoaderFacts):
                 lies before a resume with other sizes, which this loader knows nothing
                 of.
         """
-        sequence = sequence_of_slot(self._session.known_planner(), step, row)
-        return self._session.run.source.origins(sequence)
+        sequence = sequence_of_slot(self._counted.known_planner(), step, row)
+        return self._counted.run.source.origins(sequence)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return where a document is seen in the current epoch: ``locate`` inverted.
@@ -324,7 +314,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such document, or some of it was seen
                 before a resume with other sizes.
         """
-        session = self._session
+        session = self._counted
         held = session.run.source.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
@@ -347,7 +337,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If this is no mixture, a weight or a name cannot be
                 right, or there were too many changes for a small state.
         """
-        session, source = self._session, self._session.run.source
+        session, source = self._counted, self._counted.run.source
         if not isinstance(source, MixtureSource):
             raise InvalidArgumentError(
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
@@ -375,7 +365,9 @@ class Loader(LoaderFacts):
         or the last one, delivered so far on all ranks, tokens by the mean tokens of a
         sequence. For remote files also ``storage/requests``, ``storage/retries``,
         ``storage/hedges``, ``storage/in_flight``, ``storage/bytes_fetched`` and
-        ``storage/bytes_wanted`` of all that uses this storage, indexing included.
+        ``storage/bytes_wanted`` of all that uses this storage, indexing included. For
+        texts that are not counted also ``passes``, those that all lanes of this rank
+        have made, and ``coverage``, the share of the next one.
         """
         return self._session.stats()
 
@@ -416,9 +408,18 @@ class Loader(LoaderFacts):
         self._session.check_ranks(group, same)
 
 
-def session_of(loader: Loader) -> Session:
-    """Return what is behind a loader, for the package's own adapters and reports."""
+def loader_session_of(loader: Loader) -> LoaderSession:
+    """Return what is behind a loader, for the package's own adapters."""
     return loader._session  # noqa: SLF001 - the one way in
+
+
+def session_of(loader: Loader) -> Session:
+    """Return what is behind a loader of counted tokens, for reports.
+
+    Raises:
+        UncountedError: If its tokens are not counted.
+    """
+    return loader._counted  # noqa: SLF001 - likewise
 
 
 def share(loader: Loader, num_shares: int) -> Loader:
@@ -427,17 +428,17 @@ def share(loader: Loader, num_shares: int) -> Loader:
     It has a part of the memory and threads, and leaves pinning to the process that
     talks to the device.
     """
-    session = session_of(loader)
+    session = loader_session_of(loader)
     return _rebuild(session.settings.share(num_shares), session.following)
 
 
 def as_rank(loader: Loader, rank: int) -> Loader:
     """Return the loader of another rank of the same run, where this one stands."""
-    session = session_of(loader)
+    session = loader_session_of(loader)
     return _rebuild(replace(session.settings, rank=rank), session.saved)
 
 
-def _rebuild(settings: LoaderSettings, state: LoaderState) -> Loader:
+def _rebuild(settings: LoaderSettings, state: object) -> Loader:
     loader = Loader.__new__(Loader)
     loader._session = open_session(settings)  # noqa: SLF001 - a twin
     loader._session.resume(state)  # noqa: SLF001

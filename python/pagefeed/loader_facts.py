@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pagefeed._base import Facts, Setting, format_bytes, html_of, text_of
-from pagefeed.batches import Batch, Fields, LoaderSettings, Session
+from pagefeed.batches import Batch, Fields, LoaderSession, LoaderSettings, Session
 from pagefeed.dataset import Dataset
+from pagefeed.errors import UncountedError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.sequences import SequenceSetting
@@ -18,7 +19,7 @@ __all__ = ["LoaderFacts"]
 class LoaderFacts:
     """The settings, sizes and position of a loader; none of them can be set."""
 
-    _session: Session
+    _session: LoaderSession
 
     dataset = Setting[Dataset | Mixture]()
     sequences = Setting[SequenceSetting]()
@@ -44,6 +45,17 @@ class LoaderFacts:
         return self._session.settings
 
     @property
+    def _counted(self) -> Session:
+        """The session, if sequences have numbers."""
+        if isinstance(self._session, Session):
+            return self._session
+        raise UncountedError(
+            "the tokens of these texts are not counted, so that sequences have no "
+            "number: length, seek, skip, locate and reports need counts; `pagefeed "
+            "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
+        )
+
+    @property
     def epoch(self) -> int:
         """The epoch of the next batch.
 
@@ -64,11 +76,13 @@ class LoaderFacts:
                 this process does not know the position.
         """
         self._session.check_state()
-        return self._session.state.step
+        return int(self._session.state.step)
 
     @property
     def num_steps_left(self) -> int | None:
-        """Steps until the end of the iteration, on every rank; None if it never ends.
+        """Steps until the end of the iteration, on every rank.
+
+        None if it never ends, or the tokens are not counted.
 
         In a loop 0 after its last batch; see :attr:`epoch`.
 
@@ -100,17 +114,17 @@ class LoaderFacts:
     @property
     def num_sequences(self) -> int:
         """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
-        return self._session.run.source.index.num_sequences
+        return self._counted.run.source.index.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
-        return self._session.run.source.index.num_dropped_tokens
+        return self._counted.run.source.index.num_dropped_tokens
 
     @property
     def num_padding_tokens(self) -> int:
         """Padding in the sequences of an epoch."""
-        return self._session.run.source.index.num_padding_tokens
+        return self._counted.run.source.index.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -118,7 +132,7 @@ class LoaderFacts:
         Raises:
             TypeError: If it never ends.
         """
-        run = self._session.run
+        run = self._counted.run
         steps = run.route(run.beginning(0)).num_steps
         if steps is None:
             raise TypeError(

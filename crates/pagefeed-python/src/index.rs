@@ -254,6 +254,18 @@ impl Index {
         self.index.file_first_value()
     }
 
+    /// Stored bytes of each of `pages`, each with its share of the dictionary page.
+    fn stored_bytes(
+        &self,
+        py: Python<'_>,
+        pages: PyBuffer<i64>,
+        sizes: PyBuffer<i64>,
+    ) -> PyResult<()> {
+        lookup(py, &pages, &sizes, |from, into| {
+            self.index.stored_bytes(from, into)
+        })
+    }
+
     /// Rows before each of `pages`.
     fn first_rows(
         &self,

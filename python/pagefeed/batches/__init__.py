@@ -1,8 +1,8 @@
 """Batches: plans for the engine, and what it delivers as arrays or tensors.
 
 Tokens or rows, their fields and formats; the engine of a process, and the iteration
-that keeps it busy ahead of its consumer. ``streaming`` does without an engine and a
-plan, for texts that are not counted.
+that keeps it busy ahead of its consumer. ``uncounted`` does without an engine and a
+plan. ``options`` says what each kind of source can do.
 """
 
 from pagefeed.batches.aligned import AlignedColumns
@@ -17,10 +17,11 @@ from pagefeed.batches.formats import (
     parse_dtype,
 )
 from pagefeed.batches.iteration import steps_ahead
-from pagefeed.batches.session import MoveListener, Session
+from pagefeed.batches.loader_session import LoaderSession, MoveListener
+from pagefeed.batches.session import Session
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.batches.streaming import open_session
 from pagefeed.batches.token_batches import token_engine
+from pagefeed.batches.uncounted import open_session
 
 __all__ = [
     "AlignedColumns",
@@ -28,6 +29,7 @@ __all__ = [
     "DType",
     "Decode",
     "Fields",
+    "LoaderSession",
     "LoaderSettings",
     "MoveListener",
     "ProcessEngine",

@@ -1,4 +1,4 @@
-"""What is behind a loader: its run, and where that stands."""
+"""What is behind a loader of counted tokens: its run, and where that stands."""
 
 from __future__ import annotations
 
@@ -6,50 +6,33 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.batch_iterator import BatchIterator, transformed
-from pagefeed.batches.engines import ProcessLock, ReloadWatch
+from pagefeed.batches.engines import ReloadWatch
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.iteration import Iteration
+from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import (
-    Feed,
-    Ranks,
-    check_agreement,
-    check_share,
-    gather_from,
-    members,
-)
-from pagefeed.metrics import Meter, over_ranks
+from pagefeed.launch import check_share
 from pagefeed.mixture import Mixture
 from pagefeed.run import LoaderState, Planner, Route, Run, Track
 from pagefeed.sequences import Documents, JoinedIndex
 
-__all__ = ["MoveListener", "Session"]
+__all__ = ["Session"]
 
 STEPS_BETWEEN_WARNINGS = 64
 """Steps after which a session looks again whether there is something to warn of."""
 
 
-class MoveListener(Protocol):
-    """What must know of a loader's moves, and may iterate in its stead."""
-
-    def moved(self, state: LoaderState) -> None:
-        """Learn where the next iteration begins."""
-
-    def check_state(self) -> None:
-        """Raise if the loader's own position is not that of its consumer."""
-
-
-class Session:
+class Session(LoaderSession):
     """A run on this rank and where it stands: the iteration that runs, and its moves.
 
     Args:
@@ -63,10 +46,7 @@ class Session:
     """Whether a framework was given the loader, or its user was told to."""
 
     def __init__(self, settings: LoaderSettings) -> None:
-        self.settings = settings
-        """What the loader was made of."""
-        self.lock = ProcessLock()
-        """Held by whichever thread takes a batch, or moves the iteration."""
+        super().__init__(settings)
         self._run = settings.make_run()
         source = self._run.source
         self._feed = settings.make_feed(source)
@@ -82,14 +62,11 @@ class Session:
         self._begin_state = self.run.beginning(0)
         self.loaded: LoaderState | None = None
         """A state that was loaded, until an iteration begins."""
-        self.listener: MoveListener | None = None
-        """Told of moves; an adapter that iterates in other processes sets it."""
         self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._num_made = self._num_padding_rows = 0
         self._told_endless = False
-        self._meter = Meter()
 
     @property
     def run(self) -> Run:
@@ -140,8 +117,8 @@ class Session:
         return replace(run.beginning(begin.first_epoch), mixture=begin.mixture)
 
     @property
-    def again(self) -> Any:  # noqa: ANN401 - other sessions have states of their own
-        """Where an iteration begins again that was left early; None: it goes on."""
+    def again(self) -> LoaderState:
+        """Where an iteration begins again that was left early."""
         return replace(self.first, skipped=self._begin_state.skipped)
 
     @property
@@ -163,11 +140,6 @@ class Session:
             "step": self.state.step,
         }
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the consumed position, see :meth:`Loader.state_dict`."""
-        self.check_state()
-        return self.saved.to_dict()
-
     def load_state_dict(self, state: Any) -> None:  # noqa: ANN401 - a user's
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
 
@@ -175,6 +147,16 @@ class Session:
             StateMismatchError: If it belongs to another run, or is none.
         """
         self.load(LoaderState.from_dict(state))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration the ``epoch``-th, see :meth:`Loader.set_epoch`."""
+        following, joined = self.following, self.run.epochs or 1
+        first, last = following.first_epoch // joined, following.epoch // joined
+        if epoch not in (first, last, self.num_iterations):
+            if self.loaded is not None and epoch < last:
+                warn_of_return(epoch, following.epoch)
+            self.restart(self.run.beginning(epoch * joined))
+        self.tell()
 
     @property
     def num_steps_left(self) -> int | None:
@@ -219,39 +201,19 @@ class Session:
             counts.update(storage.counts())
         return {f"storage/{name}": count for name, count in counts.items()}
 
-    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
-        """Return the run's numbers, see :meth:`Loader.metrics`."""
+    def _progress(self) -> dict[str, float]:
         state, source = self.state, self.run.source
-        found = self._meter.read(self.stats()) | {
+        return {
             "data/epoch": self.epoch,
             "data/step": state.step,
             "data/tokens_total": source.at(self._finished or state).num_tokens_before,
         }
-        return found if group is None else over_ranks(gather_from(group)(found))
 
-    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
-        """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
-        settings, state = self.settings, self.state.to_dict()
-        plan = {
-            "batch_size": settings.batch_size,
-            "epochs": settings.epochs,
-            "drop_last": settings.drop_last,
-            "fields": settings.fields.settings,
-        }
-        ranks = Ranks(settings.rank, settings.world_size)
-        check_agreement(
-            Feed(ranks, {**state, **plan}),
-            gather=gather_from(group),
-            same=None if same is None else members(same, group),
-        )
+    def _agreed(self) -> dict[str, Any]:
+        return self.state.to_dict()
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
-        """Iterate as one of several processes that share this rank's steps.
-
-        Process w takes the steps w, w + num_workers, and so on: taken in turn, as
-        ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
-        order. ``iter(loader)`` is the same with one process.
-        """
+        """Iterate, alone or as one of several processes that share its steps."""
         check_share(worker, num_workers)
         return BatchIterator(
             lock=self.lock,
@@ -264,11 +226,6 @@ class Session:
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""
         self._feed.close()
-
-    def check_state(self) -> None:
-        """Raise if others iterate, and so the position is theirs to tell."""
-        if self.listener is not None:
-            self.listener.check_state()
 
     def load(self, state: LoaderState) -> None:
         """Make the next iteration continue at a saved state.
@@ -306,11 +263,6 @@ class Session:
             self._begin_state = begin  # First: who sees no iteration needs the new one.
             self._iteration, self._finished, self.loaded = None, None, None
 
-    def tell(self) -> None:
-        """Tell the listener where the next iteration begins."""
-        if self.listener is not None:
-            self.listener.moved(self.following)
-
     @property
     def _unfinished(self) -> LoaderState:
         """The same, or the end of an iteration that a state or a seek led to."""
@@ -319,8 +271,7 @@ class Session:
             return begin
         if running.is_finished:
             return self.run.after(begin)
-        again: LoaderState = self.again
-        return again
+        return self.again
 
     def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
         begin = self._unfinished

@@ -14,7 +14,6 @@ from pagefeed.batches.formats import Batch, make_converter
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.token_batches import Feed, TokenFeed, token_engine
 from pagefeed.dataset import Dataset, known_vocab_size
-from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.run import EpochSource, MixtureSource, Run, SequenceSource
@@ -91,8 +90,7 @@ class LoaderSettings:
         """Return what is delivered.
 
         Raises:
-            InvalidArgumentError: If it holds no sequence, or of a mixture epochs are
-                asked for.
+            InvalidArgumentError: If it holds no sequence.
         """
         if not isinstance(self.dataset, Mixture):
             return EpochSource(
@@ -103,11 +101,6 @@ class LoaderSettings:
                 epochs=self.epochs,
                 world_size=self.world_size,
                 memory=self._order_bytes,
-            )
-        if self.epochs != 1 and (self.epochs is not None or self.dataset.has_end):
-            raise InvalidArgumentError(
-                f"epochs={self.epochs!r}: a mixture is as long as its stop, max_steps, "
-                "max_tokens and max_epochs say; leave epochs at 1, or None without them"
             )
         return MixtureSource(
             self.dataset,
@@ -157,12 +150,6 @@ class LoaderSettings:
                 self.decode,
                 batch_rows=self.batch_size,
                 workers=self.num_threads,
-            )
-        if self.decode is not None:
-            raise InvalidArgumentError(
-                f"decode names {[*self.decode.functions]}, and sequences of "
-                f"{self.sequences!r} have tokens alone: take rows with "
-                "Documents(columns=[...])"
             )
         layout = source.index.layout
         aligned.check_eos(layout, source.datasets)

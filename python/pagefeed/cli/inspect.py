@@ -70,18 +70,20 @@ def _lines(found: Inspection) -> list[str]:
 
 
 def _size_lines(found: Inspection) -> list[str]:
+    what = "texts" if found.tokens is None else f"{found.tokens:,} values"
     lines = [
         f"files      {found.files:,}, {format_bytes(found.stored_bytes)}",
-        f"rows       {found.rows:,}, {found.tokens:,} values of {found.column}",
+        f"rows       {found.rows:,}, {what} of {found.column}",
         f"row groups {found.row_groups:,}, {found.pages:,} pages",
     ]
     sizes = found.page_sizes
     if sizes is not None:
         stored = " / ".join(format_bytes(size) for size in sizes.stored_bytes)
         rows = " / ".join(f"{rows:,}" for rows in sizes.rows)
-        values = " / ".join(f"{values:,}" for values in sizes.tokens)
+        values = " / ".join(f"{values:,}" for values in sizes.tokens or ())
+        values = values and f"; {values} values"
         lines.append(
-            f"a page     {stored}; {rows} rows; {values} values (least / median / most)"
+            f"a page     {stored}; {rows} rows{values} (least / median / most)"
         )
     return lines
 
@@ -89,7 +91,9 @@ def _size_lines(found: Inspection) -> list[str]:
 def _storage_lines(found: Inspection) -> list[str]:
     storage = found.storage
     if storage is None:
-        return ["columns    not known without pyarrow: pip install 'pagefeed[pyarrow]'"]
+        return [
+            "columns    known of Parquet alone, with pip install 'pagefeed[pyarrow]'"
+        ]
     with_checksum = "unknown"
     if found.checksum_share is not None:
         with_checksum = f"{found.checksum_share:.0%}"

@@ -23,9 +23,10 @@ from pagefeed.dataset.spans import (
     SpanParts,
     Spans,
     refuse_null_tokens,
+    refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.dataset.text import TextStream, TokenizedIndex
+from pagefeed.dataset.text import TokenizedIndex, UncountedText
 from pagefeed.dataset.token_index import BlockKind, ColumnPages, Page, TokenIndex
 
 __all__ = [
@@ -40,9 +41,9 @@ __all__ = [
     "RecordedTokenizer",
     "SpanParts",
     "Spans",
-    "TextStream",
     "TokenIndex",
     "TokenizedIndex",
+    "UncountedText",
     "check_abilities",
     "check_dataset",
     "derived_arrays",
@@ -52,6 +53,7 @@ __all__ = [
     "length_counts",
     "parquet",
     "refuse_null_tokens",
+    "refuse_texts",
     "refuse_unknown_rows",
     "what_changed",
 ]

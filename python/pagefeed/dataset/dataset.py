@@ -108,7 +108,11 @@ def check_abilities(dataset: Any, name: str) -> None:  # noqa: ANN401
         InvalidArgumentError: If it cannot seek, or does not know its length.
         UncountedError: If it is texts whose tokens are not counted.
     """
-    if not dataset.has_length and hasattr(dataset, "tokenizer"):  # A TextStream.
+    if hasattr(dataset, "datasets"):
+        raise InvalidArgumentError(
+            f"{name} is a mixture: give one of its datasets, {sorted(dataset.datasets)}"
+        )
+    if not dataset.has_length and hasattr(dataset, "tokenizer"):  # A UncountedText.
         raise UncountedError(
             f"{name}={dataset!r:.60} is not counted, and only a Loader reads it so: "
             "count its tokens, tokenize(tokenizer), ahead by `pagefeed count`"

@@ -258,6 +258,10 @@ class PageIndex:
         """
         return self.recipe.file_identity(self.storage, file)
 
+    def stored_bytes(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the stored bytes of ``pages``, each with its share of a dictionary."""
+        return looked_up(self.handle.stored_bytes, pages)
+
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
         return looked_up(self.handle.first_rows, pages)

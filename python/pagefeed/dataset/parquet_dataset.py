@@ -25,7 +25,7 @@ from pagefeed.dataset.recorded import (
 )
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.text import LABELS, TextStream, TokenizedIndex, tokenized
+from pagefeed.dataset.text import LABELS, TokenizedIndex, UncountedText, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.storage import LocalStorage, Located, Storage
 from pagefeed.tokenizer import (
@@ -233,7 +233,7 @@ class ParquetDataset(DatasetRows):
     @overload
     def tokenize(
         self, tokenizer: Tokenizer, *, count: Literal[False]
-    ) -> TextStream: ...
+    ) -> UncountedText: ...
     def tokenize(
         self,
         tokenizer: Tokenizer,
@@ -247,7 +247,7 @@ class ParquetDataset(DatasetRows):
         today: datetime.date | None = None,
         require_labels: bool = True,
         count: bool = True,
-    ) -> ParquetDataset | TextStream:
+    ) -> ParquetDataset | UncountedText:
         r"""Take the column, which holds texts, for the tokens that they come to.
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
@@ -277,12 +277,12 @@ class ParquetDataset(DatasetRows):
             require_labels: Refuse chats of which nothing is learned in any; some such
                 are warned of. False takes them.
             count: False for texts that are too many to be counted first: a loader of
-                :class:`Windows` with ``epochs=None`` begins at once, joins and cuts
+                :class:`Windows` begins at once, joins and cuts
                 the documents of each of its lanes as they come, and its state is where
                 these are. Nothing is known ahead: no length, ``seek`` or ``locate``.
 
         Returns:
-            A dataset of the same rows; without counts a :class:`TextStream` of them.
+            A dataset of the same rows; without counts a :class:`UncountedText` of them.
 
         Raises:
             InvalidArgumentError: If it is no tokenizer, or the dataset has one; of
@@ -320,7 +320,7 @@ class ParquetDataset(DatasetRows):
                     "count=False streams texts: chats, and texts made of rows, are "
                     "counted first, leave it out"
                 )
-            return TextStream(texts=self, tokenizer=tokenizer)
+            return UncountedText(texts=self, tokenizer=tokenizer)
         texts = replace(
             self,
             selection=None,

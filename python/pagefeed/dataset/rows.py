@@ -120,6 +120,8 @@ class DatasetRows(ABC):
             rows, tokens, chosen = known.known_rows, known.known_tokens, known.names
         elif is_made(self, "index"):
             rows, tokens = self.index.num_rows, self.index.num_values
+        if is_made(self, "index") and self.index.value_bytes == 0:
+            tokens = None  # Texts: nobody has counted theirs.
         return {
             "column": self.column,
             "metadata": list(self.metadata) or None,

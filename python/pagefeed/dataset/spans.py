@@ -23,6 +23,7 @@ __all__ = [
     "cut_at",
     "refuse_null_tokens",
     "refuse_nulls",
+    "refuse_texts",
     "refuse_unknown_rows",
 ]
 
@@ -323,6 +324,26 @@ def refuse_nulls(index: TokenIndex, pages: Int64Array, what: str, advice: str) -
     )
     error.page, error.offset = first.page, first.offset
     raise error
+
+
+def refuse_texts(index: TokenIndex, what: str) -> None:
+    """Refuse a column of texts where tokens are cut.
+
+    Args:
+        index: The column.
+        what: What needs tokens, for people.
+
+    Raises:
+        UnsupportedError: If the column holds no numbers, saying what to write.
+    """
+    if index.value_bytes == 0:
+        error = UnsupportedError(
+            f"column {index.column!r} of {index.files[0]} holds no numbers, and {what} "
+            "needs tokens: tokenize texts, dataset.tokenize(tokenizer) or --tokenize "
+            "FILE, or name a column of tokens"
+        )
+        error.file, error.column = index.files[0], index.column
+        raise error
 
 
 def refuse_unknown_rows(spans: Spans, what: str) -> None:

@@ -141,6 +141,9 @@ class TokenIndex(ColumnPages, Protocol):
         Every page, a part of that row, counts as one.
         """
 
+    def stored_bytes(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the stored bytes of ``pages``, each with its share of a dictionary."""
+
     def file_identity(self, file: int) -> bytes:
         """Return what tells the contents of a file from those of others."""
 

@@ -19,7 +19,7 @@ from pagefeed.integrations.delivery import Delivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.launch import Ranks, from_mesh
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader, loader_session_of, session_of
 
 accelerate = require(
     "accelerate", extra="accelerate", purpose="pagefeed.integrations.accelerate"
@@ -73,7 +73,7 @@ class Remaining(_IterableDataset):
         """Yield the steps behind as None, then the batches."""
         num_behind = self._num_behind
         if num_behind is None:
-            num_behind = session_of(self._delivery.loader).following.step
+            num_behind = loader_session_of(self._delivery.loader).following.step
         yield from [None] * num_behind
         yield from self._delivery
 

@@ -23,7 +23,7 @@ from pagefeed.integrations.checks import (
     check_ranks_of,
 )
 from pagefeed.launch import Ranks
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader, loader_session_of, session_of
 
 __all__ = ["KEY", "Convert", "Delivery", "Leaf", "Start", "steps_per_epoch"]
 
@@ -100,7 +100,7 @@ class Delivery:
         self._gather = gather
         self._checkpoint: str | None = None
         self._is_told = True
-        session = session_of(loader)
+        session = loader_session_of(loader)
         session.is_adapted = True
         self._beginning = session.following
 
@@ -110,7 +110,7 @@ class Delivery:
         Args:
             checkpoint: What the loader was placed by, if it was.
         """
-        session = session_of(self.loader)
+        session = loader_session_of(self.loader)
         if checkpoint is None and session.loaded is None:
             is_here = self._start == "here"
             session.resume(session.state if is_here else session.following)
@@ -119,8 +119,9 @@ class Delivery:
 
     @property
     def epoch(self) -> int:
-        """The epoch in which an iteration would begin; 0 of texts without counts."""
-        return getattr(session_of(self.loader).following, "epoch", 0)
+        """The epoch in which an iteration would begin."""
+        session = loader_session_of(self.loader)
+        return int(getattr(session.following, "epoch", session.epoch))
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch; never less after a resume."""
@@ -132,7 +133,7 @@ class Delivery:
 
     def iterate(self) -> Iterator[Batch]:
         """Begin an iteration of the loader, and log where if a run begins with it."""
-        session = session_of(self.loader)
+        session = loader_session_of(self.loader)
         if self._kind == "again":
             self.rewind()
         elif self._kind == "run" and session.loaded is None:
@@ -144,11 +145,11 @@ class Delivery:
 
     def rewind(self) -> None:
         """Go back to where the loader was when a framework was given it."""
-        session_of(self.loader).resume(self._beginning)
+        loader_session_of(self.loader).resume(self._beginning)
 
     def _tell(self) -> None:
         """Log the beginning of a run, once for all ranks."""
-        loader, session = self.loader, session_of(self.loader)
+        loader, session = self.loader, loader_session_of(self.loader)
         if loader.rank:
             return
         place, steps, left = session.following, "no end", "all"

@@ -14,6 +14,7 @@ from pagefeed.dataset import (
     Spans,
     length_counts,
     refuse_null_tokens,
+    refuse_texts,
     refuse_unknown_rows,
 )
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
@@ -44,10 +45,9 @@ class Documents:
     PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
     columns alike. With ``max_length`` the dataset's token column comes as
     ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]; a null row
-    is empty, and a null token inside a row refused when the loader is made. Other
-    columns of integers with a value for every token, such as labels, are cut and
-    padded alike (int64 [batch_size, length], ``labels`` with -100, others with 0);
-    all else comes whole. A column called like a field that is made is the user's.
+    is empty, and a null token inside a row refused when the loader is made. Columns
+    that ``aligned=`` of the dataset names are cut and padded like the tokens. All
+    others come whole. A column called like a field that is made is the user's.
 
     In a mixture each dataset gives its own token column; other columns are those of
     the same name in all.
@@ -130,6 +130,8 @@ class DocumentIndex:
     num_padding_tokens = 0
 
     def __init__(self, spans: Spans, documents: Documents) -> None:
+        if documents.makes_tokens:
+            refuse_texts(spans.index, f"max_length={documents.max_length}")
         if documents.max_length is not None:
             refuse_null_tokens(spans)
         refuse_unknown_rows(spans, "Documents()")

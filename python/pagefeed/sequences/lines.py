@@ -6,7 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Spans, refuse_null_tokens, refuse_unknown_rows
+from pagefeed.dataset import (
+    Spans,
+    refuse_null_tokens,
+    refuse_texts,
+    refuse_unknown_rows,
+)
 
 __all__ = ["Lines"]
 
@@ -22,11 +27,12 @@ class Lines:
         per_row: Separators of a row.
 
     Raises:
-        UnsupportedError: If a row holds a null token.
+        UnsupportedError: If the column holds texts, or a row a null token.
         InvalidArgumentError: If there are separators, and no rows are known.
     """
 
     def __init__(self, spans: Spans, per_row: int) -> None:
+        refuse_texts(spans.index, "a line of tokens")
         refuse_null_tokens(spans)
         if per_row:
             refuse_unknown_rows(spans, "a separator of documents")

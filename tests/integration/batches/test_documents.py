@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def make_loader(folder, documents, *, column="text", **options):
+def make_loader(folder, documents, *, column="text", aligned=(), **options):
     settings: dict[str, Any] = {
         "batch_size": 8,
         "seed": 4,
@@ -58,7 +58,7 @@ def make_loader(folder, documents, *, column="text", **options):
         "rank": 0,
         "world_size": 1,
     }
-    dataset = pf.parquet(folder, column=column)
+    dataset = pf.parquet(folder, column=column, aligned=aligned)
     return pf.Loader(dataset, sequences=documents, **settings | options)
 
 
@@ -236,10 +236,11 @@ def test_every_dataset_of_a_mixture_gives_its_own_tokens(tmp_path):
 def test_columns_with_a_value_per_token_are_cut_alike(tmp_path, pad):
     expected = write_two(tmp_path)
     documents = pf.Documents(
-        columns=["labels", "tok_b", "number"], max_length=12, pad=pad
+        columns=["tok_b", "number", "weights"], max_length=12, pad=pad
     )
     fields = ("input_ids", "labels", "attention_mask")
-    loader = make_loader(tmp_path, documents, column="tok_a", fields=fields)
+    given = {"column": "tok_a", "aligned": ["labels"]}
+    loader = make_loader(tmp_path, documents, fields=fields, **given)
     for batch in loader:
         assert batch["labels"].shape == batch["input_ids"].shape
         assert batch["labels"].dtype == np.int64
@@ -252,10 +253,13 @@ def test_columns_with_a_value_per_token_are_cut_alike(tmp_path, pad):
             strict=True,
         ):
             assert other == expected["tok_b"][number]
-    with pytest.raises(InvalidArgumentError, match=r"weights.*integers"):
-        make_loader(
-            tmp_path, pf.Documents(columns=["weights"], max_length=4), column="tok_a"
-        )
+        # As many values as tokens do not make a column aligned.
+        for number, weights in zip(
+            batch["number"].tolist(),
+            pa.array(batch["weights"]).to_pylist(),
+            strict=True,
+        ):
+            assert weights == expected["weights"][number]
 
 
 def test_rows_that_are_not_as_long_as_their_tokens_are_told(tmp_path):
@@ -264,8 +268,8 @@ def test_rows_that_are_not_as_long_as_their_tokens_are_told(tmp_path):
     table = pa.table({"tokens": tokens, "labels": other})
     # The first page looks as if it fitted.
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
-    documents = pf.Documents(columns=["labels"], max_length=2)
-    loader = make_loader(tmp_path, documents, column="tokens", batch_size=4)
+    given = {"column": "tokens", "aligned": ["labels"], "batch_size": 4}
+    loader = make_loader(tmp_path, pf.Documents(max_length=2), **given)
     with pytest.raises(ValueError, match=r"'labels' has . values in row"):
         next(iter(loader))
 
@@ -281,10 +285,7 @@ def test_plain_numbers_are_no_lists_though_there_are_as_many(tmp_path, tokens):
     (batch,) = loader
     assert pa.array(batch["number"]).to_pylist() == [7, 8]
     assert pa.array(batch["score"]).to_pylist() == [0.5, 1.5]
-    if tokens == [[1, 2], []]:
-        assert batch["labels"].tolist() == [[1], [-100]]
-    else:
-        assert pa.array(batch["labels"]).to_pylist() == tokens
+    assert pa.array(batch["labels"]).to_pylist() == tokens
 
 
 def test_columns_called_like_made_fields_are_the_users(tmp_path):

@@ -243,7 +243,7 @@ def test_an_endless_mixture_says_so_once(folder):
     endings = mixture(folder, max_steps=3), mixture(folder, max_epochs=capped)
     for ending in (*endings, mixture(folder, stop="all_exhausted")):
         next(iter(numbered_loader(ending)))
-        with pytest.raises(InvalidArgumentError, match="or None without them"):
+        with pytest.raises(InvalidArgumentError, match="this mixture ends"):
             numbered_loader(ending, epochs=None)
 
 

@@ -86,11 +86,16 @@ def test_nested_texts_both_ways(column, source, tok, tmp_path):
     data = pf.parquet(source, column=column).tokenize(tok)
     assert [row[column] for row in data] == expected
     batches = pf.Loader(
-        data, sequences=pf.Windows(32), batch_size=1, shuffle=None, rank=0, world_size=1
+        data,
+        sequences=pf.Windows(32, eos=0),
+        batch_size=1,
+        shuffle=None,
+        rank=0,
+        world_size=1,
     )
     line = np.concatenate([batch["input_ids"][0] for batch in batches])
-    total = sum(map(len, expected))
-    assert line[:total].tolist() == [token for row in expected for token in row]
+    joined = [token for row in expected for token in (*row, 0)]
+    assert line[: len(joined)].tolist() == joined
     assert offline(tok, source, tmp_path / "out", column=column) == expected
 
 

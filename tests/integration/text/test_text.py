@@ -217,6 +217,7 @@ def test_other_columns_are_refused(folder, tokenizer):
         pf.parquet(folder, column="text").tokenize("tokenizer.json")  # type: ignore[call-overload]
 
 
+@pytest.mark.filterwarnings("ignore:.* joins documents")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -278,6 +279,7 @@ def test_reports_take_texts(folder, tmp_path):
         assert json.loads(done.stdout)
 
 
+@pytest.mark.filterwarnings("ignore:.* joins documents")
 def test_locate_and_trace_back(pair, texts, tokenizer):
     dataset, _ = pair
     loader = pf.Loader(

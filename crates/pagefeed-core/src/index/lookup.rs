@@ -107,6 +107,18 @@ impl Table {
         Ok(Found { page, span, fence })
     }
 
+    /// Stored bytes of `page`, with its share of the dictionary page of its span.
+    pub fn bytes_of_page(&self, page: u64) -> Result<u64> {
+        let found = self.find(page)?;
+        let begin = self.first_page[found.span] as usize + found.span;
+        let end = self.first_page[found.span + 1] as usize + found.span;
+        let at = |fence: usize| self.page_offset.get(fence).copied().ok_or_else(damaged);
+        let size = u64::from(at(found.fence + 1)?.saturating_sub(at(found.fence)?));
+        let span = u64::from(at(end)?.saturating_sub(at(begin)?).max(1));
+        let dictionary = u64::from(self.dictionary_size[found.span]);
+        Ok(size + dictionary * size / span)
+    }
+
     /// Rows before `page`, which may be one past the last.
     pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
         if page == self.num_pages() {

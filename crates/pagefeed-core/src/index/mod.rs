@@ -226,6 +226,11 @@ impl Index {
         self.pages().null_pages()
     }
 
+    /// Stored bytes of each of `pages`, each with its share of the dictionary page.
+    pub fn stored_bytes(&self, pages: &[i64], bytes: &mut [i64]) -> Result<()> {
+        lookup::each(pages, bytes, |page| self.pages().bytes_of_page(page))
+    }
+
     /// Rows before each of `pages` in the whole index (`num_pages` gives the total).
     pub fn first_rows(&self, pages: &[i64], rows: &mut [i64]) -> Result<()> {
         lookup::each(pages, rows, |page| self.pages().first_row_of_page(page))

@@ -13,7 +13,6 @@ from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.documents.row_columns import (
-    aligned_columns,
     as_taken,
     check_aligned,
     row_columns,
@@ -23,7 +22,6 @@ from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.metadata import Metadata
 from pagefeed.dataset import ColumnPages, Dataset, FolderColumn
-from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, BatchPlan
 from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
 
@@ -72,11 +70,6 @@ class DocumentFeed:
         convert: Converter,
         vocab_size: int | None = None,
     ) -> None:
-        if fields.are_made and not documents.makes_tokens:
-            raise InvalidArgumentError(
-                f"fields={list(fields.names)} are of padded tokens: give {documents!r} "
-                "a max_length"
-            )
         self._documents = documents
         columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
         self._names = columns.names
@@ -103,10 +96,6 @@ class DocumentFeed:
         names = (*self._names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
         self._given = aligned
-        self._aligned: list[int] = []
-        """Columns that are cut and padded like the tokens, as it turned out."""
-        if documents.makes_tokens:
-            self._aligned = aligned_columns(columns, sources, aligned.names)
         self._first_pages = _first_pages(self._columns)
         self._batch_rows = batch_rows
         self._dtype = dtype
@@ -190,12 +179,6 @@ class DocumentFeed:
         # Columns called like what is made are the user's.
         del batch[self._names[0]]
         made |= batch
-        for number in self._aligned:
-            name, column = self._names[number], columns[number]
-            check_aligned(name, whole, column)
-            filling = self._fields.ignore_index if name == "labels" else 0
-            memory = column.padded(length, filling, "int64")
-            made[name] = np.ndarray(shape, np.int64, memoryview(memory))
         for name, dtype, padding in self._given.each:
             check_aligned(name, whole, batch[name])
             memory = batch[name].padded_numbers(length, padding)

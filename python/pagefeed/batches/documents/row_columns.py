@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,12 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array
-from pagefeed.dataset import ColumnPages, Dataset, FolderColumn
-from pagefeed.errors import DataError, InvalidArgumentError, UnsupportedError
+from pagefeed.dataset import Dataset
+from pagefeed.errors import DataError, InvalidArgumentError
 from pagefeed.sequences import Documents
 
 __all__ = [
     "RowColumns",
-    "aligned_columns",
     "as_taken",
     "check_aligned",
     "row_columns",
@@ -98,65 +97,6 @@ def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -
                 f"{list(named[0])} and {data!r} has {list(names)}: name columns=[...] "
                 "that all have, or give a max_length for the tokens of each alone"
             )
-
-
-def aligned_columns(
-    columns: RowColumns,
-    sources: Sequence[Sequence[ColumnPages | FolderColumn]],
-    known: Container[str],
-) -> list[int]:
-    """Return which columns hold a value for every token, and are cut like the tokens.
-
-    That is seen from the values of every file and the rows of the first page, unless it
-    is known of a column.
-
-    Args:
-        columns: The columns, tokens first.
-        sources: Of each dataset where its columns come from.
-        known: Columns that are, and are left out.
-
-    Raises:
-        InvalidArgumentError: If such a column cannot be cut, as its values are no
-            integers, or it is such a column in some datasets only.
-    """
-    found = []
-    for number, name in enumerate(columns.names[1:], 1):
-        if name in known:
-            continue
-        each = {_is_aligned(own[0], own[number], name) for own in sources}
-        if len(each) > 1:
-            raise InvalidArgumentError(
-                f"column {name!r} has a value for every token in some datasets and not "
-                "in others, so that max_length cannot cut it: leave it out"
-            )
-        if each == {True}:
-            found.append(number)
-    return found
-
-
-def _is_aligned(
-    tokens: ColumnPages | FolderColumn, other: ColumnPages | FolderColumn, name: str
-) -> bool:
-    if isinstance(tokens, FolderColumn) or isinstance(other, FolderColumn):
-        return False
-    counts = tokens.file_first_value, other.file_first_value
-    if other.value_bytes == 0 or not np.array_equal(*counts):
-        return False
-    # As of a plain number per row; to cut rows of one token is to leave them.
-    is_single = other.num_values == other.num_rows
-    try:
-        lengths = [np.diff(index.row_offsets(0)) for index in (tokens, other)]
-    except UnsupportedError as error:
-        if is_single:
-            return False
-        raise InvalidArgumentError(
-            f"column {name!r} has as many values as there are tokens, but max_length "
-            f"cuts integers only: leave it out, or max_length ({error})"
-        ) from error
-    ours, theirs = (each[: min(map(len, lengths))] for each in lengths)
-    if is_single and (theirs == 1).all():
-        return False
-    return bool(np.array_equal(ours, theirs))
 
 
 def as_taken(column: _core.ArrowArray) -> Any:  # noqa: ANN401 - by its type

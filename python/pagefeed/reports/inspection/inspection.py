@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, ParquetDataset, check_abilities, refuse_texts
 from pagefeed.errors import MissingDependencyError
 from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
 from pagefeed.reports.inspection.footers import (
@@ -19,7 +19,7 @@ from pagefeed.reports.inspection.footers import (
 from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.soundness import Damage
-from pagefeed.sequences import SequenceSetting, Windows
+from pagefeed.sequences import Documents, SequenceSetting, Windows
 
 __all__ = ["Inspection", "PageSizes", "inspect"]
 
@@ -37,8 +37,8 @@ class PageSizes:
     """Header and data as stored."""
     rows: tuple[int, int, int]
     """Rows that begin in a page."""
-    tokens: tuple[int, int, int]
-    """Values of these rows."""
+    tokens: tuple[int, int, int] | None
+    """Tokens of these rows; None if the column holds no numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class Inspection:
     """Bytes of these files, all columns together."""
     rows: int
     """Rows."""
-    tokens: int
-    """Values of the column: tokens, if it holds tokens."""
+    tokens: int | None
+    """Tokens of these rows; None if the column holds no numbers."""
     row_groups: int
     """Row groups."""
     pages: int
@@ -64,7 +64,7 @@ class Inspection:
     checksum_share: float | None
     """Share of its pages with a checksum, by the headers of some."""
     storage: FileFacts | None
-    """What footers say; None without pyarrow."""
+    """What footers say; None without pyarrow, and of files that are no Parquet."""
     lengths: Lengths | None
     """How long documents are; None if the column holds neither tokens nor texts."""
     costs: list[ShuffleCost]
@@ -96,6 +96,8 @@ def inspect(
         whole: Read the lengths of all documents, however many there are.
 
     Raises:
+        UncountedError: If it is texts whose tokens are not counted.
+        UnsupportedError: If sequences are given and the column holds texts.
         PagefeedError: If the dataset cannot be indexed.
 
     Example:
@@ -103,7 +105,10 @@ def inspect(
         >>> found.rows, found.lengths.quantiles["0.5"]  # doctest: +SKIP
         (400, 300)
     """
-    index = dataset.index
+    check_abilities(dataset, "dataset")
+    index, has_tokens = dataset.index, dataset.index.value_bytes > 0
+    if sequences is not None and not isinstance(sequences, Documents):
+        refuse_texts(index, repr(sequences))
     lengths, damage = document_lengths(dataset, whole=whole)
     sample = _sampled(len(index))
     where = [index.locate(page) for page in sample.tolist()]
@@ -112,7 +117,8 @@ def inspect(
     costs: list[ShuffleCost] = []
     written: list[Rewriting] = []
     if lengths is not None and lengths.unit == "tokens" and dataset.spans.num_values:
-        cut = sequences or Windows(2048)
+        tokenizer = getattr(dataset, "tokenizer", None)
+        cut = sequences or Windows(2048, eos=tokenizer and tokenizer.eos)
         costs = shuffle_costs(dataset, cut, memory=memory, damage=damage)
         if storage is not None:
             stored = float(sizes.mean()) * len(index) / max(1, index.num_values)
@@ -122,7 +128,7 @@ def inspect(
         files=len(index.files),
         stored_bytes=sum(index.storage.size(file) for file in index.files),
         rows=dataset.spans.num_rows,
-        tokens=dataset.spans.num_values,
+        tokens=dataset.spans.num_values if has_tokens else None,
         row_groups=_num_runs(index.runs("row_group"), len(index)),
         pages=len(index),
         page_sizes=_page_sizes(dataset, sample, sizes) if len(sample) else None,
@@ -139,6 +145,8 @@ def inspect(
 
 
 def _storage(dataset: Dataset) -> FileFacts | None:
+    if not isinstance(dataset, ParquetDataset):
+        return None
     try:
         return file_facts(dataset.index)
     except MissingDependencyError:
@@ -155,7 +163,9 @@ def _page_sizes(dataset: Dataset, pages: Int64Array, sizes: Int64Array) -> PageS
     rows = index.first_rows(pages + 1) - index.first_rows(pages)
     values = index.first_values(pages + 1) - index.first_values(pages)
     return PageSizes(
-        stored_bytes=_spread(sizes), rows=_spread(rows), tokens=_spread(values)
+        stored_bytes=_spread(sizes),
+        rows=_spread(rows),
+        tokens=_spread(values) if index.value_bytes else None,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from pagefeed._base import Work
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError, PaddingWarning, ReloadWarning
-from pagefeed.loader import Loader
+from pagefeed.loader import Loader, session_of
 from pagefeed.reports.limits.causes import Cause, cause_of_data
 from pagefeed.reports.limits.evidence import Evidence, recording, wait_for_device
 from pagefeed.reports.soundness import Damage, sound_batches
@@ -148,6 +148,7 @@ def diagnose(loader: Loader) -> Iterator[Diagnosis]:
         ...         train(batch)
         >>> print(diagnosis)  # doctest: +SKIP
     """
+    session_of(loader)  # Of uncounted text nothing is known to compare with.
     found = Diagnosis()
     try:
         with recording(loader) as made:

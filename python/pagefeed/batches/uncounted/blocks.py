@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, UInt32Array, distinct, require
-from pagefeed.batches.streaming.lane_order import LaneOrder
-from pagefeed.dataset import BlockKind, TextStream
+from pagefeed.batches.uncounted.lane_passes import LanePasses, Part
+from pagefeed.dataset import BlockKind, UncountedText
 from pagefeed.errors import (
     CorruptFileError,
     DataError,
@@ -39,7 +39,7 @@ class BlockReader:
     """Reads and encodes blocks; several threads may use it.
 
     Args:
-        stream: The texts and their tokenizer.
+        text: The texts and their tokenizer.
         kind: What a block is.
         layout: Separators.
         vocab_size: Token ids are below it.
@@ -47,22 +47,24 @@ class BlockReader:
 
     def __init__(
         self,
-        stream: TextStream,
+        text: UncountedText,
         *,
         kind: BlockKind,
         layout: SequenceLayout,
         vocab_size: int,
     ) -> None:
         self._arrow = require("pyarrow", extra="pyarrow", purpose="tokens not counted")
-        self._index = stream.texts.index
-        self._tokenizer = stream.tokenizer
+        self._index = text.texts.index
+        self._tokenizer = text.tokenizer
         self._layout = layout
         self._vocab_size = vocab_size
         self._kind: type[np.unsignedinteger[Any]] = (
             np.uint16 if vocab_size <= 1 << 16 else np.uint32
         )
-        self._rows = Documents().bind(stream.texts.spans)
-        self._blocks = self._rows.blocks(kind)
+        self._spans, self._unit = text.texts.spans, kind
+        self._rows = Documents().bind(self._spans)
+        self.blocks = self._rows.blocks(kind)
+        """The blocks of rows."""
         self._lock = Lock()
         self.pages_read = 0
         """Pages read so far."""
@@ -75,7 +77,7 @@ class BlockReader:
     @property
     def num_blocks(self) -> int:
         """Number of blocks."""
-        return len(self._blocks)
+        return len(self.blocks)
 
     @property
     def block_bytes(self) -> float:
@@ -83,28 +85,35 @@ class BlockReader:
         size = self._index.mean_row_bytes * self._rows.num_sequences
         return size / max(1, self.num_blocks)
 
-    def read(self, order: LaneOrder, block: int, epoch: int) -> EncodedBlock:
-        """Return a block with its rows in the order of a pass.
+    def weights(self) -> Int64Array:
+        """Return the stored bytes of the rows of each block, at least 1: int64."""
+        spans, index = self._spans, self._index
+        pages, _ = spans.places(np.arange(len(spans)))
+        rows = np.diff(spans.first_rows(np.arange(len(spans) + 1)))
+        of_page = index.first_rows(pages + 1) - index.first_rows(pages)
+        found = index.stored_bytes(pages) * rows // np.maximum(of_page, 1)
+        runs = spans.runs(self._unit)
+        return np.maximum(found if runs is None else np.add.reduceat(found, runs), 1)
+
+    def read(self, passes: LanePasses, part: Part, epoch: int) -> EncodedBlock:
+        """Return the rows of a part of a block in the order of a pass.
 
         Raises:
             CorruptFileError: If a text is no UTF-8; names file and page.
             TokenRangeError: If a token is beyond the vocabulary.
             UnsupportedError: If the column is not one of texts.
         """
-        first, end = self._blocks.first_sequence(np.array([block, block + 1])).tolist()
-        pages, rows = self._rows.places(np.arange(first, end))
-        texts: list[str] = []
+        first = int(self.blocks.first_sequence(np.array([part.block]))[0])
+        rows = first + passes.rows(part, epoch)
+        pages, places = self._rows.places(rows)
+        documents: list[UInt32Array] = [_NOTHING] * len(rows)
         for page in distinct(pages).tolist():
-            texts += self._texts(page, rows[pages == page])
-        documents = [
-            self._ids(text, int(page))
-            for text, page in zip(
-                self._tokenizer.encode_batch(texts, num_threads=1), pages, strict=True
-            )
-        ]
-        return self._joined(
-            [documents[n] for n in order.rows(block, epoch, end - first)]
-        )
+            which = np.flatnonzero(pages == page)
+            texts = self._texts(page, places[which])
+            encoded = self._tokenizer.encode_batch(texts, num_threads=1)
+            for number, ids in zip(which.tolist(), encoded, strict=True):
+                documents[number] = self._ids(ids, page)
+        return self._joined(documents)
 
     def _texts(self, page: int, rows: Int64Array) -> list[str]:
         values: Any = self._arrow.array(self._index.read_page(page))
@@ -124,11 +133,9 @@ class BlockReader:
         with self._lock:
             self.pages_read += 1
         try:
-            found = values.to_pylist()
-            some = (found[row] for row in rows.tolist())
             return [
                 text.decode() if isinstance(text, bytes) else text or ""
-                for text in some
+                for text in values.take(self._arrow.array(rows)).to_pylist()
             ]
         except UnicodeDecodeError as problem:
             error = CorruptFileError(f"a text is not UTF-8: {problem}")

@@ -9,15 +9,15 @@ from pagefeed._base import Facts, html_of, text_of
 from pagefeed.dataset.dataset import Dataset
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["TextStream"]
+__all__ = ["UncountedText"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TextStream:
+class UncountedText:
     """Texts as tokens that are not counted; made by ``tokenize(count=False)``.
 
-    A :class:`Loader` of it begins at once and never ends. Nothing of it can be planned
-    or looked up ahead: sequences have no numbers.
+    A :class:`Loader` of it begins at once. Nothing of it can be planned or looked up
+    ahead: sequences have no numbers.
     """
 
     texts: Dataset
@@ -48,7 +48,7 @@ class TextStream:
     @property
     def fingerprint(self) -> str:
         """What identifies the contents: those of the texts, and the tokenizer."""
-        text = f"stream {self.texts.fingerprint} {self.tokenizer.fingerprint}"
+        text = f"uncounted {self.texts.fingerprint} {self.tokenizer.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def facts(self) -> Facts:

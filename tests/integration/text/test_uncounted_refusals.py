@@ -1,4 +1,4 @@
-"""What a stream without counts refuses, and the words it does so with."""
+"""What uncounted text refuses, and the words it does so with."""
 
 import itertools
 from typing import Any
@@ -39,10 +39,10 @@ ASKS: dict[str, Any] = {
     "locate": lambda loader: loader.locate(0, 0),
     "steps_of": lambda loader: loader.steps_of("0.parquet", 0),
     "num_sequences": lambda loader: loader.num_sequences,
-    "epoch": lambda loader: loader.epoch,
-    "set_epoch": lambda loader: loader.set_epoch(1),
     "verify": pf.verify,
     "forecast": pf.forecast,
+    "diagnose": lambda loader: pf.diagnose(loader).__enter__(),
+    "inspect": lambda loader: pf.inspect(loader.dataset),
 }
 
 
@@ -66,7 +66,10 @@ def test_others_than_loaders_refuse_it(stream):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"epochs": 1}, "epochs=None"),
+        ({"epochs": 1, "world_size": 2}, "epochs=None"),
+        ({"memory": 1}, "more memory"),
+        ({"decode": {"text": str}}, "Documents"),
+        ({"fields": ("input_ids", "metadata")}, "metadata"),
         ({"sequences": pf.Packed(8)}, "Windows"),
         ({"sequences": pf.Documents()}, "Windows"),
         ({"sequences": pf.Windows(8, overlap=2)}, "overlap"),
@@ -102,7 +105,11 @@ def test_states_of_others_are_refused(folder, stream):
         (open_loader(fewer), states, "dataset: the state"),
         (open_loader(stream), "state", "found 'state'"),
         (open_loader(stream), [{}], "not a state"),
-        (open_loader(stream), states[0] | {"stream_version": 9}, "stream_version 9"),
+        (
+            open_loader(stream),
+            states[0] | {"uncounted_version": 9},
+            "uncounted_version",
+        ),
         (open_loader(stream), states[0] | {"lanes": "[[0,1]]"}, "not what state_dict"),
         (open_loader(stream), states[0] | {"lanes": "x"}, "not what state_dict"),
     ]:
@@ -112,7 +119,7 @@ def test_states_of_others_are_refused(folder, stream):
     loader = open_loader(counted, epochs=1)
     with pytest.raises(StateMismatchError):
         loader.load_state_dict(states[0])
-    with pytest.raises(StateMismatchError, match="not a state of a stream"):
+    with pytest.raises(StateMismatchError, match="not a state of uncounted text"):
         open_loader(stream).load_state_dict(loader.state_dict())
 
 

@@ -1,4 +1,4 @@
-"""What a loader of a stream saves: where its own lanes are."""
+"""What a loader of uncounted text saves: where its own lanes are."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed._base import MOST, check_whole
-from pagefeed.batches.streaming.lane_order import Cursor
+from pagefeed.batches.uncounted.lane_passes import Cursor
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import ORDER_VERSION
 
-__all__ = ["StreamState", "lanes_of_rank"]
+__all__ = ["UncountedState", "lanes_of_rank"]
 
-VERSION = 1
+VERSION = 2
 PLAN = ("dataset", "sequences", "shuffle", "seed")
-NUMBERS = ("stream_version", "order_version", "step", "num_lanes")
+NUMBERS = ("step", "steps_before", "first_epoch", "num_lanes")
+VERSIONS = {"uncounted_version": VERSION, "order_version": ORDER_VERSION}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StreamState:
+class UncountedState:
     """Where the lanes of a rank are, and what that is valid for."""
 
     step: int = 0
-    """Number of the next step."""
+    """Number of the next step of this iteration."""
+    steps_before: int = 0
+    """Steps of the iterations before."""
+    first_epoch: int = 0
+    """The pass with which this iteration began."""
     num_lanes: int
     """Lanes of all ranks together."""
     seed: int
@@ -38,16 +43,13 @@ class StreamState:
         """Return plain JSON types; the lanes are one text, and so one leaf."""
         lanes = [[lane, *cursor] for lane, cursor in sorted(self.lanes.items())]
         return {
-            "stream_version": VERSION,
-            "order_version": ORDER_VERSION,
-            "step": self.step,
-            "num_lanes": self.num_lanes,
-            **{name: getattr(self, name) for name in PLAN},
+            **VERSIONS,
+            **{name: getattr(self, name) for name in (*NUMBERS, *PLAN)},
             "lanes": json.dumps(lanes, separators=(",", ":")),
         }
 
     @classmethod
-    def of(cls, states: object) -> StreamState:
+    def of(cls, states: object) -> UncountedState:
         """Read what :meth:`to_dict` wrote, on one rank or on all of them.
 
         Raises:
@@ -75,7 +77,7 @@ class StreamState:
             lanes |= other.lanes
         return replace(first, lanes=lanes)
 
-    def check_plan(self, ours: StreamState) -> None:
+    def check_plan(self, ours: UncountedState) -> None:
         """Refuse a state of another run.
 
         Raises:
@@ -92,7 +94,7 @@ class StreamState:
                 "give the loader the same texts, tokenizer, sequences, shuffle and seed"
             )
 
-    def of_rank(self, rank: int, world_size: int) -> StreamState:
+    def of_rank(self, rank: int, world_size: int) -> UncountedState:
         """Return the state with the lanes of a rank alone.
 
         Raises:
@@ -115,25 +117,26 @@ def lanes_of_rank(num_lanes: int, rank: int, world_size: int) -> list[int]:
     return [*range(rank, num_lanes, world_size)]
 
 
-def _parsed(state: object) -> StreamState:
-    names = [*NUMBERS, *PLAN, "lanes"]
+def _parsed(state: object) -> UncountedState:
+    names = [*VERSIONS, *NUMBERS, *PLAN, "lanes"]
     if not isinstance(state, Mapping) or sorted(state) != sorted(names):
         raise StateMismatchError(
-            f"this is not a state of a stream without counts: {state!r:.200}; expected "
+            f"this is not a state of uncounted text: {state!r:.200}; expected "
             f"{', '.join(names)}"
         )
-    for name, ours in (("stream_version", VERSION), ("order_version", ORDER_VERSION)):
+    for name, ours in VERSIONS.items():
         if state[name] != ours:
             raise StateMismatchError(
                 f"the state has {name} {state[name]!r}, this release of pagefeed reads "
                 f"{ours}: continue the run with the release that began it"
             )
     try:
-        num_lanes = check_whole(state["num_lanes"], "num_lanes", least=1, most=MOST)
-        return StreamState(
-            step=check_whole(state["step"], "step", least=0, most=MOST),
-            num_lanes=num_lanes,
-            lanes=_cursors(json.loads(state["lanes"]), num_lanes),
+        numbers: dict[str, Any] = {
+            name: check_whole(state[name], name, least=0, most=MOST) for name in NUMBERS
+        }
+        return UncountedState(
+            lanes=_cursors(json.loads(state["lanes"]), numbers["num_lanes"]),
+            **numbers,
             **{name: state[name] for name in PLAN},
         )
     except (InvalidArgumentError, TypeError, ValueError) as error:
@@ -147,7 +150,7 @@ def _cursors(lanes: Iterable[Iterable[int]], num_lanes: int) -> dict[int, Cursor
     for lane, *numbers in lanes:
         check_whole(lane, "lane", least=0, most=num_lanes - 1)
         cursor = Cursor(*(check_whole(n, "lanes", least=0, most=MOST) for n in numbers))
-        if len(numbers) != len(cursor) or lane in found:
+        if len(numbers) != len(cursor) or lane in found or cursor.token > cursor.size:
             raise InvalidArgumentError(f"lane {lane} is {numbers}")
         found[lane] = cursor
     return found

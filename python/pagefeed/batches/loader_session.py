@@ -1,0 +1,171 @@
+"""What a loader asks of what is behind it, whether or not its tokens are counted."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from pagefeed._base import Facts
+from pagefeed.batches.engines import ProcessLock
+from pagefeed.batches.formats import Batch
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.launch import Feed, Ranks, check_agreement, gather_from, members
+from pagefeed.metrics import Meter, over_ranks
+
+__all__ = ["LoaderSession", "MoveListener", "warn_of_return"]
+
+
+class MoveListener(Protocol):
+    """What must know of a loader's moves, and may iterate in its stead."""
+
+    def moved(self, state: Any) -> None:  # noqa: ANN401 - of the session's kind
+        """Learn where the next iteration begins."""
+
+    def check_state(self) -> None:
+        """Raise if the loader's own position is not that of its consumer."""
+
+
+class LoaderSession(ABC):
+    """A run on this rank, and where it stands.
+
+    There are two: of datasets whose tokens are counted, where every sequence has a
+    number, and of texts that are not, where the places of lanes are all there is.
+
+    Args:
+        settings: What the loader was made of.
+    """
+
+    is_adapted = False
+    """Whether a framework was given the loader, or its user was told to."""
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        self.settings = settings
+        """What the loader was made of."""
+        self.lock = ProcessLock()
+        """Held by whichever thread takes a batch, or moves the iteration."""
+        self.listener: MoveListener | None = None
+        """Told of moves; an adapter that iterates in other processes sets it."""
+        self.loaded: Any = None
+        """A state that was loaded, until an iteration begins."""
+        self._meter = Meter()
+
+    @property
+    @abstractmethod
+    def state(self) -> Any:  # noqa: ANN401 - of its kind
+        """The position after the last batch handed out."""
+
+    @property
+    def saved(self) -> Any:  # noqa: ANN401 - of its kind
+        """The position as ``state_dict`` tells it."""
+        return self.state
+
+    @property
+    @abstractmethod
+    def following(self) -> Any:  # noqa: ANN401 - of its kind
+        """Where another ``iter(loader)`` would begin."""
+
+    @property
+    @abstractmethod
+    def again(self) -> Any:  # noqa: ANN401 - of its kind
+        """Where an iteration begins again that was left early; None: it goes on."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The epoch of the next sequence."""
+
+    @property
+    @abstractmethod
+    def num_steps_left(self) -> int | None:
+        """Steps until the end of this iteration; None if nobody knows."""
+
+    @abstractmethod
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
+        """Iterate, see :meth:`Loader.__iter__`, alone or as one of several processes.
+
+        Process w takes the steps w, w + num_workers, and so on: taken in turn, as
+        ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
+        order.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End this process's threads, see :meth:`Loader.close`."""
+
+    @abstractmethod
+    def load_state_dict(self, state: object) -> None:
+        """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or is none.
+        """
+
+    @abstractmethod
+    def resume(self, state: Any) -> None:  # noqa: ANN401 - of its kind
+        """Continue at a state of a twin of this session, as if nothing was loaded."""
+
+    @abstractmethod
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration run an epoch, see :meth:`Loader.set_epoch`."""
+
+    @abstractmethod
+    def facts(self) -> Facts:
+        """Return what is known of the run, for people."""
+
+    @abstractmethod
+    def stats(self) -> dict[str, float]:
+        """Return counters since this process first ran, see :meth:`Loader.stats`."""
+
+    @abstractmethod
+    def _progress(self) -> Mapping[str, float]:
+        """How far the run is, as metrics."""
+
+    @abstractmethod
+    def _agreed(self) -> Mapping[str, Any]:
+        """What all ranks must have alike."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, see :meth:`Loader.state_dict`."""
+        self.check_state()
+        return self.saved.to_dict()  # type: ignore[no-any-return]
+
+    def check_state(self) -> None:
+        """Raise if others iterate, and so the position is theirs to tell."""
+        if self.listener is not None:
+            self.listener.check_state()
+
+    def tell(self) -> None:
+        """Tell the listener where the next iteration begins."""
+        if self.listener is not None:
+            self.listener.moved(self.following)
+
+    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
+        """Return the run's numbers, see :meth:`Loader.metrics`."""
+        found = self._meter.read(self.stats()) | dict(self._progress())
+        return found if group is None else over_ranks(gather_from(group)(found))
+
+    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
+        """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
+        settings = self.settings
+        plan = {
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "drop_last": settings.drop_last,
+            "fields": settings.fields.settings,
+        }
+        check_agreement(
+            Feed(Ranks(settings.rank, settings.world_size), {**self._agreed(), **plan}),
+            gather=gather_from(group),
+            same=None if same is None else members(same, group),
+        )
+
+
+def warn_of_return(epoch: int, loaded: int) -> None:
+    """Warn that ``set_epoch`` goes back before the state that was loaded."""
+    warnings.warn(
+        f"set_epoch({epoch}) goes back before the state that was loaded, of epoch "
+        f"{loaded}: what was consumed comes again",
+        stacklevel=4,
+    )

@@ -1,0 +1,253 @@
+"""What each kind of source can do: one table, and a loader refuses the rest.
+
+Docs show the table, see docs/options.md, and a test tries every entry of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.dataset import UncountedText
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import Mixture
+from pagefeed.sequences import Documents, Windows
+
+__all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
+
+KINDS = {
+    "tokens": "Parquet columns of tokens, by `Windows` or `Packed`",
+    "flat": "token files that are no Parquet, likewise",
+    "text": "texts, `tokenize(tokenizer)`, likewise",
+    "uncounted": "texts, `tokenize(tokenizer, count=False)`",
+    "mixture": "`pagefeed.mix`: what its datasets can, and this",
+    "documents": "`Documents(max_length=)`: padded tokens of a row",
+    "rows": "`Documents()`: columns of a row",
+}
+"""Kinds of source, and what they are."""
+
+_LINES = ("tokens", "flat", "text")
+
+
+class Option(NamedTuple):
+    """An argument of a loader, or of its dataset, that some kinds refuse."""
+
+    name: str
+    """What is asked for, as it is written."""
+    is_asked: Callable[[LoaderSettings], Any]
+    """Whether settings ask for it."""
+    refused: Collection[str] = ()
+    """Kinds that refuse it."""
+    instead: str = ""
+    """What to do about it."""
+    never: Collection[str] = ()
+    """Kinds of which nobody can ask it."""
+
+
+def _parts(settings: LoaderSettings) -> list[Any]:
+    """The datasets that are read; of uncounted text that of the texts."""
+    dataset = settings.dataset
+    if isinstance(dataset, Mixture):
+        return [*dataset.datasets.values()]
+    return [getattr(dataset, "texts", dataset)]
+
+
+_COUNT = "or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
+_BLOCKS = f"blocks are permuted, and rows inside each: give 'page' or None, {_COUNT}"
+_CUT = f"texts are joined and cut by Windows(length, eos=...), {_COUNT}"
+_ROWS = "take rows with Documents(columns=[...])"
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "Packed(...)",
+        lambda s: not isinstance(s.sequences, Windows | Documents),
+        ("uncounted",),
+        _CUT,
+        never=("documents", "rows"),
+    ),
+    Option(
+        "Documents(...)",
+        lambda s: isinstance(s.sequences, Documents),
+        ("uncounted",),
+        _CUT,
+        never=_LINES,
+    ),
+    Option(
+        "Windows(overlap=)",
+        lambda s: isinstance(s.sequences, Windows) and s.sequences.overlap,
+        ("uncounted",),
+        _CUT,
+        never=("documents", "rows"),
+    ),
+    Option(
+        "Windows(join='file')",
+        lambda s: isinstance(s.sequences, Windows) and s.sequences.join == "file",
+        ("uncounted",),
+        _CUT,
+        never=("documents", "rows"),
+    ),
+    Option("shuffle='page'", lambda s: s.shuffle.block == "page"),
+    Option("shuffle='row_group'", lambda s: s.shuffle.block == "row_group"),
+    Option("shuffle=None", lambda s: s.shuffle.block is None),
+    Option(
+        "shuffle='row'", lambda s: s.shuffle.block == "row", ("uncounted",), _BLOCKS
+    ),
+    Option(
+        "shuffle='buffer'",
+        lambda s: s.shuffle.block == "buffer",
+        ("uncounted",),
+        _BLOCKS,
+    ),
+    Option(
+        "Shuffle(window=)",
+        lambda s: s.shuffle.window != "auto",
+        ("uncounted",),
+        _BLOCKS,
+    ),
+    Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1, ("uncounted",), _BLOCKS),
+    Option(
+        "fields=('labels', ...)",
+        lambda s: {*s.fields.names} - {"input_ids", "metadata"},
+        ("rows",),
+        "fields are of padded tokens: give Documents a max_length",
+    ),
+    Option(
+        "fields=('metadata',)",
+        lambda s: "metadata" in s.fields.names,
+        ("uncounted", "rows"),
+        f"columns come as they are with Documents(columns=[...]), {_COUNT}",
+    ),
+    Option(
+        "metadata=",
+        lambda s: any(part.metadata for part in _parts(s)),
+        ("uncounted",),
+        f"it would not arrive: leave it out, {_COUNT}",
+        never=("flat",),
+    ),
+    Option(
+        "spans=",
+        lambda s: any(part.span_columns for part in _parts(s)),
+        ("uncounted", "rows"),
+        f"they would not arrive: leave them out, name their columns in "
+        f"Documents(columns=[...]), {_COUNT}",
+    ),
+    Option(
+        "aligned=",
+        lambda s: any(part.aligned for part in _parts(s)),
+        never=("text", "uncounted"),
+    ),
+    Option("decode=", lambda s: s.decode, (*_LINES, "uncounted"), _ROWS),
+    Option("transform=", lambda s: s.transform),
+    Option("format='torch'", lambda s: s.format == "torch"),
+    Option("pin_memory=True", lambda s: s.pin_memory),
+    Option("dtype=", lambda s: s.dtype != "int64"),
+    Option("padding=", lambda s: s.padding),
+    Option("vocab_size=", lambda s: s.vocab_size),
+    Option("num_threads=", lambda s: s.num_threads),
+    Option("drop_last=False", lambda s: not s.drop_last),
+    Option("epochs=1", lambda s: s.epochs == 1),
+    Option(
+        "epochs=1 on several ranks",
+        lambda s: s.epochs is not None and s.world_size > 1,
+        ("uncounted",),
+        "the texts of ranks come to unequal numbers of tokens, so that ranks would end "
+        f"at different steps: give epochs=None and end by step, {_COUNT}",
+    ),
+    Option(
+        "epochs=2",
+        lambda s: s.epochs not in (1, None),
+        ("mixture",),
+        "a mixture is as long as its stop, max_steps, max_tokens and max_epochs say: "
+        "leave epochs at 1, or None without them",
+    ),
+    Option(
+        "epochs=None",
+        lambda s: s.epochs is None and getattr(s.dataset, "has_end", True),
+        ("mixture",),
+        "this mixture ends as its stop, max_steps, max_tokens and max_epochs say: "
+        "leave epochs at 1",
+    ),
+)
+"""The table."""
+
+CALLS: dict[str, Collection[str]] = {
+    "state_dict, load_state_dict": (),
+    "set_epoch, epoch, step": (),
+    "stats, metrics, check_ranks": (),
+    "as_dataset": (),
+    "DataLoader(num_workers=2)": ("uncounted",),
+    "len, num_sequences": ("uncounted",),
+    "seek, skip": ("uncounted",),
+    "locate, steps_of": ("uncounted",),
+    "set_weights": (*_LINES, "uncounted", "documents", "rows"),
+    "verify, diagnose, trace": ("uncounted",),
+    "forecast": ("uncounted", "mixture"),
+    "inspect": ("uncounted", "mixture"),
+    "mix, SequenceView": ("uncounted",),
+}
+"""What a loader or its dataset is asked later, and the kinds that refuse it then."""
+
+
+def kinds_of(settings: LoaderSettings) -> set[str]:
+    """Return what kinds of source settings are of."""
+    dataset, sequences = settings.dataset, settings.sequences
+    if isinstance(dataset, UncountedText):
+        return {"uncounted"}
+    if isinstance(dataset, Mixture):
+        parts = (_kind(part, sequences) for part in dataset.datasets.values())
+        return {"mixture", *parts}
+    return {_kind(dataset, sequences)}
+
+
+def _kind(dataset: object, sequences: object) -> str:
+    if isinstance(sequences, Documents):
+        return "documents" if sequences.makes_tokens else "rows"
+    if not hasattr(dataset, "tokenizer"):
+        return "flat"
+    return "tokens" if dataset.tokenizer is None else "text"
+
+
+def check_options(settings: LoaderSettings) -> None:
+    """Refuse settings that the kind of source cannot do; warn of joined documents.
+
+    Raises:
+        InvalidArgumentError: Naming the option, the kind, and what to do.
+    """
+    kinds = kinds_of(settings)
+    for option in OPTIONS:
+        for kind in kinds.intersection(option.refused):
+            if option.is_asked(settings):
+                raise InvalidArgumentError(
+                    f"{_asked(option, settings)} does not go with {KINDS[kind]}: "
+                    f"{option.instead}"
+                )
+    _warn_of_joined(settings)
+
+
+def _asked(option: Option, settings: LoaderSettings) -> str:
+    name = option.name.partition("=")[0].partition("(")[0]
+    value = getattr(settings, name.lower(), None)
+    if option.name.startswith(("Packed", "Documents", "Windows")):
+        value = settings.sequences
+    return option.name if value is None else f"{name.lower()}={value!r:.60}"
+
+
+def _warn_of_joined(settings: LoaderSettings) -> None:
+    """Warn if documents are joined without the separator that the tokenizer has."""
+    dataset, windows = settings.dataset, settings.sequences
+    if not isinstance(windows, Windows) or (windows.eos, windows.bos) != (None, None):
+        return
+    for part in [dataset] if isinstance(dataset, UncountedText) else _parts(settings):
+        tokenizer = getattr(part, "tokenizer", None)
+        if tokenizer is None or getattr(part, "row_encoder", None) is not None:
+            continue
+        if tokenizer.eos is not None:
+            warnings.warn(
+                f"{windows!r} joins documents without a separator, and the tokenizer "
+                f"{tokenizer.name!r} has one: give Windows({windows.length}, "
+                f"eos={tokenizer.eos})",
+                stacklevel=5,
+            )
+            return

@@ -1,0 +1,10 @@
+"""Sequences of texts whose tokens nobody has counted.
+
+``lane_passes`` says which rows of which blocks a lane reads in each pass. ``blocks``
+reads and encodes them, ``lines`` cuts their tokens, ``borders`` makes fields of these.
+:class:`UncountedSession` is what is behind a loader. Where all lanes are is the state.
+"""
+
+from pagefeed.batches.uncounted.session import UncountedSession, open_session
+
+__all__ = ["UncountedSession", "open_session"]

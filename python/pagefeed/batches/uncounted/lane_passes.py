@@ -1,0 +1,175 @@
+"""Which rows of which blocks a lane reads in each of its passes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.order import Permutation, choose_num_lanes, derive_key
+from pagefeed.sequences import Blocks
+
+__all__ = ["Cursor", "LanePasses", "Part", "lanes_for_ranks"]
+
+PIECE = 4096
+"""Blocks whose bytes are summed as one."""
+
+
+class Cursor(NamedTuple):
+    """Where a lane is: all that has to be kept of it."""
+
+    epoch: int = 0
+    """Passes that it has made."""
+    place: int = 0
+    """Parts of this pass that it is done with."""
+    token: int = 0
+    """Tokens of the next part that it is done with."""
+    size: int = 0
+    """Tokens of that part; 0 if it has not begun."""
+
+
+class Part(NamedTuple):
+    """Rows of a block that a lane reads in a pass."""
+
+    block: int
+    """The block."""
+    first_row: int
+    """First of its rows, in the order of the pass."""
+    end_row: int
+    """One past the last."""
+    begin: float
+    """Share of the lane's pass before this part, by stored bytes."""
+    end: float
+    """Share up to its end."""
+
+
+class LanePasses:
+    """The rows of a dataset, dealt to lanes anew in every pass.
+
+    A pass permutes the blocks and cuts their line into lanes of equal stored bytes. A
+    cut goes through a block, between two of its rows: so each row belongs to one lane.
+
+    Args:
+        blocks: The blocks, and how many rows each has.
+        weights: Stored bytes of each, at least 1: int64 [blocks].
+        num_lanes: Lanes of all ranks together.
+        key: Of all randomness; None for file order.
+    """
+
+    def __init__(
+        self, blocks: Blocks, weights: Int64Array, num_lanes: int, key: bytes | None
+    ) -> None:
+        self._blocks = blocks
+        self._weights = weights
+        self._total = int(weights.sum())
+        self._key = key
+        # Lanes are in one pass or the next, each in a piece of its own.
+        most = 2 * num_lanes + 2
+        self._order = lru_cache(maxsize=4)(self._new_order)
+        self._sums = lru_cache(maxsize=4)(self._new_sums)
+        self._places = lru_cache(maxsize=most)(self._new_places)
+        self._piece = lru_cache(maxsize=most)(self._new_piece)
+        self.num_lanes = num_lanes
+        """Lanes of all ranks together."""
+
+    def length(self, lane: int, epoch: int) -> int:
+        """Return the parts of a lane in a pass."""
+        first, last = self._places(lane, epoch)
+        return last - first + 1
+
+    def part(self, lane: int, epoch: int, place: int) -> Part:
+        """Return the part that a lane reads at a place of a pass."""
+        start, stop = self._slice(lane)
+        here = self._places(lane, epoch)[0] + place
+        before, within = self._before(here, epoch)
+        begin, end = max(before, start), min(before + within, stop)
+        block = int(self._at(epoch, np.array([here]))[0])
+        rows = self.num_rows(block)
+        return Part(
+            block,
+            rows * (begin - before) // within,
+            rows * (end - before) // within,
+            (begin - start) / max(1, stop - start),
+            (end - start) / max(1, stop - start),
+        )
+
+    def num_rows(self, block: int) -> int:
+        """Return the rows of a block."""
+        first, end = self._blocks.first_sequence(np.array([block, block + 1])).tolist()
+        return end - first  # type: ignore[no-any-return]
+
+    def rows(self, part: Part, epoch: int) -> Int64Array:
+        """Return the rows of a part in the order of a pass, counted in the block."""
+        rows = np.arange(part.first_row, part.end_row)
+        if self._key is None or not len(rows):
+            return rows
+        key = derive_key(self._key, "rows", epoch, part.block)
+        return Permutation(self.num_rows(part.block), key)[rows]
+
+    def _slice(self, lane: int) -> tuple[int, int]:
+        """Stored bytes before a lane, and up to its end."""
+        return (
+            self._total * lane // self.num_lanes,
+            self._total * (lane + 1) // self.num_lanes,
+        )
+
+    def _new_places(self, lane: int, epoch: int) -> tuple[int, int]:
+        """First and last place of a lane in the line of a pass."""
+        start, stop = self._slice(lane)
+        return self._place_of(start, epoch), self._place_of(max(start, stop - 1), epoch)
+
+    def _place_of(self, weight: int, epoch: int) -> int:
+        """The place whose block holds a byte of the line."""
+        sums = self._sums(epoch)
+        piece = int(np.searchsorted(sums, weight, side="right")) - 1
+        inside = np.cumsum(self._piece(epoch, piece))
+        left = weight - int(sums[piece])
+        return piece * PIECE + int(np.searchsorted(inside, left, side="right"))
+
+    def _before(self, place: int, epoch: int) -> tuple[int, int]:
+        """Bytes before a place of the line, and of its block."""
+        piece, inside = divmod(place, PIECE)
+        weights = self._piece(epoch, piece)
+        before = int(self._sums(epoch)[piece]) + int(weights[:inside].sum())
+        return before, int(weights[inside])
+
+    def _new_sums(self, epoch: int) -> Int64Array:
+        """Bytes before each piece of the line of a pass: int64 [pieces]."""
+        pieces = range(-(-len(self._weights) // PIECE))
+        sums = [0, *(int(self._new_piece(epoch, piece).sum()) for piece in pieces)]
+        return np.cumsum(sums[:-1])
+
+    def _new_piece(self, epoch: int, piece: int) -> Int64Array:
+        """Bytes of the blocks of a piece of the line: int64 [blocks]."""
+        end = min(len(self._weights), (piece + 1) * PIECE)
+        return self._weights[self._at(epoch, np.arange(piece * PIECE, end))]
+
+    def _at(self, epoch: int, places: Int64Array) -> Int64Array:
+        """The blocks at some places of the line of a pass."""
+        order = self._order(epoch)
+        return places if order is None else order[places]
+
+    def _new_order(self, epoch: int) -> Permutation | None:
+        if self._key is None:
+            return None
+        key = derive_key(self._key, "blocks", epoch)
+        return Permutation(len(self._weights), key)
+
+
+def lanes_for_ranks(num_blocks: int, block_bytes: float, world_size: int) -> int:
+    """Return how many lanes uncounted text has: as many for every rank, if it can be.
+
+    Each lane holds a block: so many of them as the usual order of a run has.
+
+    Example:
+        >>> lanes_for_ranks(1000, 1e6, 8), lanes_for_ranks(50, 1e6, 32)
+        (48, 32)
+    """
+    usual = choose_num_lanes(
+        num_blocks=num_blocks, block_bytes=block_bytes, world_size=world_size
+    )
+    if usual % world_size == 0:
+        return usual
+    return min(num_blocks, max(1, usual // world_size) * world_size)

@@ -1,0 +1,373 @@
+"""What is behind a loader of uncounted text: its lanes, and where they stand."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Facts, check_vocab_size, format_bytes
+from pagefeed.batches.batch_iterator import transformed
+from pagefeed.batches.formats import Batch, make_converter
+from pagefeed.batches.loader_session import LoaderSession, warn_of_return
+from pagefeed.batches.options import check_options
+from pagefeed.batches.session import Session
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches.uncounted.blocks import BlockReader, EncodedBlock
+from pagefeed.batches.uncounted.borders import fields_of
+from pagefeed.batches.uncounted.lane_passes import (
+    Cursor,
+    LanePasses,
+    Part,
+    lanes_for_ranks,
+)
+from pagefeed.batches.uncounted.lines import LaneLine
+from pagefeed.batches.uncounted.state import UncountedState, lanes_of_rank
+from pagefeed.dataset import BlockKind, UncountedText
+from pagefeed.errors import (
+    CancelledError,
+    EmptySelectionError,
+    InvalidArgumentError,
+    StateMismatchError,
+)
+from pagefeed.order import derive_key
+from pagefeed.sequences import SequenceLayout, Windows
+
+__all__ = ["UncountedSession", "open_session"]
+
+
+class UncountedSession(LoaderSession):
+    """A run over texts that are not counted, on this rank.
+
+    The lane that has come the least far in its pass gives the next sequence, so that
+    all lanes of the rank end their passes together. An iteration of ``epochs`` ends
+    with the step in which the last of them does; the next goes on from there.
+
+    Args:
+        settings: What the loader was made of.
+
+    Raises:
+        InvalidArgumentError: If there is no block for each rank, or too little memory.
+    """
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        super().__init__(settings)
+        text, windows = _parts(settings)
+        layout = SequenceLayout(bos=windows.bos, eos=windows.eos)
+        vocab_size = check_vocab_size(
+            settings.vocab_size, eos=windows.eos, bos=windows.bos
+        )
+        kind: BlockKind = (
+            "row_group" if settings.shuffle.block == "row_group" else "page"
+        )
+        largest = int(np.iinfo(settings.dtype).max)
+        self._reader = reader = BlockReader(
+            text,
+            kind=kind,
+            layout=layout,
+            vocab_size=min(vocab_size or _vocab_size(text, windows), largest + 1),
+        )
+        self._length = windows.length
+        self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
+        if reader.num_blocks < settings.world_size:
+            raise InvalidArgumentError(
+                f"{text!r} has {reader.num_blocks} blocks for {settings.world_size} "
+                "ranks: without counts each rank reads blocks of its own; count them, "
+                "count=True, or use fewer ranks"
+            )
+        num_lanes = lanes_for_ranks(
+            reader.num_blocks, reader.block_bytes, settings.world_size
+        )
+        self._weights = reader.weights()
+        lanes = len(lanes_of_rank(num_lanes, settings.rank, settings.world_size))
+        needed = lanes * reader.block_bytes + self._weights.nbytes
+        if needed > settings.memory:
+            raise InvalidArgumentError(
+                f"memory={settings.memory} bytes is too little: {lanes} lanes hold a "
+                f"block each, about {format_bytes(int(needed))}; give more memory, or "
+                "write files with smaller pages"
+            )
+        self._begin(
+            UncountedState(
+                num_lanes=num_lanes,
+                seed=settings.seed,
+                dataset=text.fingerprint,
+                sequences=windows.identity,
+                shuffle=settings.shuffle.identity,
+                lanes={},
+            )
+        )
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._is_closed = False
+        self._seconds, self._num_batches, self._peak = 0.0, 0, 0
+        self._num_ready = 0
+
+    def _begin(self, state: UncountedState) -> None:
+        """Have all lanes at the begin of a pass, or where a state has them."""
+        settings = self.settings
+        ours = lanes_of_rank(state.num_lanes, settings.rank, settings.world_size)
+        begin = Cursor(state.first_epoch)
+        lanes = {lane: state.lanes.get(lane, begin) for lane in ours}
+        self._state = replace(state, lanes=lanes)
+        key = derive_key(settings.seed, "uncounted", state.dataset)
+        self._passes = LanePasses(
+            self._reader.blocks,
+            self._weights,
+            state.num_lanes,
+            None if settings.shuffle.block is None else key,
+        )
+        self._lines: dict[int, LaneLine] = {}
+        self._iterator: _LaneIterator | None = None
+
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
+        """Go on from where the lanes are.
+
+        Raises:
+            InvalidArgumentError: If it is to be shared by several processes.
+        """
+        if num_workers > 1 or worker:
+            raise InvalidArgumentError(
+                f"{num_workers} worker processes cannot share uncounted text: use "
+                "num_workers=0, its own threads read and encode; or count=True"
+            )
+        self._iterator = _LaneIterator(self)
+        return self._iterator
+
+    def next_batch(self, iterator: _LaneIterator) -> Batch | None:
+        """Return the next batch, and count it; None behind the last one.
+
+        If it raises, nothing has moved.
+        """
+        if iterator is not self._iterator:
+            raise CancelledError(
+                "this iteration was ended by a new iter(loader) or load_state_dict: a "
+                "loader runs one iteration at a time"
+            )
+        state, epochs = self._state, self.settings.epochs
+        if epochs is not None and self.epoch >= state.first_epoch + epochs:
+            self._state = self._ended(state.first_epoch + epochs)
+            return None
+        begin = time.monotonic()
+        try:
+            batch, cursors = self._made()
+        except BaseException:
+            self._lines = {}  # Read anew from what was counted.
+            raise
+        self._state = replace(state, step=state.step + 1, lanes=cursors)
+        self._seconds += time.monotonic() - begin
+        self._num_batches += 1
+        held = sum(line.num_bytes for line in self._lines.values())
+        self._peak = max(self._peak, held)
+        return batch
+
+    def _made(self) -> tuple[Batch, dict[int, Cursor]]:
+        """Take sequences of the lanes that lag; returns where all are then."""
+        settings = self.settings
+        lines = {lane: self._line(lane) for lane in self._state.lanes}
+        rows: list[npt.NDArray[Any]] = []
+        starts, is_ready, idle = [], True, 0
+        while len(rows) < settings.batch_size:
+            line = min(lines.values(), key=lambda each: each.progress)
+            waits = line.num_waits
+            taken = line.take(self._length)
+            is_ready &= line.num_waits == waits
+            idle = 0 if taken else idle + 1
+            if taken is not None:
+                rows.append(taken[0].astype(settings.dtype))
+                starts.append(taken[1])
+            elif idle > 2 * len(lines):
+                raise EmptySelectionError(
+                    f"the texts of rank {settings.rank} have no token: all are empty "
+                    "or null; give the sequences an eos, or select other rows"
+                )
+        made = fields_of(np.stack(rows), starts, settings.fields)
+        batch: Batch = {
+            name: self._convert(value) if isinstance(value, np.ndarray) else value
+            for name, value in made.items()
+        }
+        if settings.transform is not None:
+            batch = transformed(settings.transform, batch)
+        self._num_ready += is_ready
+        return batch, {lane: line.cursor for lane, line in lines.items()}
+
+    def _line(self, lane: int) -> LaneLine:
+        pool = self._threads()  # Those of another process take its lines along.
+        if lane not in self._lines:
+
+            def load(part: Part, epoch: int) -> Future[EncodedBlock]:
+                return pool.submit(self._reader.read, self._passes, part, epoch)
+
+            cursor = self._state.lanes[lane]
+            self._lines[lane] = LaneLine(self._passes, lane, cursor, load)
+        return self._lines[lane]
+
+    def close(self) -> None:
+        """End this process's threads, see :meth:`Loader.close`."""
+        self._is_closed = True
+        if self._pool is not None and self._pool[0] == os.getpid():
+            self._pool[1].shutdown(cancel_futures=True)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._is_closed:
+            raise CancelledError("the loader was closed: make another one to go on")
+        if self._pool is None or self._pool[0] != os.getpid():
+            pool = ThreadPoolExecutor(
+                self.settings.num_threads, thread_name_prefix="pagefeed"
+            )
+            self._pool, self._lines = (os.getpid(), pool), {}
+        return self._pool[1]
+
+    def load_state_dict(self, state: object) -> None:
+        """Go on where a state has the lanes.
+
+        Args:
+            state: Of this rank, or the list of those of all ranks.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or lacks lanes.
+        """
+        with self.lock:
+            self.resume(UncountedState.of(state))
+
+    def resume(self, state: UncountedState) -> None:
+        """Go on at a state."""
+        state.check_plan(self._state)
+        if state.num_lanes > self._reader.num_blocks:
+            raise StateMismatchError(
+                f"the state has num_lanes={state.num_lanes}, these texts have "
+                f"{self._reader.num_blocks} blocks"
+            )
+        self._begin(state.of_rank(self.settings.rank, self.settings.world_size))
+        self.tell()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have all lanes begin a pass, unless this iteration comes to it anyway.
+
+        Nothing depends on how far single lanes are: all ranks decide alike.
+        """
+        state, epochs = self._state, self.settings.epochs
+        end = math.inf if epochs is None else state.first_epoch + epochs
+        comes_anyway = state.step and state.first_epoch <= epoch < end
+        if epoch != state.first_epoch and not comes_anyway:
+            if state.step and epoch < state.first_epoch:
+                warn_of_return(epoch, state.first_epoch)
+            self._begin(replace(self._ended(epoch), lanes={}))
+        self.tell()
+
+    def _ended(self, epoch: int) -> UncountedState:
+        """The state behind this iteration: the next begins with a pass."""
+        steps = self._state.steps_before + self._state.step
+        return replace(self._state, step=0, steps_before=steps, first_epoch=epoch)
+
+    @property
+    def state(self) -> UncountedState:
+        """Where the lanes are."""
+        return self._state
+
+    @property
+    def again(self) -> None:
+        """None: an iteration that was left early goes on."""
+
+    @property
+    def following(self) -> UncountedState:
+        """Where another ``iter(loader)`` would go on."""
+        return self._state
+
+    @property
+    def epoch(self) -> int:
+        """Passes that all lanes of this rank have made."""
+        return min(cursor.epoch for cursor in self._state.lanes.values())
+
+    @property
+    def num_steps_left(self) -> None:
+        """None: nobody knows."""
+
+    def facts(self) -> Facts:
+        """Return what is known of the run, for people."""
+        state = self._state
+        return {"num_lanes": state.num_lanes, "epoch": self.epoch, "step": state.step}
+
+    def stats(self) -> dict[str, float]:
+        """Return counters since this process first ran, see :meth:`Loader.stats`."""
+        lines = [self._line(lane).progress for lane in self._state.lanes]
+        shares = [min(1.0, progress - self.epoch) for progress in lines]
+        return {
+            "passes": self.epoch,
+            "coverage": sum(shares) / len(shares),
+            "pages_loaded": self._reader.pages_read,
+            "pages_reloaded": 0,
+            "batches": self._num_batches,
+            "batches_ready": self._num_ready,
+            "tokens": self._num_batches * self.settings.batch_size * self._length,
+            "padding_tokens": 0,
+            "padding_sequences": 0,
+            "splits": 0,
+            "wait_seconds": self._seconds,
+            "peak_bytes": self._peak,
+        } | {
+            f"storage/{name}": count
+            for name, count in self._reader.storage.counts().items()
+        }
+
+    def _progress(self) -> dict[str, float]:
+        settings, state = self.settings, self._state
+        steps = state.steps_before + state.step
+        sequences = steps * settings.batch_size * settings.world_size
+        return {
+            "data/epoch": self.epoch,
+            "data/step": state.step,
+            "data/tokens_total": sequences * self._length,
+        }
+
+    def _agreed(self) -> dict[str, Any]:
+        return self._state.to_dict() | {"lanes": None}
+
+
+class _LaneIterator(Iterator[Batch]):
+    """Batches of uncounted text, one step after the other."""
+
+    def __init__(self, session: UncountedSession) -> None:
+        self._session = session
+        self._has_ended = False
+
+    def __next__(self) -> Batch:
+        """Return the batch of the next step."""
+        with self._session.lock:
+            batch = None if self._has_ended else self._session.next_batch(self)
+        if batch is None:
+            self._has_ended = True
+            raise StopIteration
+        return batch
+
+
+def _parts(settings: LoaderSettings) -> tuple[UncountedText, Windows]:
+    text: object = settings.dataset
+    windows = settings.sequences
+    if not isinstance(text, UncountedText) or not isinstance(windows, Windows):
+        raise TypeError(text)  # The table of options lets nothing else through.
+    return text, windows
+
+
+def _vocab_size(text: UncountedText, windows: Windows) -> int:
+    """One more than the largest id that there can be."""
+    separators = [each + 1 for each in (windows.eos, windows.bos) if each is not None]
+    return max(text.tokenizer.vocab_size, *separators, 1)
+
+
+def open_session(settings: LoaderSettings) -> LoaderSession:
+    """Return what is behind a loader of these settings.
+
+    Raises:
+        InvalidArgumentError: If its kind of source cannot do what they ask for.
+    """
+    check_options(settings)
+    if isinstance(settings.dataset, UncountedText):
+        return UncountedSession(settings)
+    return Session(settings)

@@ -1,0 +1,307 @@
+"""The table of options: each works as it says, or is refused when a loader is made."""
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import pagefeed as pf
+import pagefeed.torch
+from made.shared_data import ROOT
+from made.texts_made import make_tokenizer
+from pagefeed.batches.options import CALLS, KINDS, OPTIONS
+from pagefeed.errors import InvalidArgumentError, PagefeedError, UncountedError
+
+EOS = 256
+LENGTH = 16
+TOKENIZER = make_tokenizer()
+SPAN = [{"start": 0, "end": 2, "name": "a"}]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("options")
+    rows = [[n % 200 + 1] * (n % 23 + 2) for n in range(300)]
+    table = {
+        "tokens": rows,
+        "text": ["a" * len(row) for row in rows],
+        "weights": rows,
+        "id": [*range(300)],
+        "spans": [SPAN for _ in rows],
+    }
+    for part in range(2):
+        pq.write_table(
+            pa.table(table).slice(150 * part, 150),
+            path / f"{part}.parquet",
+            row_group_size=50,
+        )
+    kinds = [("token", "u2"), ("weights", "i4"), ("metadata", "u4")]
+    with pf.StreamWriter(path / "stream", dtype=kinds) as out:
+        for row in rows:
+            record = np.zeros(len(row), dtype=[("token", "u2"), ("weights", "i4")])
+            record["token"] = record["weights"] = row
+            out.append(record, spans=[(0, 2, b"a")])
+    return path
+
+
+def make_dataset(folder, kind, **given):
+    """A dataset of a kind; a mixture is of tokens."""
+    if kind == "flat":
+        return pf.stream(folder / "stream", **given)
+    if kind in ("text", "uncounted"):
+        texts = pf.parquet(folder, column="text", **given)
+        return texts.tokenize(TOKENIZER, count=kind == "text")
+    if kind == "mixture":
+        parts = {name: pf.parquet(folder, column="tokens", **given) for name in "ab"}
+        return pf.mix(parts, stop="all_exhausted")
+    return pf.parquet(folder, column="tokens", **given)
+
+
+SEQUENCES = {
+    "documents": pf.Documents(max_length=LENGTH),
+    "rows": pf.Documents(),
+}
+
+
+def make_loader(folder, kind, *, dataset_given=None, **given):
+    settings: dict[str, Any] = {
+        "sequences": SEQUENCES.get(kind, pf.Windows(LENGTH, eos=EOS)),
+        "batch_size": 4,
+        "rank": 0,
+        "world_size": 1,
+        "num_threads": 2,
+    }
+    dataset = make_dataset(folder, kind, **(dataset_given or {}))
+    return pf.Loader(dataset, **settings | given)
+
+
+def fields_given(kind):
+    tells = kind not in ("uncounted", "rows")
+    return {"fields": ("input_ids", "metadata")} if tells else {}
+
+
+def spans_given(kind):
+    return {} if kind == "flat" else {"dataset_given": {"spans": ["spans"]}}
+
+
+def decode_given(kind):
+    """Rows with a number that a function changes; a mixture is of rows."""
+    given: dict[str, Any] = {"decode": {"id": lambda number: -number - 1}}
+    most = LENGTH if kind == "documents" else None
+    if kind in ("documents", "rows", "mixture"):
+        given["sequences"] = pf.Documents(columns=["id"], max_length=most)
+    return given
+
+
+MAKES: dict[str, Any] = {
+    "Packed(...)": {"sequences": pf.Packed(LENGTH, eos=EOS)},
+    "Documents(...)": {"sequences": pf.Documents(max_length=LENGTH)},
+    "Windows(overlap=)": {"sequences": pf.Windows(LENGTH, eos=EOS, overlap=4)},
+    "Windows(join='file')": {"sequences": pf.Windows(LENGTH, eos=EOS, join="file")},
+    "shuffle='page'": {"shuffle": "page"},
+    "shuffle='row_group'": {"shuffle": "row_group"},
+    "shuffle=None": {"shuffle": None},
+    "shuffle='row'": {"shuffle": "row"},
+    "shuffle='buffer'": {"shuffle": "buffer"},
+    "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
+    "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
+    "fields=('labels', ...)": {"fields": ("input_ids", "labels", "loss_mask")},
+    "fields=('metadata',)": {"fields": ("input_ids", "metadata")},
+    "metadata=": lambda kind: {
+        "dataset_given": {"metadata": ["id"]},
+        **fields_given(kind),
+    },
+    "spans=": lambda kind: spans_given(kind) | fields_given(kind),
+    "aligned=": {"dataset_given": {"aligned": ["weights"]}},
+    "decode=": decode_given,
+    "transform=": {"transform": lambda batch: {"changed": next(iter(batch.values()))}},
+    "format='torch'": {"format": "torch"},
+    "pin_memory=True": {"format": "torch", "pin_memory": True},
+    "dtype=": {"dtype": "int32"},
+    "padding=": {"padding": 7},
+    "vocab_size=": {"vocab_size": EOS + 1},
+    "num_threads=": {"num_threads": 1},
+    "drop_last=False": {"drop_last": False, "batch_size": 7},
+    "epochs=1": {"epochs": 1},
+    "epochs=1 on several ranks": {"epochs": 1, "world_size": 2},
+    "epochs=2": {"epochs": 2},
+    "epochs=None": {"epochs": None},
+}
+
+
+def tokens_of(batch):
+    return batch["input_ids"] if "input_ids" in batch else np.array([0])
+
+
+def num_steps(loader):
+    return sum(1 for _ in itertools.islice(loader, 2000))
+
+
+CHECKS: dict[str, Any] = {
+    "fields=('labels', ...)": lambda batch: (
+        batch["labels"].shape == (4, LENGTH)
+        or batch["labels"].shape == batch["input_ids"].shape
+    ),
+    "fields=('metadata',)": lambda batch: pa.table(batch["metadata"]).num_rows > 0,
+    "metadata=": lambda batch: (
+        "id" in batch or "id" in pa.table(batch["metadata"]).column_names
+    ),
+    "spans=": lambda batch: (
+        "spans" in batch or "spans" in pa.table(batch["metadata"]).column_names
+    ),
+    "aligned=": lambda batch: len(batch["weights"]) == 4,
+    "decode=": lambda batch: max(batch["id"]) < 0,
+    "transform=": lambda batch: [*batch] == ["changed"],
+    "format='torch'": lambda batch: (
+        any(isinstance(each, torch.Tensor) for each in batch.values())
+        or "tokens" in batch
+    ),
+    "dtype=": lambda batch: tokens_of(batch).dtype == np.int32 or "tokens" in batch,
+}
+
+
+def cases():
+    return [(option, kind) for option in OPTIONS for kind in KINDS]
+
+
+def test_every_option_is_tried():
+    assert [*MAKES] == [option.name for option in OPTIONS]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Of pinning without a device.
+@pytest.mark.parametrize(
+    ("option", "kind"), cases(), ids=lambda each: getattr(each, "name", each)
+)
+def test_each_works_or_is_refused(folder, option, kind):
+    if kind in option.never:
+        return
+    given = MAKES[option.name]
+    given = given(kind) if callable(given) else given
+    if kind in option.refused:
+        with pytest.raises(InvalidArgumentError) as caught:
+            make_loader(folder, kind, **given)
+        assert KINDS[kind] in str(caught.value)
+        assert option.instead in str(caught.value)
+        return
+    loader = make_loader(folder, kind, **given)
+    assert option.is_asked(loader._settings)
+    batch = next(iter(loader))
+    assert CHECKS.get(option.name, len)(batch)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mixture"])
+def test_epochs_are_as_many_as_asked(folder, kind):
+    one, two = (num_steps(make_loader(folder, kind, epochs=n)) for n in (1, 2))
+    assert abs(two - 2 * one) <= 3
+    assert num_steps(make_loader(folder, kind, epochs=None)) == 2000
+
+
+def both(make):
+    """Whether all of some calls raise what they should, or none raises."""
+    raised: list[type[PagefeedError] | None] = []
+    for call in make:
+        try:
+            call()
+            raised.append(None)
+        except PagefeedError as error:
+            raised.append(type(error))
+    assert len(set(raised)) == 1, raised
+    return raised[0]
+
+
+def diagnosed(loader):
+    with pf.diagnose(loader):
+        next(iter(loader))
+
+
+def calls(name, folder, kind):
+    """What to try of a line of the table."""
+    loader = make_loader(folder, kind, epochs=1)
+    file = getattr(loader.dataset, "files", [None])[0]
+    in_two = pagefeed.torch.as_dataset(make_loader(folder, kind, format="torch"))
+    return {
+        "state_dict, load_state_dict": [
+            loader.state_dict,
+            lambda: loader.load_state_dict(loader.state_dict()),
+        ],
+        "set_epoch, epoch, step": [
+            lambda: loader.set_epoch(3),
+            lambda: loader.epoch,
+            lambda: loader.step,
+        ],
+        "stats, metrics, check_ranks": [
+            loader.stats,
+            loader.metrics,
+            lambda: loader.check_ranks(lambda facts: [facts]),
+        ],
+        "as_dataset": [lambda: next(iter(in_two))],
+        "DataLoader(num_workers=2)": [
+            lambda: next(iter(loader._session.iterate(worker=0, num_workers=2)))
+        ],
+        "len, num_sequences": [lambda: len(loader), lambda: loader.num_sequences],
+        "seek, skip": [lambda: loader.seek(1), lambda: loader.skip([3])],
+        "locate, steps_of": [
+            lambda: loader.locate(4, 0),
+            *([] if kind == "mixture" else [lambda: loader.steps_of(file, 0)]),
+        ],
+        "set_weights": [lambda: loader.set_weights({"a": 1.0})],
+        "forecast": [lambda: pf.forecast(make_loader(folder, kind))],
+        "verify, diagnose, trace": [
+            lambda: pf.verify(make_loader(folder, kind)),
+            lambda: diagnosed(make_loader(folder, kind)),
+            lambda: pf.trace(make_loader(folder, kind), 0),
+        ],
+        "inspect": [lambda: pf.inspect(loader.dataset)],
+        "mix, SequenceView": [lambda: pf.mix({"a": loader.dataset})],
+    }[name]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CALLS)
+def test_each_call_works_or_is_refused(folder, name, kind):
+    if (name, kind) == ("mix, SequenceView", "mixture"):
+        return
+    kinds = (UncountedError, InvalidArgumentError)
+    raised = both(calls(name, folder, kind))
+    assert raised in (kinds if kind in CALLS[name] else (None,))
+
+
+def test_workers_of_torch_cannot_share_uncounted_text(folder):
+    dataset = pagefeed.torch.as_dataset(
+        make_loader(folder, "uncounted", epochs=None, format="torch")
+    )
+    with pytest.raises(Exception, match="num_workers=0"):
+        next(iter(DataLoader(dataset, batch_size=None, num_workers=2)))
+
+
+def shown(name, refused, never=()):
+    cells = ["-" if k in never else "no" if k in refused else "yes" for k in KINDS]
+    return f"| `{name}` | {' | '.join(cells)} |"
+
+
+def test_documentation_shows_the_table():
+    page = (ROOT / "docs" / "options.md").read_text()
+    head = [f"| | {' | '.join(KINDS)} |", f"|{' --- |' * (len(KINDS) + 1)}"]
+    lines = [shown(each.name, each.refused, each.never) for each in OPTIONS]
+    lines += [shown(name, refused) for name, refused in CALLS.items()]
+    found = re.findall(r"^\|.*\|$", page, flags=re.MULTILINE)
+    kinds = [f"| {kind} | {what} |" for kind, what in KINDS.items()]
+    wanted = "\n".join(["| | |", "| --- | --- |", *kinds, *head, *lines])
+    assert "\n".join(found) == wanted, wanted
+
+
+@pytest.mark.parametrize("count", [True, False])
+def test_documents_joined_without_a_separator_are_told(folder, count):
+    texts = pf.parquet(folder, column="text").tokenize(TOKENIZER, count=count)
+    given: dict[str, Any] = {"batch_size": 1, "rank": 0, "world_size": 1}
+    with pytest.warns(UserWarning, match=r"give Windows\(16, eos=") as told:
+        pf.Loader(texts, sequences=pf.Windows(LENGTH), **given)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    pf.Loader(texts, sequences=pf.Windows(LENGTH, eos=TOKENIZER.eos), **given)

@@ -1,0 +1,121 @@
+"""What one pass over uncounted text is: how much came not at all, or twice."""
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+
+
+def encode(text):
+    first, _, rest = text.partition(" ")
+    if not first.isdigit():  # Texts by which a tokenizer is identified.
+        return []
+    return list(range(int(first), int(first) + int(rest.partition(" ")[0])))
+
+
+def write_groups(path, sizes, seed=3):
+    """Row groups of documents of about so many tokens; no two tokens are equal."""
+    rng = np.random.default_rng(seed)
+    first = 0
+    writer = pq.ParquetWriter(path, pa.schema({"text": pa.string()}))
+    for size in sizes:
+        texts = []
+        for count in rng.integers(size // 2, 2 * size, 16).tolist():
+            texts.append(f"{first} {count} {rng.bytes(2 * count).hex()}")
+            first += count
+        table = pa.table({"text": texts})
+        writer.write_table(table)
+    writer.close()
+    return first
+
+
+EQUAL = [150] * 60, 32
+UNLIKE = [20] * 250 + [200] * 250, 256  # One source behind the other.
+
+
+def coverage(dataset, num_tokens, length, *, world_size, **given):
+    """Tokens unseen and seen twice, in shares, after one pass's worth of steps."""
+    loaders = [
+        pf.Loader(
+            dataset,
+            sequences=pf.Windows(length),
+            batch_size=1,
+            epochs=None,
+            rank=rank,
+            world_size=world_size,
+            **given,
+        )
+        for rank in range(world_size)
+    ]
+    steps = num_tokens // (length * world_size)
+    seen = np.zeros(num_tokens, dtype=np.int64)
+    for loader in loaders:
+        for batch in itertools.islice(loader, steps):
+            seen[batch["input_ids"]] += 1  # No two tokens of a row are equal.
+    return (seen == 0).mean(), (seen > 1).mean(), loaders
+
+
+@pytest.fixture(scope="module", params=[EQUAL, UNLIKE], ids=["equal", "unlike"])
+def written(request, tmp_path_factory):
+    """A dataset, and its tokens."""
+    path = tmp_path_factory.mktemp("texts") / "a.parquet"
+    sizes, length = request.param
+    num_tokens = write_groups(path, sizes)
+    tok = pf.Tokenizer(encode, vocab_size=num_tokens, name="numbers")
+    dataset = pf.parquet(path, column="text").tokenize(tok, count=False)
+    return dataset, num_tokens, length
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 8])
+@pytest.mark.parametrize("shuffle", ["page", None])
+def test_a_pass_sees_nearly_everything_once(written, shuffle, world_size):
+    unseen, twice, loaders = coverage(*written, world_size=world_size, shuffle=shuffle)
+    print("unseen", unseen, "twice", twice)
+    assert max(unseen, twice) <= 0.02
+    stats = [loader.stats() for loader in loaders]
+    passed = [each["passes"] + each["coverage"] for each in stats]
+    assert np.mean(passed) == pytest.approx(1, abs=0.01)
+    assert max(passed) - min(passed) < 0.1
+
+
+def test_one_epoch_ends_when_all_documents_came(written):
+    dataset, num_tokens, length = written
+    loader = pf.Loader(
+        dataset, sequences=pf.Windows(length), batch_size=2, rank=0, world_size=1
+    )
+    seen = np.zeros(num_tokens, dtype=np.int64)
+    for epoch in range(2):
+        assert loader.epoch == epoch
+        for step, batch in enumerate(loader):
+            assert loader.step == step + 1
+            seen[batch["input_ids"].ravel()] += 1
+        assert seen.min() == epoch + 1
+        assert seen.mean() < (epoch + 1) * 1.02
+        assert loader.step == 0
+
+
+def test_an_epoch_ends_where_it_would_after_a_resume(written):
+    dataset, _, length = written
+    given: dict[str, Any] = {
+        "sequences": pf.Windows(length),
+        "batch_size": 4,
+        "epochs": 1,
+    }
+    loader = pf.Loader(dataset, rank=0, world_size=1, **given)
+    expected = [batch["input_ids"].copy() for batch in loader]
+    middle = len(expected) // 2
+    loader.set_epoch(0)
+    again = iter(loader)
+    for _ in range(middle):
+        next(again)
+    other = pf.Loader(dataset, rank=0, world_size=1, **given)
+    other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    other.set_epoch(0)  # As trainers do: it is in that epoch.
+    rest = [batch["input_ids"] for batch in other]
+    np.testing.assert_array_equal(rest, expected[middle:])
