@@ -15,6 +15,7 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
 from pagefeed.reports.mixture_forecast import forecast_mixture
 from pagefeed.reports.verification import verify
+from pagefeed.run import MixtureTrack
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +163,16 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
     assert len(states) > 5
     assert loader.state_dict() == states[-1]
     assert len(json.dumps(states[-1])) <= 1000
+
+
+def test_weights_change_until_the_first_lane_has_run_out(datasets):
+    loader = make(mixture(datasets, max_epochs=dict.fromkeys(ROWS, 1)), batch_size=1)
+    track = session_of(loader).track
+    assert isinstance(track, MixtureTrack)
+    last = track.course.end_of_changes
+    assert last < len(loader)
+    loader.seek(last)
+    loader.set_weights({"web": 1, "code": 1, "math": 1})
+    loader.seek(last + 1)
+    with pytest.raises(InvalidArgumentError, match="has run out"):
+        loader.set_weights({"web": 2, "code": 1, "math": 1})
