@@ -37,7 +37,6 @@ _BOM = b"\xef\xbb\xbf"
 class JsonLines(Lines):
     """A record a line."""
 
-    name = "jsonl"
     suffixes = with_compressed(".jsonl", ".ndjson")
     most_bytes = BLOCK_BYTES
 

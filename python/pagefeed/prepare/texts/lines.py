@@ -18,7 +18,7 @@ from pagefeed.prepare.texts.records import (
     too_long,
 )
 from pagefeed.prepare.texts.streams import (
-    COMPRESSION,
+    Whole,
     codec_of,
     line_blocks,
     opened,
@@ -32,24 +32,23 @@ __all__ = ["Lines", "PlainText", "TextLines"]
 _COUNTED_BYTES = 8 << 20
 
 
-class Lines(ABC):
+class Lines(Whole, ABC):
     """Files that can be divided at the ends of lines, unless they are compressed."""
 
-    name = "lines"
     most_bytes = 1 << 31
     """Of a block of lines."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Divide a file."""
-        size = storage.size(file)
         if codec_of(file) is not None:
-            yield Piece(self.name, file, 0, None, size * COMPRESSION)
+            yield from super().pieces(storage, file, most)
             return
+        size = storage.size(file)
         count = max(1, -(-size // most))
         borders = [size * number // count for number in range(count + 1)]
         for begin, end in itertools.pairwise(borders):
             if begin < end or count == 1:
-                yield Piece(self.name, file, begin, end, end - begin)
+                yield Piece(file, begin, end, end - begin)
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the records of a piece."""
@@ -87,16 +86,10 @@ class TextLines(Lines):
         return batch_of(texts, wanted, file, lambda row: f"line {first() + row}")
 
 
-class PlainText:
+class PlainText(Whole):
     """A document a file."""
 
     suffixes = TextLines.suffixes
-
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Return the file as one."""
-        del most
-        times = 1 if codec_of(file) is None else COMPRESSION
-        yield Piece("text", file, 0, None, storage.size(file) * times)
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return the columns there are."""

@@ -46,7 +46,7 @@ class ParquetFile:
         for number in range(metadata.num_row_groups):
             weight += metadata.row_group(number).total_byte_size
             if weight >= most or number == metadata.num_row_groups - 1:
-                yield Piece("parquet", file, begin, number + 1, weight)
+                yield Piece(file, begin, number + 1, weight)
                 begin, weight = number + 1, 0
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:

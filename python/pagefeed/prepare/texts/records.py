@@ -68,7 +68,6 @@ class Wanted:
 class Piece(NamedTuple):
     """Some consecutive records of a file."""
 
-    format: str
     file: str
     begin: int
     """Where it begins: a byte, row group or record batch, as the format has it."""
@@ -76,6 +75,8 @@ class Piece(NamedTuple):
     """Where it ends; None for the end of the file."""
     weight: int
     """Bytes of it, about, if they were not compressed."""
+    format: str = ""
+    """Name of the format; whoever asked for the piece knows it."""
 
 
 class Rejected(NamedTuple):

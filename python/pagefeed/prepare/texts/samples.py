@@ -24,7 +24,7 @@ from pagefeed.prepare.texts.records import (
     shown,
     too_long,
 )
-from pagefeed.prepare.texts.streams import COMPRESSION, codec_of, opened, read_some
+from pagefeed.prepare.texts.streams import Whole, opened, read_some
 from pagefeed.storage import Storage
 
 __all__ = ["Mds", "Tar"]
@@ -33,22 +33,9 @@ KEY = "__key__"
 """The column of a sample's name in tar files."""
 
 
-class Samples:
-    """Files that are read from the begin to the end."""
-
-    name = ""
-
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Return the file as one."""
-        del most
-        times = 1 if codec_of(file) is None else COMPRESSION
-        yield Piece(self.name, file, 0, None, storage.size(file) * times)
-
-
-class Tar(Samples):
+class Tar(Whole):
     """Files of a tar with one name before the first dot are a sample."""
 
-    name = "tar"
     suffixes = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
     def types(self, storage: Storage, file: str) -> None:
@@ -162,10 +149,9 @@ def _of_tar(
     return row, "", None
 
 
-class Mds(Samples):
+class Mds(Whole):
     """MDS shards; each says itself what columns it has."""
 
-    name = "mds"
     suffixes = (".mds", ".mds.zstd", ".mds.gz")
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:

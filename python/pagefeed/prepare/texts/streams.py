@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pagefeed.prepare.texts.records import arrow
+from pagefeed.prepare.texts.records import Piece, arrow
 from pagefeed.storage import Storage
 
 __all__ = [
     "COMPRESSED",
-    "COMPRESSION",
+    "Whole",
     "codec_of",
     "line_blocks",
     "opened",
@@ -45,6 +45,16 @@ def opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has no
     stream = storage.arrow_filesystem().open_input_file(file)
     codec = codec_of(file)
     return stream if codec is None else arrow().CompressedInputStream(stream, codec)
+
+
+class Whole:
+    """A format whose files are read from the begin to the end."""
+
+    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+        """Return the file as one."""
+        del most
+        times = 1 if codec_of(file) is None else COMPRESSION
+        yield Piece(file, 0, None, storage.size(file) * times)
 
 
 def line_blocks(

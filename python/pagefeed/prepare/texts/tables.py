@@ -25,8 +25,7 @@ from pagefeed.prepare.texts.records import (
     too_long,
 )
 from pagefeed.prepare.texts.streams import (
-    COMPRESSION,
-    codec_of,
+    Whole,
     opened,
     with_compressed,
 )
@@ -38,16 +37,13 @@ _ARROW_MAGIC = b"ARROW1"
 SEEN_BYTES = 1 << 20
 
 
-class Csv:
-    """Comma- or tab-separated values with a line of names."""
+class Csv(Whole):
+    """Comma- or tab-separated values with a line of names.
+
+    A quoted value may hold line ends.
+    """
 
     suffixes = with_compressed(".csv", ".tsv")
-
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Return the file as one: a quoted value may hold line ends."""
-        del most
-        times = 1 if codec_of(file) is None else COMPRESSION
-        yield Piece("csv", file, 0, None, storage.size(file) * times)
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return numbers and flags as such, by the first rows; all else as text."""
@@ -168,23 +164,23 @@ def _parsing(file: str, handler: Any) -> Any:  # noqa: ANN401
     )
 
 
-class ArrowFile:
+class ArrowFile(Whole):
     """Arrow's files and streams."""
 
     suffixes = (".arrow", ".feather", ".ipc")
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Divide a file at its record batches; a stream is one."""
-        size = storage.size(file)
         if not _is_file(storage, file):
-            yield Piece("arrow", file, 0, None, size)
+            yield from super().pieces(storage, file, most)
             return
+        size = storage.size(file)
         with opened(storage, file) as stream:
             batches = arrow("pyarrow.ipc").open_file(stream).num_record_batches
         parts = max(1, min(batches, -(-size // most)))
         borders = [batches * number // parts for number in range(parts + 1)]
         for begin, end in itertools.pairwise(borders):
-            yield Piece("arrow", file, begin, end, size // parts)
+            yield Piece(file, begin, end, size // parts)
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return the columns of the file."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from types import TracebackType
 from typing import Any, Self
 
 from pagefeed import _core
@@ -116,12 +115,7 @@ class ShardFile:
         """Start to write."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave nothing of it, unless it was committed."""
         if self._file is not None:
             self._file.abandon()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pagefeed._base import check_positive, check_whole, parse_bytes
+from pagefeed._base import check_positive, check_whole
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.vocabulary.appending import Appending, appending_of
@@ -17,9 +17,7 @@ from pagefeed.prepare.vocabulary.sampling import (
     Mixing,
     SampledSource,
     TextDatasets,
-    TextSample,
-    check_share,
-    divided,
+    drawn,
     sources_of,
 )
 from pagefeed.prepare.vocabulary.segmentation import best_joins
@@ -128,16 +126,14 @@ def extend_tokenizer(
     number = check_positive(new_tokens, "new_tokens")
     least = check_whole(min_gain, "min_gain", least=1)
     path = local_path(output, "output")
-    num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
-    share = check_share(held_out)
-    sources = sources_of(domain, source_column)
-    learned, others = divided(sources, share, check_whole(seed, "seed"))
-    texts = TextSample(
-        learned,
-        num_bytes=num_bytes,
+    texts, others = drawn(
+        domain,
+        source_column,
+        sample=sample,
+        held_out=held_out,
         temperature=temperature,
-        seed=seed,
         shuffle=shuffle,
+        seed=seed,
     )
     words = _encoded_words(appending, texts)
     joins = best_joins(

@@ -6,11 +6,20 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from pagefeed._base import Work, check_column, in_order, require
+from pagefeed._base import (
+    Work,
+    check_choice,
+    check_column,
+    check_positive,
+    check_whole,
+    in_order,
+    parse_bytes,
+    require,
+)
 from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
@@ -22,8 +31,7 @@ __all__ = [
     "TextDatasets",
     "TextSample",
     "amounts",
-    "check_share",
-    "divided",
+    "drawn",
     "some_texts",
     "sources_of",
     "texts_of",
@@ -209,31 +217,40 @@ def some_texts(dataset: ParquetDataset, num_bytes: int, seed: int) -> list[str]:
     return found
 
 
-def divided(
-    sources: Mapping[str, ParquetDataset], held_out: float, seed: int
-) -> tuple[dict[str, ParquetDataset], dict[str, ParquetDataset]]:
-    """Divide every source into rows to learn from and rows held out."""
-    parts = {
-        name: dataset.split(seed=seed, learned=1 - held_out, held_out=held_out)
-        for name, dataset in sources.items()
-    }
-    return (
-        {name: part["learned"] for name, part in parts.items()},
-        {name: part["held_out"] for name, part in parts.items()},
-    )
-
-
-def check_share(held_out: float) -> float:
-    """Return a share of rows to hold out.
+def drawn(
+    datasets: TextDatasets,
+    source_column: str | None,
+    *,
+    sample: int | str,
+    held_out: float,
+    temperature: float,
+    shuffle: Mixing,
+    seed: int,
+) -> tuple[TextSample, dict[str, ParquetDataset]]:
+    """Return the texts to learn from, and the rows held out of each source.
 
     Raises:
-        InvalidArgumentError: If it is no share, or leaves nothing.
+        InvalidArgumentError: If an argument cannot be right, or there are no texts.
     """
-    if isinstance(held_out, int | float) and 0 < held_out < 1:
-        return float(held_out)
-    raise InvalidArgumentError(
-        f"held_out={held_out!r} must be a share of the rows, above 0 and below 1"
+    num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
+    check_choice(shuffle, get_args(Mixing), "shuffle")
+    if not isinstance(held_out, int | float) or not 0 < held_out < 1:
+        raise InvalidArgumentError(
+            f"held_out={held_out!r} must be a share of the rows, above 0 and below 1"
+        )
+    seed = check_whole(seed, "seed")
+    parts = {
+        name: dataset.split(seed=seed, learned=1 - held_out, held_out=held_out)
+        for name, dataset in sources_of(datasets, source_column).items()
+    }
+    texts = TextSample(
+        {name: part["learned"] for name, part in parts.items()},
+        num_bytes=num_bytes,
+        temperature=temperature,
+        seed=seed,
+        shuffle=shuffle,
     )
+    return texts, {name: part["held_out"] for name, part in parts.items()}
 
 
 def sources_of(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pagefeed._base import check_choice, check_positive, check_whole, parse_bytes
+from pagefeed._base import check_choice, check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
 from pagefeed.prepare.vocabulary.recipes import (
@@ -22,10 +22,7 @@ from pagefeed.prepare.vocabulary.sampling import (
     Mixing,
     SampledSource,
     TextDatasets,
-    TextSample,
-    check_share,
-    divided,
-    sources_of,
+    drawn,
 )
 from pagefeed.storage import FileWriter, PathLike, local_path
 from pagefeed.tokenizer import Tokenizer
@@ -129,17 +126,14 @@ def train_tokenizer(
         min_frequency=check_whole(min_frequency, "min_frequency", least=0),
     )
     path = local_path(output, "output")
-    num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
-    check_choice(shuffle, ("page", "row"), "shuffle")
-    share = check_share(held_out)
-    sources = sources_of(datasets, source_column)
-    learned, others = divided(sources, share, check_whole(seed, "seed"))
-    texts = TextSample(
-        learned,
-        num_bytes=num_bytes,
+    texts, others = drawn(
+        datasets,
+        source_column,
+        sample=sample,
+        held_out=held_out,
         temperature=temperature,
-        seed=seed,
         shuffle=shuffle,
+        seed=seed,
     )
     write_text(path, train(recipe, texts))
     tokenizer = Tokenizer(path)
