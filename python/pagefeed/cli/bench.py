@@ -11,11 +11,10 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import configure_storage, storage_options
+from pagefeed.cli.common import configure_storage, storage_options, tell
 from pagefeed.reports import StorageBench, bench_storage
 from pagefeed.storage import located
 
@@ -40,11 +39,7 @@ def run(options: argparse.Namespace) -> int:
         depths=options.depths,
         seconds=options.seconds,
     )
-    if options.json:
-        print(json.dumps(asdict(found) | {"advice": found.advice}, indent=2))
-    else:
-        print("\n".join(_lines(found)))
-    return 0
+    return tell(options, asdict(found) | {"advice": found.advice}, _lines(found))
 
 
 def _lines(found: StorageBench) -> list[str]:

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagefeed.cli.common import configure_run, make_loader, tell_checks
+from pagefeed.cli.common import check_lines, configure_run, make_loader, tell
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
@@ -47,11 +47,8 @@ def run(options: argparse.Namespace) -> int:
         return _write(options)
     checks = compare([_read(file) for file in options.compare])
     ok = all(check.ok is not False for check in checks)
-    if options.json:
-        report = {"checks": [asdict(check) for check in checks], "ok": ok}
-        print(json.dumps(report, indent=2))
-    else:
-        tell_checks(checks)
+    report = {"checks": [asdict(check) for check in checks], "ok": ok}
+    tell(options, report, check_lines(checks))
     return 0 if ok else 1
 
 
@@ -61,11 +58,8 @@ def _write(options: argparse.Namespace) -> int:
     path = Path(local_path(options.facts, "--facts"))
     facts = facts_of_node(make_loader(options), _ranks(options.ranks))
     path.write_text(json.dumps(facts, indent=1))
-    if not options.json:
-        print(f"facts of ranks {facts['ranks']} written to {options.facts}")
-    else:
-        print(json.dumps(facts, indent=2))
-    return 0
+    lines = [f"facts of ranks {facts['ranks']} written to {options.facts}"]
+    return tell(options, facts, lines)
 
 
 def _ranks(words: str | None) -> range | None:

@@ -11,10 +11,9 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from pagefeed.cli.common import configure_paths, open_paths, selected
+from pagefeed.cli.common import configure_paths, open_paths, selected, tell
 from pagefeed.prepare import TOKEN_FORMATS, convert
 
 
@@ -39,16 +38,13 @@ def run(options: argparse.Namespace) -> int:
         eos=options.eos,
         shard_size=options.shard_size,
     )
-    if options.json:
-        print(json.dumps(asdict(done), indent=2))
-        return 0
-    print(
+    lines = (
         f"{done.num_documents:,} documents of {done.num_tokens:,} tokens "
         f"({done.dtype}) as {done.format}: {', '.join(done.files)}"
     )
     if done.num_left_out:
-        print(
-            f"{done.num_left_out:,} documents without tokens left out: MDS has none, "
+        lines += (
+            f"\n{done.num_left_out:,} documents without tokens left out: MDS has none, "
             "unless --eos ends them"
         )
-    return 0
+    return tell(options, asdict(done), [lines])

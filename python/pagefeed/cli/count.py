@@ -11,7 +11,6 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import Any
 
@@ -19,9 +18,9 @@ from pagefeed.cli.common import (
     configure_storage,
     configure_tokenizer,
     make_tokenizer,
-    storage_options,
+    open_parquet,
+    tell_facts,
 )
-from pagefeed.dataset import parquet
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Count and report."""
     tokenizer = make_tokenizer(options)
-    texts = parquet(
-        options.paths,
-        column=options.column,
-        cache_dir=options.cache_dir,
-        storage_options=storage_options(options),
-    )
+    texts = open_parquet(options, options.paths)
     started = time.perf_counter()
     index = texts.tokenize(tokenizer).index
     report: dict[str, Any] = {
@@ -58,10 +52,4 @@ def run(options: argparse.Namespace) -> int:
         "cache_dir": index.cache_dir,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if options.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    for name, value in report.items():
-        shown = f"{value:,}" if isinstance(value, int) else value
-        print(f"{name.replace('_', ' '):24}{shown}")
-    return 0
+    return tell_facts(options, report)

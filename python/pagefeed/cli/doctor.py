@@ -16,18 +16,18 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
+    as_json,
     configure_run,
     make_loader,
     make_sound_dataset,
     named_function,
-    tell_damage,
+    tell,
 )
 from pagefeed.reports import doctor as find_limit
 
@@ -50,13 +50,7 @@ def run(options: argparse.Namespace) -> int:
     loader = make_loader(options, data, num_threads=options.threads)
     found = find_limit(loader, _train(options), seconds=options.seconds)
     damage += found.damage
-    if options.json:
-        shown = asdict(found) | {"damage": [asdict(one) for one in damage]}
-        print(json.dumps(shown, indent=2))
-    else:
-        print(found)
-    tell_damage(damage)
-    return 1 if damage else 0
+    return tell(options, asdict(found) | as_json(damage), [str(found)], damage)
 
 
 def _train(options: argparse.Namespace) -> Callable[[Batch], object] | None:

@@ -14,11 +14,11 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import configure_run, make_sound_dataset, tell_damage
+from pagefeed.cli.common import as_json, configure_run, make_sound_dataset, tell_damage
 from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
@@ -64,8 +64,7 @@ def run(options: argparse.Namespace) -> int:
             else:
                 _show(name, number, row, texts, full=options.full)
     if options.json:
-        report = {"rows": shown, "damage": [asdict(one) for one in damage]}
-        print(json.dumps(report, indent=2, default=_plain))
+        print(json.dumps({"rows": shown} | as_json(damage), indent=2, default=_plain))
     tell_damage(damage)
     return 1 if damage else 0
 

@@ -8,14 +8,12 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import Any
 
 import numpy as np
 
-from pagefeed._base import format_bytes
-from pagefeed.cli.common import configure_storage, storage_options
+from pagefeed.cli.common import configure_storage, storage_options, tell_facts
 from pagefeed.dataset import PageIndex
 
 
@@ -57,18 +55,7 @@ def run(options: argparse.Namespace) -> int:
         refresh=options.refresh,
         storage_options=storage_options(options),
     )
-    report = _report(index, time.perf_counter() - started)
-    if options.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    for name, value in report.items():
-        shown = value
-        if name.endswith("_bytes") and value is not None:
-            shown = format_bytes(value)
-        elif isinstance(value, int):
-            shown = f"{value:,}"
-        print(f"{name.replace('_', ' '):24}{shown}")
-    return 0
+    return tell_facts(options, _report(index, time.perf_counter() - started))
 
 
 def _report(index: PageIndex, seconds: float) -> dict[str, Any]:

@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from typing import Any
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
+    as_json,
     configure_run,
     make_sequences,
     make_sound_dataset,
-    tell_damage,
+    tell,
 )
 from pagefeed.mixture import Mixture
 from pagefeed.reports import Inspection, inspect
@@ -48,15 +50,14 @@ def run(options: argparse.Namespace) -> int:
         for name, dataset in datasets.items()
     }
     damage = [*damage, *(one for each in found.values() for one in each.damage)]
-    tell_damage(damage)
-    if options.json:
-        made = {name: asdict(one) for name, one in found.items()}
-        shown = made if options.mix else made[""]
-        print(json.dumps(shown | {"damage": [asdict(one) for one in damage]}, indent=2))
-    else:
-        for name, one in found.items():
-            print("\n".join([f"{name}:"] * bool(name) + _lines(one)))
-    return 1 if damage else 0
+    made: dict[str, Any] = {name: asdict(one) for name, one in found.items()}
+    lines = [
+        line
+        for name, one in found.items()
+        for line in [f"{name}:"] * bool(name) + _lines(one)
+    ]
+    shown = made if options.mix else made[""]
+    return tell(options, shown | as_json(damage), lines, damage)
 
 
 def _lines(found: Inspection) -> list[str]:

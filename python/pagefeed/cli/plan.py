@@ -12,7 +12,6 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
@@ -21,6 +20,7 @@ from pagefeed.cli.common import (
     configure_run,
     make_dataset,
     make_loader,
+    tell,
 )
 from pagefeed.order import Shuffle
 from pagefeed.reports import (
@@ -66,10 +66,9 @@ def run(options: argparse.Namespace) -> int:
         lines = _lines(plan)
         if options.tokens_per_second:
             lines += _bandwidth_lines(options, data)
-    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(lines))
     if options.plot:
         plot_mixture(loader, options.plot)
-    return 0
+    return tell(options, asdict(plan), lines)
 
 
 def _lines(plan: Forecast) -> list[str]:

@@ -15,16 +15,15 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 
 from pagefeed.cli.common import (
+    as_json,
     configure_run,
     make_loader,
     make_sound_dataset,
-    tell_damage,
+    tell,
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import report as make_page
@@ -46,13 +45,8 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(action="ignore"):
         page = make_page(make_loader(options, data), metrics=metrics, damage=damage)
     path.write_text(page, encoding="utf-8")
-    if options.json:
-        report = {"file": str(path), "damage": [asdict(one) for one in damage]}
-        print(json.dumps(report, indent=2))
-    else:
-        print(f"{path} written, {len(page):,} characters")
-    tell_damage(damage)
-    return 1 if damage else 0
+    lines = [f"{path} written, {len(page):,} characters"]
+    return tell(options, {"file": str(path)} | as_json(damage), lines, damage)
 
 
 def _lines(file: str) -> list[str]:

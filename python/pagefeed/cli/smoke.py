@@ -16,18 +16,18 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import Any
 
 from pagefeed.batches import Fields
 from pagefeed.cli.common import (
+    as_json,
+    check_lines,
     configure_run,
     make_loader,
     make_sound_dataset,
     named_function,
-    tell_checks,
-    tell_damage,
+    tell,
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import load_tokenizer
@@ -69,13 +69,9 @@ def run(options: argparse.Namespace) -> int:
     )
     damage += found.damage
     ok = found.ok and not damage
-    if options.json:
-        report = asdict(found) | {"damage": [asdict(one) for one in damage], "ok": ok}
-        print(json.dumps(report, indent=2))
-    else:
-        tell_checks(found.checks)
-        print(f"plan {found.plan}: {'ready' if ok else 'NOT READY'}")
-    tell_damage(damage)
+    report = asdict(found) | as_json(damage) | {"ok": ok}
+    state = f"plan {found.plan}: {'ready' if ok else 'NOT READY'}"
+    tell(options, report, [*check_lines(found.checks), state], damage)
     return 0 if ok else 1
 
 

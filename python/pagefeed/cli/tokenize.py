@@ -17,7 +17,6 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import asdict
 
@@ -25,7 +24,9 @@ from pagefeed.cli.common import (
     configure_storage,
     configure_tokenizer,
     make_tokenizer,
+    same_named,
     storage_options,
+    tell,
 )
 from pagefeed.prepare import FORMATS, tokenize
 from pagefeed.storage import LocalStorage
@@ -100,50 +101,26 @@ def run(options: argparse.Namespace) -> int:
     tokenizer = make_tokenizer(options)
     kinds = (word.partition("=") for word in options.keep)
     started = time.perf_counter()
-    done = tokenize(
-        options.inputs,
-        options.output,
-        tokenizer=tokenizer,
-        column=options.column,
-        text=options.text,
-        messages=options.messages,
-        tools=options.tools,
-        roles=dict(word.partition("=")[::2] for word in options.roles) or None,
-        require_labels=not options.no_require_labels,
-        keep={name: kind or None for name, _, kind in kinds},
-        format=options.format,
-        on_error=options.on_error,
-        max_rejected=options.max_rejected,
-        max_record=options.max_record,
-        column_name=options.column_name,
-        chat_template=_text(options.chat_template),
-        shard_size=options.shard_size,
-        page_size=options.page_size,
-        compression=options.compression,
-        num_threads=options.num_threads,
-        retries=options.retries,
-        engine=options.engine,
-        storage_options=storage_options(options),
-    )
+    given = same_named(options, tokenize) | {
+        "tokenizer": tokenizer,
+        "roles": dict(word.partition("=")[::2] for word in options.roles) or None,
+        "require_labels": not options.no_require_labels,
+        "keep": {name: kind or None for name, _, kind in kinds},
+        "chat_template": _text(options.chat_template),
+        "storage_options": storage_options(options),
+    }
+    done = tokenize(**given)
     seconds = time.perf_counter() - started
-    if options.json:
-        told = {"tokenizer": tokenizer.name, "engine": tokenizer.engine}
-        print(
-            json.dumps(asdict(done) | told | {"seconds": round(seconds, 3)}, indent=2)
-        )
-        return 0
-    print(
-        f"{done.num_documents:,} documents, {done.num_tokens:,} tokens in "
-        f"{len(done.files)} files of {done.folder}, {seconds:.1f} s with "
-        f"{tokenizer.engine}"
-    )
+    told = {"tokenizer": tokenizer.name, "engine": tokenizer.engine}
+    written = f"{len(done.files)} files of {done.folder}, {seconds:.1f} s"
+    made = f"{done.num_documents:,} documents, {done.num_tokens:,} tokens"
+    lines = [f"{made} in {written} with {tokenizer.engine}"]
     if done.num_learned is not None:
-        print(f"{done.num_learned:,} chats with something to learn")
+        lines += [f"{done.num_learned:,} chats with something to learn"]
     if done.num_rejected:
-        print(f"{done.num_rejected:,} records rejected: {done.folder}/_rejected")
-    for reason, count in done.reasons.items():
-        print(f"  {count:,} {reason}")
-    return 0
+        lines += [f"{done.num_rejected:,} records rejected: {done.folder}/_rejected"]
+    lines += [f"  {count:,} {reason}" for reason, count in done.reasons.items()]
+    return tell(options, asdict(done) | told | {"seconds": round(seconds, 3)}, lines)
 
 
 def _rejected(text: str) -> float:

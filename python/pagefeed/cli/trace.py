@@ -32,9 +32,11 @@ import numpy as np
 from pagefeed._base import Work, require
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
+    as_json,
     configure_run,
     make_loader,
     make_sound_dataset,
+    tell,
     tell_damage,
 )
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
@@ -122,13 +124,8 @@ def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
     step = loader.step if options.step is None else options.step
     rows = trace_rows(loader, step, options.row, tokenizer=tokenizer)
     damage = [row.damage for row in rows if row.damage is not None]
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
-    else:
-        for row in rows:
-            print("\n".join(_row_lines(row)))
-    tell_damage(damage)
-    return 1 if damage else 0
+    lines = [line for row in rows for line in _row_lines(row)]
+    return tell(options, [asdict(row) for row in rows], lines, damage)
 
 
 def _row_lines(row: TracedRow) -> list[str]:
@@ -158,14 +155,11 @@ def _trace_document(loader: Loader, options: argparse.Namespace) -> int:
             f"--document {options.document} is not FILE:ROW, such as part-7.parquet:812"
         )
     slots: list[Slot] = loader.steps_of(file, int(row))
-    if options.json:
-        print(json.dumps([slot._asdict() for slot in slots], indent=2))
-        return 0
-    if not slots:
-        print("it is not seen in this epoch: not selected, skipped, dropped, or empty")
-    for slot in slots:
-        print(f"step {slot.step:,}, rank {slot.rank}, row {slot.row}")
-    return 0
+    lines = [f"step {one.step:,}, rank {one.rank}, row {one.row}" for one in slots]
+    lines = lines or [
+        "it is not seen in this epoch: not selected, skipped, dropped, or empty"
+    ]
+    return tell(options, [slot._asdict() for slot in slots], lines)
 
 
 def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
@@ -191,13 +185,8 @@ def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
             except UNREADABLE as error:
                 damage.append(damage_of(error, (number,)))
             work.advance()
-    if options.json:
-        report = {"files": written, "damage": [asdict(one) for one in damage]}
-        print(json.dumps(report, indent=2))
-    else:
-        print(f"{len(written):,} of {len(steps):,} steps written to {folder}")
-    tell_damage(damage)
-    return 1 if damage else 0
+    lines = [f"{len(written):,} of {len(steps):,} steps written to {folder}"]
+    return tell(options, {"files": written} | as_json(damage), lines, damage)
 
 
 def _write(path: Path, batch: Batch) -> Path:

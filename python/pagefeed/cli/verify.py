@@ -11,10 +11,9 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from pagefeed.cli.common import configure_run, make_loader
+from pagefeed.cli.common import configure_run, make_loader, tell
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, verify
 
@@ -30,19 +29,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Verify and report; 1 if anything is wrong."""
     result = verify(make_loader(options), _legs(options), epoch=options.epoch)
-    if options.json:
-        print(json.dumps(asdict(result) | {"ok": result.ok}, indent=2))
-        return 0 if result.ok else 1
-    print(
-        f"epoch {result.epoch}: {result.num_delivered:,} of {result.num_sequences:,} "
-        f"sequences in {result.num_steps:,} steps, {result.num_dropped:,} dropped by "
-        "the last, incomplete step"
-    )
-    for problem in result.problems:
-        print(f"WRONG: {problem}")
+    lines = [
+        (
+            f"epoch {result.epoch}: {result.num_delivered:,} of "
+            f"{result.num_sequences:,} sequences in {result.num_steps:,} steps, "
+            f"{result.num_dropped:,} dropped by the last, incomplete step"
+        ),
+        *(f"WRONG: {problem}" for problem in result.problems),
+    ]
     if result.ok:
         times = "as often as it should be" if options.mix else "exactly once"
-        print(f"every other sequence is delivered {times}, on equal steps per rank")
+        lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
+    tell(options, asdict(result) | {"ok": result.ok}, lines)
     return 0 if result.ok else 1
 
 

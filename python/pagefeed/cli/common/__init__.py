@@ -1,7 +1,12 @@
 """What verbs share: the arguments of a run and of a mixture, and what they tell."""
 
 from pagefeed.cli.common.flags import in_flags
-from pagefeed.cli.common.formats import configure_paths, open_paths
+from pagefeed.cli.common.formats import (
+    configure_paths,
+    open_parquet,
+    open_paths,
+    same_named,
+)
 from pagefeed.cli.common.options import (
     AnyDataset,
     configure_run,
@@ -15,10 +20,18 @@ from pagefeed.cli.common.options import (
     selected,
 )
 from pagefeed.cli.common.pairs import configure_storage, pairs_of, storage_options
-from pagefeed.cli.common.telling import tell_checks, tell_damage
+from pagefeed.cli.common.telling import (
+    as_json,
+    check_lines,
+    tell,
+    tell_damage,
+    tell_facts,
+)
 
 __all__ = [
     "AnyDataset",
+    "as_json",
+    "check_lines",
     "configure_paths",
     "configure_run",
     "configure_storage",
@@ -30,10 +43,13 @@ __all__ = [
     "make_sound_dataset",
     "make_tokenizer",
     "named_function",
+    "open_parquet",
     "open_paths",
     "pairs_of",
+    "same_named",
     "selected",
     "storage_options",
-    "tell_checks",
+    "tell",
     "tell_damage",
+    "tell_facts",
 ]

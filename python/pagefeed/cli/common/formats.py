@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pagefeed.cli.common.pairs import configure_storage, storage_options
-from pagefeed.dataset import FlatDataset, ParquetDataset
+from pagefeed.dataset import FlatDataset, ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.prepare import TOKEN_FORMATS
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import LocalStorage, Paths
 
-__all__ = ["configure_paths", "open_paths"]
+__all__ = ["configure_paths", "open_parquet", "open_paths", "same_named"]
 
 _SAME = ("column", "cache_dir", "aligned", "metadata", "spans")
 _FLAGS = {name: name for name in _SAME}
@@ -61,6 +62,25 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
         given.setdefault("column", "input_ids")
     found: ParquetDataset | FlatDataset = make(options.paths, **given)
     return found
+
+
+def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
+    """Return the dataset of the column that is asked for, all rows of it."""
+    return parquet(
+        paths,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
+
+
+def same_named(
+    options: argparse.Namespace, function: Callable[..., object]
+) -> dict[str, Any]:
+    """Return what options say under the names that a function has for it."""
+    given = vars(options)
+    names = inspect.signature(function).parameters
+    return {name: given[name] for name in names if name in given}
 
 
 def _parameters(name: str) -> set[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pagefeed.cli.common.pairs import pairs_of, storage_options
-from pagefeed.dataset import parquet
+from pagefeed.cli.common.formats import open_parquet
+from pagefeed.cli.common.pairs import pairs_of
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture, Stage, mix
 
@@ -49,12 +49,7 @@ def make_mixture(options: argparse.Namespace) -> Mixture:
     for name, place in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
         path, colon, weight = place.rpartition(":")
         weighted = bool(colon) and _is_number(weight)
-        dataset = parquet(
-            path if weighted else place,
-            column=options.column,
-            cache_dir=options.cache_dir,
-            storage_options=storage_options(options),
-        )
+        dataset = open_parquet(options, path if weighted else place)
         parts[name] = (dataset, float(weight)) if weighted else dataset
     caps = pairs_of(options.max_epochs, "--max-epochs NAME=N")
     return mix(

@@ -13,18 +13,21 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
-from typing import Any
 
-from pagefeed.cli.common import make_tokenizer, pairs_of, storage_options
+from pagefeed.cli.common import (
+    make_tokenizer,
+    open_parquet,
+    pairs_of,
+    same_named,
+    tell,
+)
 from pagefeed.cli.tokenizer.texts import (
     as_rows,
     configure_texts,
     make_texts,
-    tell_rates,
+    rate_lines,
 )
-from pagefeed.dataset import ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import ExtendedEmbeddings, extend_embeddings, extend_tokenizer
 from pagefeed.tokenizer import Tokenizer
@@ -81,48 +84,32 @@ def run(options: argparse.Namespace) -> int:
         )
     tokenizer = make_tokenizer(options)
     beside = pairs_of(options.beside, "--beside NAME=PATH")
-    done = extend_tokenizer(
-        tokenizer,
-        make_texts(options),
-        options.output,
-        new_tokens=options.new_tokens,
-        beside={name: _texts(options, path) for name, path in beside} or None,
-        source_column=options.source_column,
-        temperature=options.temperature,
-        sample=options.sample,
-        held_out=options.held_out,
-        min_gain=options.min_gain,
-        shuffle=options.shuffle,
-        seed=options.seed,
-    )
+    given = same_named(options, extend_tokenizer)
+    given["beside"] = {name: open_parquet(options, path) for name, path in beside}
+    given["beside"] = given["beside"] or None
+    done = extend_tokenizer(tokenizer, make_texts(options), **given)
     rows = _extended(options, tokenizer)
-    if options.json:
-        rates = {"before": as_rows(done.before), "held_out": as_rows(done.held_out)}
-        report: dict[str, Any] = asdict(done) | rates
-        report["embeddings"] = None if rows is None else asdict(rows)
-        print(json.dumps(report, indent=2))
-        return 0
+    report = asdict(done) | {
+        "before": as_rows(done.before),
+        "held_out": as_rows(done.held_out),
+        "embeddings": None if rows is None else asdict(rows),
+    }
     some = ", ".join(repr(token.text) for token in done.new_tokens[:8])
-    print(
-        f"{done.path}: {len(done.new_tokens):,} new tokens, {done.vocab_size:,} in "
-        f"all: {some}, ...; {done.fingerprint}"
-    )
-    tell_rates(done.held_out, done.before)
+    lines = [
+        (
+            f"{done.path}: {len(done.new_tokens):,} new tokens, {done.vocab_size:,} in "
+            f"all: {some}, ...; {done.fingerprint}"
+        ),
+        *rate_lines(done.held_out, done.before),
+    ]
     if rows is not None:
-        print(
-            f"{rows.path}: {rows.num_new:,} rows are means of others, "
-            f"{rows.num_rows:,} in all, of {', '.join(rows.tensors)}"
-        )
-    return 0
-
-
-def _texts(options: argparse.Namespace, path: str) -> ParquetDataset:
-    return parquet(
-        path,
-        column=options.column,
-        cache_dir=options.cache_dir,
-        storage_options=storage_options(options),
-    )
+        lines += [
+            (
+                f"{rows.path}: {rows.num_new:,} rows are means of others, "
+                f"{rows.num_rows:,} in all, of {', '.join(rows.tensors)}"
+            )
+        ]
+    return tell(options, report, lines)
 
 
 def _extended(

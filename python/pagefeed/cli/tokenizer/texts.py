@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed.cli.common import configure_storage, pairs_of, storage_options
-from pagefeed.dataset import ParquetDataset, parquet
+from pagefeed.cli.common import configure_storage, open_parquet, pairs_of
+from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import TokenRate
+from pagefeed.storage import Paths
 
-__all__ = ["as_rows", "configure_texts", "make_texts", "tell_rates"]
+__all__ = ["as_rows", "configure_texts", "make_texts", "rate_lines"]
 
 
 def configure_texts(parser: argparse.ArgumentParser) -> None:
@@ -63,16 +64,11 @@ def make_texts(
     if options.paths:
         return _texts(options, options.paths)
     pairs = pairs_of(options.dataset, "--dataset NAME=PATH")
-    return {name: _texts(options, [path]) for name, path in pairs}
+    return {name: _texts(options, path) for name, path in pairs}
 
 
-def _texts(options: argparse.Namespace, paths: list[str]) -> ParquetDataset:
-    texts = parquet(
-        paths,
-        column=options.column,
-        cache_dir=options.cache_dir,
-        storage_options=storage_options(options),
-    )
+def _texts(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
+    texts = open_parquet(options, paths)
     return texts if options.where is None else texts.where(options.where)
 
 
@@ -88,13 +84,15 @@ def as_rows(rates: Sequence[TokenRate]) -> list[dict[str, Any]]:
     ]
 
 
-def tell_rates(after: Sequence[TokenRate], before: Sequence[TokenRate] = ()) -> None:
-    """Print what held-out texts of each source come to, and came to before."""
+def rate_lines(
+    after: Sequence[TokenRate], before: Sequence[TokenRate] = ()
+) -> Iterator[str]:
+    """Yield what held-out texts of each source come to, and came to before."""
     width = max([len("source"), *(len(rate.source) for rate in after)])
     names = ("rows", "bytes", "tokens", "per byte", "per word")
     earlier = ("tokens before", "per byte", "fewer") if before else ()
     head = "".join(f"{name:>14}" for name in (*names, *earlier))
-    print(f"held out: {len(after)} sources\n{'source':{width}}{head}")
+    yield f"held out: {len(after)} sources\n{'source':{width}}{head}"
     for number, rate in enumerate(after):
         line = f"{rate.source:{width}}{rate.num_rows:>14,}{rate.num_bytes:>14,}"
         line += f"{rate.num_tokens:>14,}{_shown(rate.tokens_per_byte)}"
@@ -103,7 +101,7 @@ def tell_rates(after: Sequence[TokenRate], before: Sequence[TokenRate] = ()) -> 
             was = before[number]
             fewer = 1 - rate.num_tokens / was.num_tokens if was.num_tokens else 0
             line += f"{was.num_tokens:>14,}{_shown(was.tokens_per_byte)}{fewer:>14.1%}"
-        print(line)
+        yield line
 
 
 def _shown(rate: float | None) -> str:

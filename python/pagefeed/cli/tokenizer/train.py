@@ -13,14 +13,14 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
+from pagefeed.cli.common import same_named, tell
 from pagefeed.cli.tokenizer.texts import (
     as_rows,
     configure_texts,
     make_texts,
-    tell_rates,
+    rate_lines,
 )
 from pagefeed.prepare import train_tokenizer
 
@@ -63,30 +63,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train and report."""
-    done = train_tokenizer(
-        make_texts(options),
-        options.output,
-        vocab_size=options.vocab_size,
-        model=options.model,
-        source_column=options.source_column,
-        temperature=options.temperature,
-        sample=options.sample,
-        held_out=options.held_out,
-        special_tokens=options.special_tokens,
-        pattern=options.pattern,
-        byte_fallback=options.byte_fallback,
-        character_coverage=options.character_coverage,
-        min_frequency=options.min_frequency,
-        shuffle=options.shuffle,
-        seed=options.seed,
-    )
-    if options.json:
-        print(json.dumps(asdict(done) | {"held_out": as_rows(done.held_out)}, indent=2))
-        return 0
+    given = same_named(options, train_tokenizer)
+    done = train_tokenizer(make_texts(options), **given)
     drawn = sum(source.sampled_bytes for source in done.sources)
-    print(
-        f"{done.path}: {done.model}, {done.vocab_size:,} tokens, learned from "
-        f"{drawn:,} bytes of {len(done.sources)} sources; {done.fingerprint}"
-    )
-    tell_rates(done.held_out)
-    return 0
+    lines = [
+        (
+            f"{done.path}: {done.model}, {done.vocab_size:,} tokens, learned from "
+            f"{drawn:,} bytes of {len(done.sources)} sources; {done.fingerprint}"
+        ),
+        *rate_lines(done.held_out),
+    ]
+    report = asdict(done) | {"held_out": as_rows(done.held_out)}
+    return tell(options, report, lines)
