@@ -161,6 +161,8 @@ class Route:
 
     def _number_at(self, place: int) -> int:
         position = int(self._positions(np.array([place]))[0])
+        if self.end is not None:  # What is skipped behind the end is no step of it.
+            position = min(position, self.end)
         return self.first_step + (position - self.start) // self.step_sequences
 
     @lazy
