@@ -24,6 +24,7 @@ class PackedSpans(ListedSpans):
         self.index = self
         self.null_pages = ()
         self.is_joined = False
+        self.value_bytes = 4
 
     def runs(self, _: str) -> Any:
         if self._run == 1:

@@ -212,6 +212,16 @@ def test_an_end_before_skipped_steps_is_the_last_step(datasets):
     check(make, [*resumed, ("finish", None)], (4, 4))
 
 
+def test_weights_that_leave_nothing_end_a_run_there(datasets):
+    def make(batch_size: int, world_size: int) -> pf.Loader:
+        parts = {"math": (datasets["math"], 1), "web": (datasets["web"], 0.1)}
+        mixed = pf.mix(parts, stop="all_exhausted")
+        sequences = pf.Documents(columns=["input_ids"], max_length=8)
+        return loader_of(mixed, batch_size, world_size, sequences=sequences)
+
+    check(make, [("seek", 30), ("set_weights", ({"math": 1}, 1))], (1, 2))
+
+
 def loader_of(data: Any, batch_size: int, world_size: int, **options: Any) -> pf.Loader:
     return pf.Loader(
         data,

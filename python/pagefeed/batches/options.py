@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import UncountedText
+from pagefeed.dataset import ParquetDataset, UncountedText
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.sequences import Documents, Windows
@@ -128,7 +128,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "spans=",
-        lambda s: any(part.span_columns for part in _parts(s)),
+        # Those of a stream are its own: nobody asked for them.
+        lambda s: any(
+            part.span_columns
+            and (isinstance(part, ParquetDataset) or _kind(part, s.sequences) == "flat")
+            for part in _parts(s)
+        ),
         ("uncounted", "rows"),
         f"they would not arrive: leave them out, name their columns in "
         f"Documents(columns=[...]), {_COUNT}",

@@ -51,10 +51,6 @@ class MixtureTrack:
         """One past the last position; None: without end."""
         course, schedule, mixture = self.course, self.course.schedule, self.mixture
         ends = [course.natural_end]
-        if mixture.max_steps is not None:
-            ends.append(self._end_of_steps(mixture.max_steps))
-        if mixture.max_tokens is not None:
-            ends.append(schedule.position_of_tokens(mixture.max_tokens))
         if mixture.stop is not None:
             done = [
                 course.delivered(number, schedule.parts[number].max_epochs or 1)
@@ -64,6 +60,13 @@ class MixtureTrack:
             if known:
                 first = mixture.stop == "first_exhausted"
                 ends.append(min(known) if first else max(known))
+        # Weights that leave only what has run out end it where they begin.
+        begun = [each.start for each in schedule.changes if each.start <= self.start]
+        ends = [None if end is None else max(end, *begun, 0) for end in ends]
+        if mixture.max_steps is not None:
+            ends.append(self._end_of_steps(mixture.max_steps))
+        if mixture.max_tokens is not None:
+            ends.append(schedule.position_of_tokens(mixture.max_tokens))
         return min((end for end in ends if end is not None), default=None)
 
     def state_at(self, position: int) -> LoaderState:

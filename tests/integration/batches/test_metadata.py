@@ -163,10 +163,10 @@ def test_texts_that_are_tokenized_tell_too(tmp_path: Path):
     texts = ["one two three", "two", "three one"]
     path = write(tmp_path / "a.parquet", {"text": texts, "n": [5, 6, 7]})
     data = pf.parquet(path, column="text", metadata=["n"]).tokenize(make_tokenizer())
-    [batch] = loader(data, pf.Windows(64), batch_size=1, drop_last=False)
+    [batch] = loader(data, pf.Windows(64, eos=0), batch_size=1, drop_last=False)
     table = pa.table(batch["metadata"]).to_pydict()
     assert table["n"] == [5, 6, 7]
-    assert table["start"] == [0, *table["stop"][:2]]
+    assert table["start"] == [0, *(stop + 1 for stop in table["stop"][:2])]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class Other:
             setattr(self, name, getattr(dataset, name))
         for name in ("verify_checksums", "fingerprint", "index", "spans"):
             setattr(self, name, getattr(dataset, name))
-        for name in ("aligned", "aligned_sources"):
+        for name in ("aligned", "aligned_sources", "span_columns"):
             setattr(self, name, getattr(dataset, name))
         for name in ("column_index", "source_of", "check_not_empty"):
             setattr(self, name, getattr(dataset, name))
@@ -68,4 +68,4 @@ def test_any_dataset_of_the_protocol_is_delivered(tmp_path, sequences):
     assert delivered(Other(dataset)) == delivered(dataset)
     other: Any = Other(dataset)
     mixed = pf.mix({"a": (other, 1.0)})
-    assert next(iter(pf.Loader(mixed, sequences=sequences, batch_size=4)))
+    assert next(iter(pf.Loader(mixed, sequences=sequences, batch_size=4, epochs=None)))
