@@ -13,6 +13,7 @@ from pagefeed._base import check_flag, require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
+    check_format,
     check_has,
     check_rows,
 )
@@ -118,6 +119,12 @@ def attach(
     )
     check_flag(endless, "endless")
     check_flag(ulysses_adapter, "ulysses_adapter")
+    check_format(loader, "torch", WHO)
+    check_rows(
+        loader,
+        engine.train_micro_batch_size_per_gpu(),
+        "train_micro_batch_size_per_gpu",
+    )
     batches = Delivery(
         loader,
         WHO,
@@ -125,11 +132,6 @@ def attach(
         convert=in_rows if ulysses_adapter else None,
         endless=endless,
         start=start,
-    )
-    check_rows(
-        loader,
-        engine.train_micro_batch_size_per_gpu(),
-        "train_micro_batch_size_per_gpu",
     )
     if engine.training_dataloader is not None:
         raise InvalidArgumentError(
