@@ -16,6 +16,7 @@ from pagefeed.batches import Fields
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
+    check_loader,
     check_maker,
 )
 from pagefeed.integrations.delivery import Delivery, Leaf
@@ -55,8 +56,9 @@ class MicroBatches(Iterator[Any]):
     """
 
     def __init__(self, loader: Loader, *, consumed_samples: int = 0) -> None:
-        batches = Delivery(loader, WHO, ranks=from_megatron(), endless=True)
+        check_loader(loader, WHO)
         check_fields(loader, NEEDED, WHO)
+        batches = Delivery(loader, WHO, ranks=from_megatron(), endless=True)
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "Megatron predicts labels[i] from tokens[i]: give the Loader "
