@@ -45,11 +45,16 @@ def build(ranks, make=make, **options):
     )
 
 
+generators = {}
+
+
 def steps(data, count):
-    """Batches by torchtitan's own generator."""
+    """Batches by torchtitan's own generator, one for each run as in its trainer."""
     told = SimpleNamespace(ntokens_since_last_log=0, data_loading_times=[])
     trainer = SimpleNamespace(metrics_processor=told)
-    batches = Trainer.batch_generator(trainer, data)
+    if data not in generators:
+        generators[data] = Trainer.batch_generator(trainer, data)
+    batches = generators[data]
     found = []
     for _ in range(count):
         inputs, labels = next(batches)
