@@ -1,6 +1,7 @@
 """torchtitan's dataloader contract, its mesh, its own loop over batches, and DCP."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -45,7 +46,7 @@ def build(ranks, make=make, **options):
     )
 
 
-generators = {}
+generators: dict[Any, Any] = {}
 
 
 def steps(data, count):
