@@ -180,6 +180,39 @@ class DatasetRows(ABC):
         """
         return self._parts(select.by_weights(self.spans, weights, seed))
 
+    def take(
+        self,
+        *,
+        tokens: int | str | None = None,
+        share: float | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Take random whole rows that hold so many tokens.
+
+        Subsets of one seed are nested: a smaller one is part of a larger one. Which
+        rows are taken depends on the seed and the number of each row in the files of
+        the dataset, not on how the rows are cut into files. All pages are read, once,
+        for the lengths of the rows.
+
+        Args:
+            tokens: Tokens to take: a number, or text such as ``"10B"`` or ``"500M"``.
+                The last row that is taken may exceed it.
+            share: Instead, the share of all tokens, above 0 and at most 1.
+            seed: Another seed takes other rows.
+
+        Returns:
+            A dataset of these rows, in the order of the files.
+
+        Raises:
+            InvalidArgumentError: If not exactly one of both is given, or there are
+                fewer tokens.
+
+        Example:
+            >>> web.take(tokens="10B", seed=1)  # doctest: +SKIP
+            >>> web.take(share=0.01)  # doctest: +SKIP
+        """
+        return self._of(select.taken(self.spans, tokens, share, seed))
+
     def check_not_empty(self) -> None:
         """Raise if rows were selected and there are none.
 

@@ -150,6 +150,7 @@ def mix(
     stop: Stop | None = None,
     max_steps: int | None = None,
     max_tokens: int | None = None,
+    rehearse: float | None = None,
 ) -> Mixture:
     """Mix datasets, for a :class:`pagefeed.Loader`.
 
@@ -174,6 +175,11 @@ def mix(
         max_steps: Steps at most, those before a resume counted. Whoever loads a state
             of its end goes on with the next epoch of the mixture.
         max_tokens: Tokens of all ranks at most, by the mean tokens of a sequence.
+        rehearse: Take this share of every dataset, such as 1/16, by
+            :meth:`pagefeed.dataset.ParquetDataset.take`. A run of a sixteenth of the
+            tokens then repeats each dataset as often as the long run would (simulated
+            epochs, arXiv 2606.07597). The caller scales ``max_steps``, ``max_tokens``
+            and the starts of the stages.
 
     Raises:
         InvalidArgumentError: If a weight is negative, not finite, or all are 0; if
@@ -207,15 +213,12 @@ def mix(
         )
     found = {n: p[0] if isinstance(p, tuple) else p for n, p in datasets.items()}
     _check_datasets(found)
+    if rehearse is not None:
+        found = {name: _taken(dataset, rehearse) for name, dataset in found.items()}
     weights: dict[str, float] | None = None
     if weighted:
         given = {name: part[1] for name, part in weighted.items()}
         weights = check_weights(given, found)
-    if temperature is not None and not _is_number(temperature, above=0):
-        raise InvalidArgumentError(
-            f"temperature={temperature!r} must be a number above 0: 1 is proportional "
-            "to size, a large one uniform"
-        )
     for stage in _checked_stages(stages):
         check_names(stage.weights, found)
     if stop is not None:
@@ -223,7 +226,7 @@ def mix(
     return Mixture(
         datasets=found,
         weights=weights,
-        temperature=1.0 if temperature is None else float(temperature),
+        temperature=_checked_temperature(temperature),
         unit=unit if check_choice(unit, UNITS, "unit") == "tokens" else "sequences",
         stages=tuple(stages),
         max_epochs=_checked_epochs({} if max_epochs is None else max_epochs, found),
@@ -308,6 +311,23 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
             )
         check_abilities(dataset, name)
     check_tokenizers(datasets)
+
+
+def _checked_temperature(temperature: float | None) -> float:
+    if temperature is None:
+        return 1.0
+    if not _is_number(temperature, above=0):
+        raise InvalidArgumentError(
+            f"temperature={temperature!r} must be a number above 0: 1 is proportional "
+            "to size, a large one uniform"
+        )
+    return float(temperature)
+
+
+def _taken(dataset: Any, share: float) -> Any:  # noqa: ANN401 - of its own type
+    if len(dataset) == 0:  # An empty tier stays empty.
+        return dataset
+    return dataset.take(share=share)
 
 
 def _checked_epochs(

@@ -10,6 +10,7 @@ from pagefeed.dataset.select.predicate import Constant
 from pagefeed.dataset.select.query import Expression
 from pagefeed.dataset.select.scanning import schema_of
 from pagefeed.dataset.select.selection import Selection
+from pagefeed.dataset.select.taking import taken
 
 __all__ = [
     "Constant",
@@ -19,5 +20,6 @@ __all__ = [
     "by_tiers",
     "by_weights",
     "schema_of",
+    "taken",
     "where",
 ]

@@ -15,7 +15,7 @@ from pagefeed.dataset.select.query import Query, field_of
 from pagefeed.dataset.select.scanning import open_piece, scan, schema_of
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 
-__all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan"]
+__all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan", "mix_hash"]
 
 NO_PART = 65_535
 """Marks rows that are in no part; there are at most so many parts."""
@@ -167,7 +167,7 @@ class Hashing:
         """Return the parts of the rows of a piece."""
         first = piece.begin - int(piece.index.file_first_row[piece.file])
         rows = np.arange(first, first + piece.num_rows, dtype=np.uint64)
-        hashes = _mix(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
+        hashes = mix_hash(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
         part = np.searchsorted(self._ends, hashes, side="right")
         part[part == len(self._ends)] = NO_PART
         return Labels(part.astype(np.uint16))
@@ -189,7 +189,7 @@ _HASH_BITS = 53
 _ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def _mix(numbers: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Array:
+def mix_hash(numbers: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Array:
     """Hash 64-bit numbers to 64 bits each.
 
     Multiplications and shifts as in splitmix64 (Steele, Lea and Flood, "Fast
