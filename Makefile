@@ -208,9 +208,10 @@ $(HAVE_DOCS): $(HAVE_UV) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(DOCS_VENV) $(PIP_INSTALL) --group docs
 	@touch $@
 
-# For the demonstration alone: hardly optimised, and without remote storage.
+# For the demonstration alone: hardly optimised, with tokenizers, without remote storage.
 $(HAVE_QUICK): $(CRATES) pyproject.toml | $(HAVE_DEMO)
-	$(BIN)/maturin develop --uv --profile quick --no-default-features --locked
+	$(BIN)/maturin develop --uv --profile quick --no-default-features \
+		--features tokenizer --locked
 	@touch $@
 
 $(HAVE_S3):

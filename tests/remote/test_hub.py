@@ -4,7 +4,11 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
-from pagefeed.errors import AccessDeniedError, MissingFileError
+from pagefeed.errors import (
+    AccessDeniedError,
+    InvalidArgumentError,
+    MissingFileError,
+)
 from servers.web_servers import COMMIT, TOKEN, Cdn, Hub, running
 
 PINNED = f"hf://datasets/owner/name@{COMMIT}/tokens"
@@ -31,6 +35,26 @@ def test_a_folder_is_pinned_to_its_commit(hub):
     one = dataset(hub, "hf://datasets/owner/name/tokens/part-0.parquet")
     assert list(one.files) == expected[:1]
     assert one.index.find_file("hf://datasets/owner/name/tokens/part-0.parquet") == 0
+
+
+def test_revisions_may_have_slashes(hub):
+    expected = [f"{PINNED}/part-{number}.parquet" for number in (0, 1)]
+    for same in ("refs%2Fconvert%2Fparquet", "refs/convert/parquet", "~parquet"):
+        found = dataset(hub, f"hf://datasets/owner/name@{same}/tokens")
+        assert list(found.files) == expected
+    found = dataset(hub, "hf://datasets/owner/name@refs/pr/1/tokens/*-1.parquet")
+    assert list(found.files) == expected[1:]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["hf://spaces/a/b", "hf://datasets/a", "hf://datasets/a/b@/c", "hf://u:pw@place/a"],
+)
+def test_what_is_no_dataset_is_refused(hub, url):
+    with pytest.raises(InvalidArgumentError, match="hf://datasets/OWNER/NAME") as found:
+        dataset(hub, url)
+    assert "pw" not in str(found.value)
+    assert not hub.asked
 
 
 def test_an_epoch_resolves_each_file_once(hub, root):

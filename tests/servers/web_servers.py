@@ -149,9 +149,10 @@ class HubHandler(Handler):
 
     def api(self, path: str, query: dict[str, list[str]]) -> None:
         """Say what a revision is, or which files a folder has: two at a time."""
-        _, _, _, verb, revision, *folder = path.split("/", 5)
+        _, _, _, verb, _, *folder = path.split("/", 5)
         if verb == "revision":
-            found = {"main": COMMIT, "v1.0": COMMIT}.get(revision)
+            known = ("main", "v1.0", "refs/convert/parquet", "refs/pr/1")
+            found = COMMIT if path.split("/", 4)[4] in known else None
             self.send(
                 *((404, b"") if found is None else (200, as_json({"sha": found})))
             )

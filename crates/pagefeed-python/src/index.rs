@@ -20,6 +20,7 @@ use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{Fetched, Storage};
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -244,73 +245,25 @@ impl Index {
         self.index.file_first_page()
     }
 
-    /// First row of each file, and the number of rows.
-    fn file_first_row(&self) -> Vec<u64> {
-        self.index.file_first_row()
-    }
-
-    /// First value of each file, and the number of values.
-    fn file_first_value(&self) -> Vec<u64> {
-        self.index.file_first_value()
-    }
-
-    /// Stored bytes of each of `pages`, each with its share of the dictionary page.
-    fn stored_bytes(
+    /// Looks up each of `numbers` in one of the tables: `stored_bytes`, `first_rows` or
+    /// `first_values` of pages, `pages_of_rows` or `pages_of_values`.
+    fn look_up(
         &self,
         py: Python<'_>,
-        pages: PyBuffer<i64>,
-        sizes: PyBuffer<i64>,
+        table: &str,
+        numbers: PyBuffer<i64>,
+        found: PyBuffer<i64>,
     ) -> PyResult<()> {
-        lookup(py, &pages, &sizes, |from, into| {
-            self.index.stored_bytes(from, into)
-        })
-    }
-
-    /// Rows before each of `pages`.
-    fn first_rows(
-        &self,
-        py: Python<'_>,
-        pages: PyBuffer<i64>,
-        rows: PyBuffer<i64>,
-    ) -> PyResult<()> {
-        lookup(py, &pages, &rows, |from, into| {
-            self.index.first_rows(from, into)
-        })
-    }
-
-    /// Values before each of `pages`.
-    fn first_values(
-        &self,
-        py: Python<'_>,
-        pages: PyBuffer<i64>,
-        values: PyBuffer<i64>,
-    ) -> PyResult<()> {
-        lookup(py, &pages, &values, |from, into| {
-            self.index.first_values(from, into)
-        })
-    }
-
-    /// Page in which each of `rows` begins.
-    fn pages_of_rows(
-        &self,
-        py: Python<'_>,
-        rows: PyBuffer<i64>,
-        pages: PyBuffer<i64>,
-    ) -> PyResult<()> {
-        lookup(py, &rows, &pages, |from, into| {
-            self.index.pages_of_rows(from, into)
-        })
-    }
-
-    /// Page that holds each of `values`.
-    fn pages_of_values(
-        &self,
-        py: Python<'_>,
-        values: PyBuffer<i64>,
-        pages: PyBuffer<i64>,
-    ) -> PyResult<()> {
-        lookup(py, &values, &pages, |from, into| {
-            self.index.pages_of_values(from, into)
+        let find: fn(&CoreIndex, &[i64], &mut [i64]) -> Result<()> = match table {
+            "stored_bytes" => CoreIndex::stored_bytes,
+            "first_rows" => CoreIndex::first_rows,
+            "first_values" => CoreIndex::first_values,
+            "pages_of_rows" => CoreIndex::pages_of_rows,
+            "pages_of_values" => CoreIndex::pages_of_values,
+            _ => return Err(PyValueError::new_err(format!("{table} is no table"))),
+        };
+        lookup(py, &numbers, &found, |from, into| {
+            find(&self.index, from, into)
         })
     }
 

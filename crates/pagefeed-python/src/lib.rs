@@ -22,6 +22,8 @@ mod rows;
 mod run;
 mod storage;
 mod tokenizer;
+#[cfg(not(feature = "tokenizer"))]
+mod without_tokenizer;
 
 use pyo3::prelude::*;
 

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use pagefeed_core::codec::Codec;
 use pagefeed_core::error::Error;
+use pagefeed_core::text::encode_joined;
 use pagefeed_core::write::ListFile as Library;
-use pagefeed_tokenizer::encode_joined;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

@@ -10,8 +10,9 @@ use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_columns;
 use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;
-use pagefeed_core::text::{Encode, EncodeRows};
-use pagefeed_tokenizer::{Engine, Tokenizer as Library, encode_batch};
+use pagefeed_core::text::{Encode, EncodeRows, encode_batch};
+#[cfg(feature = "tokenizer")]
+use pagefeed_tokenizer as library;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +22,9 @@ use crate::index::Index;
 use crate::rows::Rows;
 use crate::run::detached;
 use crate::storage::reading;
+#[cfg(not(feature = "tokenizer"))]
+use crate::without_tokenizer as library;
+use library::{Engine, Tokenizer as Library, Trials};
 
 /// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
 #[pyclass(frozen, module = "pagefeed._core")]
@@ -101,7 +105,7 @@ pub fn json_texts<'py>(
     name: String,
 ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
     let data: Held<u8> = Held::new(block.into_any())?;
-    let found = detached(py, || Ok(pagefeed_tokenizer::json_texts(data.all(), &name)))?;
+    let found = detached(py, || Ok(library::json_texts(data.all(), &name)))?;
     Ok(found.map(|texts| {
         let offsets: Vec<u8> = texts.offsets.iter().flat_map(|n| n.to_ne_bytes()).collect();
         (PyBytes::new(py, &texts.bytes), PyBytes::new(py, &offsets))
@@ -110,11 +114,26 @@ pub fn json_texts<'py>(
 
 #[pymethods]
 impl Tokenizer {
-    /// Loads the text of a `tokenizer.json`.
+    /// Loads the text of a `tokenizer.json`. `trials` returns texts on which engines are
+    /// compared, given the added tokens; without it the fast engine is left out.
     #[staticmethod]
-    #[pyo3(signature = (json, *, as_text, may_be_fast))]
-    fn from_json(py: Python<'_>, json: &str, as_text: bool, may_be_fast: bool) -> PyResult<Self> {
-        let library = detached(py, || Library::new(json, as_text, may_be_fast))?;
+    #[pyo3(signature = (json, *, as_text, trials=None))]
+    fn from_json(
+        py: Python<'_>,
+        json: &str,
+        as_text: bool,
+        trials: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let trials = trials.as_ref().map(|trials| {
+            move |added: Vec<String>| {
+                Python::attach(|py| trials.bind(py).call1((added,))?.extract())
+                    .map_err(|error: PyErr| Error::invalid(error.to_string()))
+            }
+        });
+        let library = detached(py, || {
+            let trials = trials.as_ref().map(|trials| trials as &Trials<'_>);
+            Library::new(json, as_text, trials)
+        })?;
         Ok(Self {
             kind: Kind::Library(Arc::new(library)),
         })

@@ -4,12 +4,12 @@
 //! remote -> live -> reading -> cache, requests -> pace -> places { bucket, web, hub } -> transport
 //! ```
 //!
-//! [`Remote`] is the face: it blocks, while everything below runs on the one runtime of the
-//! process; `live` is what it shares with its copies. `options` says where credentials come
-//! from, `cache` what need not be fetched, `requests` which ranges are asked for at once,
-//! `pace` how many by their times, and how long they are tried again; `places` what a URL
-//! means and how each kind is asked; `transport` sends: nothing else knows HTTP's headers,
-//! and no secret leaves it.
+//! [`Remote`] is the face. It blocks; everything below it runs on the one runtime of the
+//! process. `live` is the state that copies of a `Remote` share. `options` are the settings,
+//! which Python reads from arguments and the environment. `cache` keeps bytes on a local disk.
+//! `requests` joins and divides ranges, `pace` limits the requests under way and tries them
+//! again, `places` knows what a URL means and how each kind of server is asked. `transport`
+//! sends requests: no other module knows HTTP's headers, and no secret leaves it.
 
 mod cache;
 mod counters;

@@ -1,4 +1,4 @@
-//! What a storage has at work: connections, and what is known by now.
+//! The state that all copies of a storage share: connections, and states of files.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -20,15 +20,15 @@ use crate::places::bucket::{Bucket, Meta};
 use crate::places::hub::Hub;
 use crate::places::web::Web;
 use crate::remote::Listed;
-use crate::transport::Transport;
 use crate::transport::failure::Failure;
+use crate::transport::{Connector, Transport};
 
-/// Files whose state is asked for at a time.
+/// Files whose states are asked for at the same time.
 const QUESTIONS: usize = 128;
-/// What is listed is not asked for again so soon.
+/// A file that was listed is not asked about again for this long.
 const LISTING_KEPT: Duration = Duration::from_secs(60);
 
-/// Connections and what is known by now, shared by all uses of a storage.
+/// Connections and states of files, shared by all copies of a storage.
 pub(crate) struct Live {
     options: Options,
     pub(crate) counters: Arc<Counters>,
@@ -36,10 +36,10 @@ pub(crate) struct Live {
     pub(crate) web: Web,
     pub(crate) hub: Hub,
     buckets: Mutex<HashMap<(Provider, String), Arc<Bucket>>>,
-    /// What objects were when last heard of.
+    /// States of files, and when the server told them.
     known: Mutex<HashMap<String, (Meta, Instant)>>,
     pub(crate) gate: Gate,
-    /// Questions without an answer of any length, which share no line.
+    /// Limits requests without a body, which do not share the line.
     pub(crate) questions: Semaphore,
     pub(crate) cache: Option<PageCache>,
 }
@@ -48,12 +48,16 @@ impl Live {
     pub(crate) fn new(options: Options) -> Result<Self> {
         let counters = Arc::new(Counters::default());
         let transport = Transport::new(&options, Arc::clone(&counters))?;
+        let cache = options
+            .cache
+            .as_ref()
+            .map(|(folder, bytes)| PageCache::new(folder, *bytes, Arc::clone(&counters)));
         Ok(Self {
-            web: Web::new(Arc::clone(&transport), options.authorization())?,
+            web: Web::new(Arc::clone(&transport), options.authorization.as_deref())?,
             hub: Hub::new(&options, Arc::clone(&transport))?,
-            gate: Gate::new(options.max_in_flight()),
-            questions: Semaphore::new(QUESTIONS.min(options.max_in_flight())),
-            cache: options.cache(&counters)?,
+            gate: Gate::new(options.max_in_flight),
+            questions: Semaphore::new(QUESTIONS.min(options.max_in_flight)),
+            cache: cache.transpose()?,
             counters,
             transport,
             buckets: Mutex::default(),
@@ -70,69 +74,28 @@ impl Live {
         self.counters.counts()
     }
 
-    /// Files below a folder, sorted by name.
+    /// Files of a bucket below a folder, sorted by name.
     pub(crate) async fn list(&self, url: &str) -> Result<Vec<Listed>> {
-        let url = self.pinned(url).await?;
-        let (mut found, base) = match Address::parse(&url)? {
-            Address::Object {
-                provider,
-                bucket,
-                key,
-            } => {
-                let objects = self.bucket(provider, &bucket)?;
-                let all = self.retried(|| objects.list(&key)).await?;
-                let (scheme, _) = url.split_once("://").unwrap_or_default();
-                (all, format!("{scheme}://{bucket}/"))
-            }
-            Address::Hub {
-                dataset,
-                revision,
-                path,
-            } => {
-                let commit = revision.unwrap_or_default();
-                let all = self
-                    .retried(|| self.hub.list(&dataset, &commit, &path))
-                    .await?;
-                (all, format!("hf://datasets/{dataset}@{commit}/"))
-            }
-            Address::Web(_) => {
-                return Err(Error::unsupported(
-                    "web servers do not list folders: name the files one by one",
-                ));
-            }
-        };
-        found.sort_by(|one, other| one.0.cmp(&other.0));
-        let listed: Vec<_> = found
-            .into_iter()
-            .map(|(name, meta)| {
-                let url = format!("{base}{name}");
-                self.note(&url, &meta);
-                listed(url, meta)
-            })
-            .collect();
-        Ok(listed)
-    }
-
-    /// A URL of the hub with the commit in place of a branch or tag; others as they are.
-    pub(crate) async fn pinned(&self, url: &str) -> Result<String> {
-        let Address::Hub {
-            dataset,
-            revision,
-            path,
+        let Address::Object {
+            provider,
+            bucket,
+            key,
         } = Address::parse(url)?
         else {
-            return Ok(url.to_string());
+            return Err(Error::unsupported(
+                "web servers do not list folders: name the files one by one",
+            ));
         };
-        let revision = revision.unwrap_or_else(|| "main".to_string());
-        let is_commit =
-            revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let commit = if is_commit {
-            revision
-        } else {
-            self.retried(|| self.hub.commit(&dataset, &revision))
-                .await?
-        };
-        Ok(format!("hf://datasets/{dataset}@{commit}/{path}"))
+        let objects = self.bucket(provider, &bucket)?;
+        let mut found = self.retried(|| objects.list(&key)).await?;
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        let (scheme, _) = url.split_once("://").unwrap_or_default();
+        let listed = found.into_iter().map(|(name, meta)| {
+            let url = format!("{scheme}://{bucket}/{name}");
+            self.note(&url, &meta);
+            listed(url, meta)
+        });
+        Ok(listed.collect())
     }
 
     pub(crate) async fn head(&self, url: &str) -> Result<Meta> {
@@ -152,10 +115,9 @@ impl Live {
             Address::Web(url) => self.retried(|| self.web.head(url)).await?,
             Address::Hub {
                 dataset,
-                revision,
+                commit,
                 path,
             } => {
-                let commit = revision.as_deref().unwrap_or("main");
                 self.retried(|| self.hub.head(dataset, commit, path))
                     .await?
             }
@@ -169,14 +131,14 @@ impl Live {
         attempt: impl Fn() -> F,
     ) -> Result<T> {
         let throttled = || self.gate.throttle();
-        until_done(self.options.deadline(), &self.counters, throttled, attempt).await
+        until_done(self.options.deadline, &self.counters, throttled, attempt).await
     }
 
-    /// An error with the file it is about; and, if access is denied for lack of settings
-    /// that did not travel here, with their names.
+    /// Adds the file to an error. If access is denied, also the names of secrets that did
+    /// not travel to this process.
     pub(crate) fn named(&self, error: Error, url: &str) -> Error {
         let is_denied = error.kind() == Kind::Io(std::io::ErrorKind::PermissionDenied);
-        let lost = self.options.lost();
+        let lost = &self.options.lost;
         let error = if is_denied && !lost.is_empty() {
             let message = format!(
                 "{}; storage_options {} do not travel to other processes: set them in the \
@@ -197,12 +159,13 @@ impl Live {
         if let Some(bucket) = buckets.get(&key) {
             return Ok(Arc::clone(bucket));
         }
-        let bucket = Arc::new(Bucket::new(provider, name, &self.options, &self.transport)?);
+        let connector = Connector(Arc::clone(&self.transport));
+        let bucket = Arc::new(Bucket(self.options.bucket(provider, name, connector)?));
         buckets.insert(key, Arc::clone(&bucket));
         Ok(bucket)
     }
 
-    /// What was heard of a file of late.
+    /// The state of a file, if the server told it in the last minute.
     pub(crate) fn recently_known(&self, url: &str) -> Option<Meta> {
         let known = self
             .known(url)
@@ -215,7 +178,7 @@ impl Live {
         known.get(url).cloned()
     }
 
-    /// Keeps what was heard of a file; some listings leave versions out.
+    /// Keeps the state of a file. States without a version, as in some listings, are not kept.
     pub(crate) fn note(&self, url: &str, meta: &Meta) {
         if meta.version.is_empty() {
             return;
@@ -225,7 +188,7 @@ impl Live {
     }
 }
 
-/// Counts a request as under way until it is dropped, also by a deadline.
+/// Counts a request as under way until this is dropped, also at a deadline.
 pub(crate) struct UnderWay<'a>(&'a Counters);
 
 impl<'a> UnderWay<'a> {
@@ -249,7 +212,7 @@ pub(crate) fn listed(url: String, meta: Meta) -> Listed {
     }
 }
 
-/// Versions stand in place of times and inodes.
+/// A stamp in which the version stands in place of time and inode.
 pub(crate) fn stamp(meta: &Meta) -> Stamp {
     let has_version = !meta.version.is_empty();
     Stamp {

@@ -1,8 +1,8 @@
-//! Reading ranges of files: of the cache, or by requests that are joined, hedged, tried
-//! again, and held against what was indexed.
+//! Reads ranges of files: from the cache, or by requests that are joined, hedged and tried
+//! again. Each answer is compared with the indexed state of the file.
 //!
-//! Each range is read by a task of its own on the threads that hold the connections: a
-//! thread that waits is woken once it is there, not for every piece of it that comes.
+//! A task on the threads that hold the connections reads each range. So a waiting thread
+//! wakes once per range, not once per piece that arrives.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub(crate) struct Source {
     url: String,
     address: Address,
     expected: Option<Stamp>,
-    /// Ends its reads.
+    /// Becomes true when its reads are to end.
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -50,7 +50,7 @@ impl Source {
         })
     }
 
-    /// What tells it from other files and versions; nothing if its version is unknown.
+    /// Hash of the file and its version; `None` if the version is unknown.
     fn key(&self) -> Option<u64> {
         let stamp = self.expected?;
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
@@ -61,7 +61,7 @@ impl Source {
 }
 
 impl Live {
-    /// Ranges of a file that is in the state expected, if one is.
+    /// Ranges of a file, which must be in the expected state if there is one.
     pub(crate) async fn read(
         self: &Arc<Self>,
         source: Source,
@@ -111,8 +111,8 @@ impl Live {
         try_join_all(requests.0.iter().map(one)).await
     }
 
-    /// One attempt to read a range, and another one beside it if it takes long: the first
-    /// to succeed.
+    /// One attempt to read a range. If it takes long, a second request is sent, and the first
+    /// answer counts.
     async fn attempt(&self, source: &Source, range: &Range<u64>) -> Result<Bytes, Failure> {
         let _pass = self.gate.enter().await.map_err(Failure::Final)?;
         let size = range.end - range.start;
@@ -178,12 +178,9 @@ impl Live {
             Address::Web(url) => self.web.get(url, range, tag).await,
             Address::Hub {
                 dataset,
-                revision,
+                commit,
                 path,
-            } => {
-                let commit = revision.as_deref().unwrap_or("main");
-                self.hub.get((dataset, commit, path), range).await
-            }
+            } => self.hub.get((dataset, commit, path), range).await,
         }
     }
 }

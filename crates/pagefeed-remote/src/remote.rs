@@ -1,4 +1,4 @@
-//! The face: files of all remote places, and those of this machine among them.
+//! The face of the crate: remote files, and local ones among them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use pagefeed_core::store::{FileId, Stamp, Store};
 use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};
 use crate::options::Options;
+use crate::places::bucket::Meta;
 use crate::reading::Source;
 use crate::runtime;
 
-/// A file as a store lists it.
+/// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its URL; of the hub, with the commit.
+    /// URL; on the hub with the commit.
     pub url: String,
     /// Bytes.
     pub size: u64,
-    /// What changes whenever it does; may be empty.
+    /// Text that changes whenever the file does; may be empty.
     pub version: String,
 }
 
-/// Files named by URLs, and by paths of this machine.
+/// Files named by URLs or by local paths.
 pub struct Remote {
     live: Arc<Live>,
     local: Store,
@@ -58,20 +59,40 @@ impl Remote {
         self.live.counts()
     }
 
-    /// Files below a folder, sorted by name. A revision of the hub becomes its commit.
+    /// Files of a bucket below a folder, sorted by name.
     pub fn list(&self, url: &str) -> Result<Vec<Listed>> {
         let found = self.block(self.live.list(url));
         found.map_err(|error| self.live.named(error, url))
     }
 
-    /// Some files, in their order. Revisions of the hub become commits.
+    /// What the hub answers at one of its URLs about `file`, and the URL at which a long answer
+    /// goes on.
+    pub fn ask_hub(&self, url: &str, file: &str) -> Result<(Bytes, Option<String>)> {
+        let found = self.block(self.live.retried(|| self.live.hub.answer(url)));
+        found.map_err(|error| self.live.named(error, file))
+    }
+
+    /// Keeps what the hub listed, so that it is not asked again soon.
+    pub fn note(&self, files: Vec<Listed>) {
+        for Listed { url, size, version } in files {
+            let modified = 0;
+            self.live.note(
+                &url,
+                &Meta {
+                    size,
+                    version,
+                    modified,
+                },
+            );
+        }
+    }
+
+    /// Some files, in their order.
     pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
         let found = urls.iter().map(|url| async {
             let one = async {
                 let _permit = self.live.questions.acquire().await;
-                let url = self.live.pinned(url).await?;
-                let meta = self.live.head(&url).await?;
-                Ok(listed(url, meta))
+                Ok(listed(url.clone(), self.live.head(url).await?))
             };
             one.await
                 .map_err(|error: Error| self.live.named(error, url))
@@ -79,7 +100,7 @@ impl Remote {
         self.block(try_join_all(found))
     }
 
-    /// Bytes of a file in whatever state it is.
+    /// Bytes of a file, whatever state it is in.
     pub fn read_now(&self, url: &str, range: Range<u64>) -> Result<Bytes> {
         let read = async {
             let source = Source::new(url, None, &self.cancel)?;
@@ -103,7 +124,7 @@ impl Remote {
         runtime::handle()?.block_on(runtime::unless(self.cancel.clone(), work))
     }
 
-    /// The same of reads, which look for themselves whether they are to end.
+    /// Waits for reads, which look themselves whether they were cancelled.
     fn block_on_reads<T>(&self, reads: impl Future<Output = Result<T>>) -> Result<T> {
         runtime::handle()?.block_on(reads)
     }
@@ -145,8 +166,8 @@ impl Storage for Remote {
         let (local, remote): (Vec<_>, Vec<_>) =
             files.iter().cloned().partition(|file| is_local(&file.path));
         self.local.check(&local)?;
-        // By what listings told of late: of others each read tells, and asking for all
-        // of them would keep a start waiting.
+        // Only files that were listed in the last minute are checked here. Every read checks
+        // its file, and asking for all of them would delay the start.
         let check = |file: &FileId| match self.live.recently_known(&file.path) {
             Some(meta) => file
                 .check(stamp(&meta))
@@ -157,7 +178,7 @@ impl Storage for Remote {
     }
 
     fn num_in_flight(&self) -> usize {
-        self.live.options().max_in_flight()
+        self.live.options().max_in_flight
     }
 
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
@@ -167,7 +188,7 @@ impl Storage for Remote {
     fn for_child(&self) -> Arc<dyn Storage> {
         match Self::new(self.live.options().clone()) {
             Ok(remote) => Arc::new(remote),
-            // As this one could be made, so can the other; else each read says why not.
+            // This storage could be made, so the other can, too; else each read says why not.
             Err(error) => Arc::new(Broken(error)),
         }
     }

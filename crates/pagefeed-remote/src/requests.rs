@@ -1,13 +1,13 @@
-//! Which bytes are asked for at once: neighbours together, long ranges in parts.
+//! Which bytes one request asks for: ranges close together are joined, long ones divided.
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes between two ranges that are rather read than asked for anew: what a request's
-/// latency is worth.
+/// Ranges with at most this many bytes between them are joined: reading the gap is cheaper
+/// than the latency of another request.
 const GAP: u64 = 256 << 10;
-/// What one request asks for at most: the size at which object stores give the most.
+/// Bytes of one request, at most: object stores are fastest at this size.
 pub(crate) const MOST_BYTES: u64 = 8 << 20;
 
 /// Requests that cover some ranges, in rising order and without overlap.
@@ -20,8 +20,8 @@ impl Requests {
         Self(joined(ranges, GAP).into_iter().flat_map(parts).collect())
     }
 
-    /// The same with parts that lie elsewhere; those that were asked for as well, as
-    /// they lie between others, are left out.
+    /// Adds parts from the cache and sorts all. Parts that a request covers, because they lie
+    /// between others, are left out.
     pub(crate) fn with(
         self,
         answers: Vec<Bytes>,

@@ -1,4 +1,4 @@
-//! The one runtime of a process: two threads, begun with the first remote read.
+//! The one runtime of a process. Its two threads start with the first remote read.
 
 use std::pin::pin;
 use std::ptr;
@@ -49,14 +49,14 @@ pub(crate) fn handle() -> Result<Handle> {
     }
 }
 
-/// How often it is looked whether work is to end.
+/// How often work looks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What `work` comes to on the threads of the runtime; it ends when this is dropped, and
-/// soon after `cancel` becomes true.
+/// Runs `work` on the threads of the runtime. It ends when this future is dropped, and soon
+/// after `cancel` becomes true.
 ///
-/// Who waits for it need not look for that: hundreds of threads that wake for a look each
-/// time would take a good part of a processor.
+/// The waiting thread need not look at `cancel`: hundreds of threads that wake up to look
+/// would take much of a processor.
 pub(crate) async fn spawned<T: Send + 'static>(
     cancel: Option<Arc<AtomicBool>>,
     work: impl Future<Output = Result<T>> + Send + 'static,
@@ -70,7 +70,7 @@ pub(crate) async fn spawned<T: Send + 'static>(
     }
 }
 
-/// What `work` comes to, unless `cancel` becomes true.
+/// Runs `work` until it is done or `cancel` becomes true.
 pub(crate) async fn unless<T>(
     cancel: Option<Arc<AtomicBool>>,
     work: impl Future<Output = Result<T>>,

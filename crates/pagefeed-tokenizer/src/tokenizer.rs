@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::exact::Exact;
 use crate::fast::{self, Fast};
 use crate::patterns::spelled_out;
-use crate::trials;
 
 /// Bytes of the first documents that both engines encode.
 const TRIED_BYTES: i64 = 256 << 10;
@@ -34,6 +33,9 @@ pub enum Engine {
     Exact,
 }
 
+/// Returns texts on which engines are compared, given the added tokens.
+pub type Trials<'a> = dyn Fn(Vec<String>) -> Result<Vec<String>> + Sync + 'a;
+
 /// Encodes texts as the `tokenizers` library does.
 pub struct Tokenizer {
     exact: Exact,
@@ -50,20 +52,21 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// Loads the text of a `tokenizer.json`. Special tokens written in a text are plain
-    /// text if `as_text`; the fast engine is left out unless `may_be_fast`.
-    pub fn new(json: &str, as_text: bool, may_be_fast: bool) -> Result<Self> {
-        catch_panic(|| Self::load(json, as_text, may_be_fast))
+    /// text if `as_text`. The fast engine is used if it gives the same ids on the texts that
+    /// `trials` returns for the added tokens; without `trials` it is left out.
+    pub fn new(json: &str, as_text: bool, trials: Option<&Trials<'_>>) -> Result<Self> {
+        catch_panic(|| Self::load(json, as_text, trials))
     }
 
-    fn load(json: &str, as_text: bool, may_be_fast: bool) -> Result<Self> {
+    fn load(json: &str, as_text: bool, trials: Option<&Trials<'_>>) -> Result<Self> {
         let value: Value = serde_json::from_str(json).map_err(|error| {
             Error::invalid(format!("not a tokenizer.json that can be read: {error}"))
         })?;
         check_ids(&value)?;
         let exact = Exact::new(json, as_text)?;
-        let fast = match may_be_fast {
-            true => Self::proven(&value, as_text, &exact),
-            false => Err("it was not asked for".into()),
+        let fast = match trials {
+            Some(trials) => Self::proven(&value, as_text, &exact, trials),
+            None => Err("it was not asked for".into()),
         };
         let (fast, reason) = match fast {
             Ok(fast) => (Some(fast), "gives the same ids in all trials".into()),
@@ -80,14 +83,16 @@ impl Tokenizer {
         })
     }
 
-    /// The fast engine, if it is equal to the exact one on all hard texts.
-    fn proven(json: &Value, as_text: bool, exact: &Exact) -> Result<Fast, String> {
-        let added = exact.added_tokens();
-        let added: Vec<&str> = added
-            .iter()
-            .map(|(_, content, _)| content.as_str())
-            .collect();
-        let texts = trials::texts(&added);
+    /// The fast engine, if it is equal to the exact one on all texts of `trials`.
+    fn proven(
+        json: &Value,
+        as_text: bool,
+        exact: &Exact,
+        trials: &Trials<'_>,
+    ) -> Result<Fast, String> {
+        let added = exact.added_tokens().into_iter();
+        let texts = trials(added.map(|(_, content, _)| content).collect());
+        let texts = texts.map_err(|error| error.message().to_string())?;
         let tried = |json: &Value| {
             let fast = quietly(|| Fast::new(json, as_text))?;
             for text in &texts {
@@ -294,7 +299,7 @@ mod tests {
         let fast = Fast::new(&serde_json::from_str(&json("qz")).unwrap(), false).unwrap();
         Tokenizer {
             fast: Some(fast),
-            ..Tokenizer::new(&json("xy"), false, false).unwrap()
+            ..Tokenizer::new(&json("xy"), false, None).unwrap()
         }
     }
 

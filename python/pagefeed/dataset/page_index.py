@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -230,12 +231,12 @@ class PageIndex:
     @lazy
     def file_first_row(self) -> Int64Array:
         """First row of each file, and the number of rows: int64 [files + 1]."""
-        return np.asarray(self.handle.file_first_row(), dtype=np.int64)
+        return self.first_rows(self.file_first_page)
 
     @lazy
     def file_first_value(self) -> Int64Array:
         """First value of each file, and the number of values: int64 [files + 1]."""
-        return np.asarray(self.handle.file_first_value(), dtype=np.int64)
+        return self.first_values(self.file_first_page)
 
     @property
     def null_pages(self) -> Int64Array:
@@ -260,19 +261,19 @@ class PageIndex:
 
     def stored_bytes(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the stored bytes of ``pages``, each with its share of a dictionary."""
-        return looked_up(self.handle.stored_bytes, pages)
+        return self._looked_up("stored_bytes", pages)
 
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
-        return looked_up(self.handle.first_rows, pages)
+        return self._looked_up("first_rows", pages)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``pages``, likewise."""
-        return looked_up(self.handle.first_values, pages)
+        return self._looked_up("first_values", pages)
 
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the page in which each of ``rows`` begins."""
-        return looked_up(self.handle.pages_of_rows, rows)
+        return self._looked_up("pages_of_rows", rows)
 
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
@@ -280,7 +281,10 @@ class PageIndex:
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
         """Return the page that holds each of ``values``, numbered through."""
-        return looked_up(self.handle.pages_of_values, values)
+        return self._looked_up("pages_of_values", values)
+
+    def _looked_up(self, table: str, numbers: npt.ArrayLike) -> Int64Array:
+        return looked_up(partial(self.handle.look_up, table), numbers)
 
     def find_file(self, path: str) -> int | None:
         """Return the number of a file of the index; None if it is none of them."""

@@ -6,8 +6,9 @@ or :class:`RemoteStorage`, whose requests the data plane sends. :class:`FileWrit
 writes new ones.
 """
 
+from pagefeed.storage.options import StorageOptions
 from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path
-from pagefeed.storage.remote import Located, RemoteStorage, StorageOptions, located
+from pagefeed.storage.remote import Located, RemoteStorage, located
 from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.writing import (
     FileWriter,

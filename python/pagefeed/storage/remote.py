@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pagefeed import _core
-from pagefeed._base import parse_bytes
 from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
     UnsupportedError,
 )
 from pagefeed.storage.arrow_files import arrow_filesystem_of
+from pagefeed.storage.hub import Hub, is_of_hub
+from pagefeed.storage.options import StorageOptions, core_settings, texts_of
 from pagefeed.storage.paths import (
     PARQUET,
     Paths,
     check_files_given,
     is_hidden,
-    local_path,
     nothing_listed,
     plain_paths,
 )
@@ -27,9 +27,6 @@ from pagefeed.storage.storage import LocalStorage, Storage
 from pagefeed.storage.urls import is_url, listed_folder, matches
 
 __all__ = ["Located", "RemoteStorage", "StorageOptions", "located"]
-
-StorageOptions = Mapping[str, object]
-"""Settings of remote storage, by name."""
 
 _SECRET = re.compile(r"key|secret|token|password|authorization|credential|sas|account")
 
@@ -52,8 +49,10 @@ class RemoteStorage:
     ) -> None:
         self._options = dict(options or {})
         self._lost = lost
-        self.handle = _handle(self._options, lost)
+        settings = core_settings(self._options)
+        self.handle = _handle(settings, lost)
         """The storage as the data plane takes it."""
+        self._hub = Hub(self.handle, settings["hub_endpoint"])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStorage) and self._options == other._options
@@ -82,7 +81,7 @@ class RemoteStorage:
         given = plain_paths(paths)
         single = [path for path in given if _is_one_file(path, suffixes)]
         # All at one time: each waits for the network.
-        names = [name for name, _, _ in self.handle.find(single)]
+        names = [name for name, _, _ in self._find(single)]
         found = dict(zip(single, names, strict=True))
         return check_files_given(
             given, lambda path: self._expand(path, suffixes, found)
@@ -92,23 +91,20 @@ class RemoteStorage:
         """Return the URL of a file as it is listed: on the hub, with its commit."""
         if not is_url(path):
             return LocalStorage().name_of(path)
-        is_pinned = re.search(r"@[0-9a-f]{40}/", path) is not None
-        if path.startswith("hf://") and not is_pinned:
-            return self.handle.find([path])[0][0]
-        return path
+        return self._hub.pinned(path) if is_of_hub(path) else path
 
     def version(self, file: str) -> str:
         """Return size and version (ETag) of a file."""
         if not is_url(file):
             return LocalStorage().version(file)
-        [(_, size, version)] = self.handle.find([file])
+        [(_, size, version)] = self._find([file])
         return f"{size} {version}"
 
     def size(self, file: str) -> int:
         """Return the bytes of a file."""
         if not is_url(file):
             return LocalStorage().size(file)
-        return self.handle.find([file])[0][1]
+        return self._find([file])[0][1]
 
     def read(self, file: str, begin: int, end: int) -> bytes:
         """Read bytes ``[begin, end)`` of a file.
@@ -131,6 +127,10 @@ class RemoteStorage:
     def counts(self) -> dict[str, int]:
         """Return what was sent so far: requests, retries, bytes and the like."""
         return self.handle.counts()
+
+    def _find(self, urls: list[str]) -> list[tuple[str, int, str]]:
+        pinned = [self.name_of(url) for url in urls]
+        return self.handle.find(pinned)
 
     def _expand(
         self, path: str, suffixes: tuple[str, ...], found: Mapping[str, str]
@@ -158,7 +158,7 @@ class RemoteStorage:
         except MissingFileError:
             if path.endswith("/"):
                 raise
-        return [self.handle.find([path])[0][0]]
+        return [self._find([path])[0][0]]
 
     def _listed(
         self,
@@ -169,9 +169,10 @@ class RemoteStorage:
     ) -> list[str]:
         """Files below a folder that are meant, by their names below it."""
         files = []
-        for url, _, _ in self.handle.list_files(folder):
-            # On the hub a URL has a commit, which the folder as given may lack.
-            name = url.split("/", folder.count("/"))[-1]
+        place = self._hub if is_of_hub(folder) else self.handle
+        folder = self.name_of(folder)
+        for url, _, _ in place.list_files(folder):
+            name = url.removeprefix(folder)
             if is_meant(name) and not any(map(is_hidden, name.split("/"))):
                 files.append(url)
         if not files:
@@ -215,7 +216,7 @@ def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:
             f"found {type(options).__name__}"
         )
     if is_remote:
-        return RemoteStorage(_texts(options or {}))
+        return RemoteStorage(texts_of(options or {}))
     if options:
         raise InvalidArgumentError(
             f"storage_options {', '.join(map(str, options))} are of remote storage, "
@@ -231,28 +232,10 @@ def _is_one_file(path: str, suffixes: tuple[str, ...]) -> bool:
     return is_url(path) and is_named and listed_folder(path) is None
 
 
-def _texts(options: StorageOptions) -> dict[str, str]:
-    texts = {}
-    for name, value in options.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float):
-            raise InvalidArgumentError(
-                f"storage_options[{name!r}] must be text, a number, True or False, "
-                f"found {type(value).__name__}"
-            )
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    if "storage_cache" in texts:
-        size = parse_bytes(texts["storage_cache"], name="storage_cache")
-        texts["storage_cache"] = str(size)
-    if "storage_cache_dir" in texts:
-        folder = local_path(texts["storage_cache_dir"], "storage_cache_dir")
-        texts["storage_cache_dir"] = folder
-    return texts
-
-
-def _handle(options: dict[str, str], lost: tuple[str, ...]) -> _core.Remote:
+def _handle(settings: dict[str, Any], lost: tuple[str, ...]) -> _core.Remote:
     if not hasattr(_core, "Remote"):
         raise UnsupportedError(
             "this build of pagefeed reads local files only, as `make demo` builds it: "
             "`pip install .` builds all of it"
         )
-    return _core.Remote(options, lost)
+    return _core.Remote(settings, lost)

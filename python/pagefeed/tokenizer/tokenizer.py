@@ -25,6 +25,7 @@ from pagefeed._base import (
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
 from pagefeed.tokenizer.refusal import no_text
 from pagefeed.tokenizer.sources import Definition, as_bytes, define, sentence_pieces
+from pagefeed.tokenizer.trials import trial_texts
 
 __all__ = ["Tokenizer"]
 
@@ -131,8 +132,9 @@ class Tokenizer:
         as_text = settings.special_tokens == "as_text"
         self._pieces: Any = None
         if kind in ("tokenizers", "tiktoken"):
+            trials = trial_texts if settings.engine == "auto" else None
             self.handle = _core.Tokenizer.from_json(
-                data, as_text=as_text, may_be_fast=settings.engine == "auto"
+                data, as_text=as_text, trials=trials
             )
             """The tokenizer as the data plane takes it."""
         elif kind == "sentencepiece":

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pagefeed_core::error::Result;
 use pagefeed_core::storage::Storage;
@@ -14,6 +15,21 @@ use crate::run::cancellable;
 
 /// A file: its URL, bytes, and version.
 type File = (String, u64, String);
+
+/// A dictionary with the fields of [`Options`].
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Settings {
+    deadline: Duration,
+    timeout: Duration,
+    max_in_flight: usize,
+    cache: Option<(String, u64)>,
+    allow_http: bool,
+    authorization: Option<String>,
+    hub_endpoint: String,
+    hub_token: Option<String>,
+    providers: [Vec<(String, String)>; 3],
+}
 
 /// Files named by URLs. Wrapped by `pagefeed.storage.RemoteStorage`.
 #[pyclass(frozen, module = "pagefeed._core")]
@@ -66,16 +82,22 @@ fn file(listed: Listed) -> File {
 
 #[pymethods]
 impl Remote {
-    /// A storage with these settings, and without secrets of the names `lost`, which did
-    /// not travel to this process; nothing is sent yet.
+    /// A storage with these settings, without secrets of the names `lost`, which did not
+    /// travel to this process. Nothing is sent yet.
     #[new]
-    fn make(
-        py: Python<'_>,
-        options: BTreeMap<String, String>,
-        lost: Vec<String>,
-    ) -> PyResult<Self> {
-        let options = Options::new(options).map_err(|error| to_python(py, &error))?;
-        let options = options.without(lost);
+    fn make(py: Python<'_>, settings: Settings, lost: Vec<String>) -> PyResult<Self> {
+        let options = Options {
+            deadline: settings.deadline,
+            timeout: settings.timeout,
+            max_in_flight: settings.max_in_flight,
+            cache: settings.cache,
+            allow_http: settings.allow_http,
+            authorization: settings.authorization,
+            hub_endpoint: settings.hub_endpoint,
+            hub_token: settings.hub_token,
+            providers: settings.providers,
+            lost,
+        };
         let remote = new(py, &options)?;
         Ok(Self {
             options,
@@ -83,10 +105,30 @@ impl Remote {
         })
     }
 
-    /// Files below a folder, as (URL, bytes, version), sorted by name.
+    /// Files of a bucket below a folder, as (URL, bytes, version), sorted by name.
     fn list_files(&self, py: Python<'_>, url: &str) -> PyResult<Vec<File>> {
         let found = self.run(py, |remote| remote.list(url))?;
         Ok(found.into_iter().map(file).collect())
+    }
+
+    /// What the hub answers at one of its URLs about a file, and the URL at which a long
+    /// answer goes on.
+    fn ask_hub<'py>(
+        &self,
+        py: Python<'py>,
+        url: &str,
+        file: &str,
+    ) -> PyResult<(Bound<'py, PyBytes>, Option<String>)> {
+        let (body, next) = self.run(py, |remote| remote.ask_hub(url, file))?;
+        Ok((PyBytes::new(py, &body), next))
+    }
+
+    /// Keeps what the hub listed, so that it is not asked again soon.
+    fn note(&self, py: Python<'_>, files: Vec<File>) -> PyResult<()> {
+        let listed = |(url, size, version)| Listed { url, size, version };
+        let files = files.into_iter().map(listed).collect();
+        self.here(py)?.note(files);
+        Ok(())
     }
 
     /// Some files, likewise, in their order.

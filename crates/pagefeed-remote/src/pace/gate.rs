@@ -1,4 +1,4 @@
-//! The one way to a server: as many requests under way as it is worth.
+//! Limits the requests under way, and adapts the limit to the measured rate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use tokio::sync::Semaphore;
 
 use crate::pace::{Depth, Durations};
 
-/// A round lasts at least this long: shorter ones tell little.
+/// A round lasts at least this long, since shorter ones measure little.
 const LEAST_ROUND: Duration = Duration::from_millis(250);
 
-/// A server is not taken to ask for fewer again so soon.
+/// Within this time several requests to slow down count as one.
 const CALM: Duration = Duration::from_secs(1);
 
-/// Lets requests pass, measures them, and adapts.
+/// Limits requests, measures them, and adapts the limit.
 pub(crate) struct Gate {
     permits: Semaphore,
     state: Mutex<State>,
@@ -23,9 +23,9 @@ pub(crate) struct Gate {
 struct State {
     depth: Depth,
     durations: Durations,
-    /// Permits there are, given out or not.
+    /// Number of permits, given out or not.
     permits: usize,
-    /// When fewer were last asked for.
+    /// When the server last asked to slow down.
     throttled: Option<Instant>,
     round: Round,
 }
@@ -74,7 +74,7 @@ impl Gate {
         Ok(Pass { gate: self })
     }
 
-    /// A request brought so many bytes.
+    /// Notes the bytes and time of a request.
     pub(crate) fn measure(&self, bytes: u64, time: Duration) {
         let mut state = self.lock();
         state.durations.note(bytes, time);
@@ -92,8 +92,8 @@ impl Gate {
         }
     }
 
-    /// The server asks for fewer. Those under way at the time are told so together,
-    /// which counts once.
+    /// Lowers the limit, as the server asked. The requests under way at that time all get this
+    /// answer, which counts once.
     pub(crate) fn throttle(&self) {
         let mut state = self.lock();
         if state.throttled.is_none_or(|last| last.elapsed() > CALM) {
@@ -102,7 +102,7 @@ impl Gate {
         }
     }
 
-    /// When a request of so many bytes is slow.
+    /// After what time a request of this size is slow.
     pub(crate) fn slow(&self, bytes: u64) -> Duration {
         self.lock().durations.slow(bytes)
     }
@@ -115,7 +115,7 @@ impl Gate {
 
     fn leave(&self) {
         let mut state = self.lock();
-        // Where fewer are wanted, those that end are not given out again.
+        // After the limit fell, permits that come back are not given out again.
         state.permits -= 1;
         self.give_out(&mut state);
     }
@@ -125,7 +125,7 @@ impl Gate {
     }
 }
 
-/// Lets one request be under way until it is dropped, also by a deadline.
+/// Permits one request until this is dropped, also at a deadline.
 pub(crate) struct Pass<'a> {
     gate: &'a Gate,
 }

@@ -1,28 +1,28 @@
-//! How many requests are under way, and when one of them is slow: by what is measured.
+//! How many requests may be under way, and when one of them is slow, from measurements.
 
 pub(crate) mod gate;
 pub(crate) mod retry;
 
 use std::time::Duration;
 
-/// Requests under way at first, if so many are allowed: where these fill the line, more
-/// would only share it, and the page that is needed first would come last.
+/// Requests under way at the start. If these fill the line, more requests would only share
+/// it, and the page that is needed first would come later.
 const AT_FIRST: usize = 16;
-/// Never fewer, however often the server asks to slow down.
+/// The limit never falls below this, however often the server asks to slow down.
 const FEWEST: usize = 4;
-/// More are kept only if these bring so much more.
+/// A higher limit is kept only if it raises the rate by this factor.
 const GAIN: f64 = 1.08;
-/// How much more are tried.
+/// Factor by which the limit is raised.
 const STEP: f64 = 1.5;
-/// Rounds after which it is tried again whether more bring more.
+/// Rounds until a higher limit is tried again.
 const ROUNDS_HELD: u32 = 16;
 
-/// How many requests may be under way: more as long as more bring more bytes.
+/// The limit of requests under way. It rises as long as the rate rises with it.
 #[derive(Debug)]
 pub(crate) struct Depth {
     most: usize,
     limit: usize,
-    /// The rate with the limit before this one, while more are tried.
+    /// The last limit and its rate, while a higher limit is tried.
     before: Option<(usize, f64)>,
     rounds_to_hold: u32,
 }
@@ -41,8 +41,7 @@ impl Depth {
         self.limit
     }
 
-    /// A round of as many requests as may be under way brought so many bytes a second,
-    /// and others had to wait.
+    /// Ends a round in which requests had to wait, with its rate in bytes a second.
     pub(crate) fn end_round(&mut self, rate: f64) {
         if self.rounds_to_hold > 0 {
             self.rounds_to_hold -= 1;
@@ -62,7 +61,7 @@ impl Depth {
         self.limit = more;
     }
 
-    /// The server asks for fewer.
+    /// Halves the limit, as the server asked.
     pub(crate) fn throttle(&mut self) {
         self.limit = (self.limit / 2).max(FEWEST.min(self.most));
         self.before = None;
@@ -70,12 +69,12 @@ impl Depth {
     }
 }
 
-/// A request is slow after this, at the earliest: others cost the server as much.
+/// A request is never slow before this: a second one costs the server as much.
 const LEAST_SLOW: Duration = Duration::from_millis(500);
-/// As long as too few were seen to know.
+/// A request is slow after this, while too few of its size were measured.
 const UNKNOWN_SLOW: Duration = Duration::from_secs(2);
 const FEW: u32 = 8;
-/// One request in so many is sent a second time at most, beside a few.
+/// At most one request in this many is sent a second time.
 const HEDGED_OF: u64 = 16;
 
 /// How long requests take, by their size.
@@ -108,7 +107,7 @@ impl Durations {
         class.count = class.count.saturating_add(1);
     }
 
-    /// When a request is slow: far outside of what those of its size take.
+    /// After what time a request is slow: far longer than requests of its size take.
     pub(crate) fn slow(&self, bytes: u64) -> Duration {
         let class = self.classes[class_of(bytes)];
         if class.count < FEW {
@@ -119,13 +118,13 @@ impl Durations {
     }
 }
 
-/// Whether one more may be sent a second time: where all are slow, that would only make
-/// them slower.
+/// Whether a request may be sent a second time. Where all are slow, that would only make them
+/// slower.
 pub(crate) fn may_hedge(requests: u64, hedges: u64) -> bool {
     hedges * HEDGED_OF <= requests
 }
 
-/// Sizes that take about as long: each four times, from 4 KiB on.
+/// The class of sizes that take about as long: powers of two from 4 KiB on.
 fn class_of(bytes: u64) -> usize {
     let powers = (bytes >> 12).checked_ilog2().map_or(0, |power| power + 1);
     (powers as usize).min(11)

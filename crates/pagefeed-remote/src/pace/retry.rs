@@ -1,4 +1,4 @@
-//! Trying again, with pauses, until one deadline.
+//! Tries again, with pauses, until one deadline.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -66,7 +66,7 @@ fn overdue(attempts: u32, begin: Instant, why: &str) -> Error {
     )
 }
 
-/// A number from a half to one: processes that failed together do not return together.
+/// A number from a half to one, so that processes that failed together do not return together.
 fn jitter() -> f64 {
     let random = RandomState::new().hash_one(()) >> 11;
     0.5 + random as f64 / (1u64 << 54) as f64

@@ -7,7 +7,7 @@ use url::Url;
 /// Schemes that are read, for messages.
 const SCHEMES: &str = "s3://, gs://, az://, https:// and hf://";
 
-/// Who keeps the buckets.
+/// The providers of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Provider {
     Amazon,
@@ -26,10 +26,10 @@ pub(crate) enum Address {
     },
     /// `https://host/path`.
     Web(Url),
-    /// `hf://datasets/owner/name@revision/path`.
+    /// `hf://datasets/owner/name@commit/path`.
     Hub {
         dataset: String,
-        revision: Option<String>,
+        commit: String,
         path: String,
     },
 }
@@ -80,40 +80,31 @@ fn web(text: &str) -> Result<Address> {
 }
 
 fn hub(url: &str, rest: &str) -> Result<Address> {
-    let wrong = || {
+    let parsed = || {
+        let (owner, rest) = rest.strip_prefix("datasets/")?.split_once('/')?;
+        let (name, rest) = rest.split_once('@')?;
+        let (commit, path) = rest.split_once('/')?;
+        Some(Address::Hub {
+            dataset: format!("{owner}/{name}"),
+            commit: commit.to_string(),
+            path: path.to_string(),
+        })
+    };
+    parsed().ok_or_else(|| {
+        let url = shown(url);
         Error::invalid(format!(
-            "{} should be hf://datasets/OWNER/NAME/PATH, or OWNER/NAME@REVISION for a branch, \
-             tag or commit",
-            shown(url)
+            "{url} should be hf://datasets/OWNER/NAME@COMMIT/PATH"
         ))
-    };
-    let rest = rest.strip_prefix("datasets/").ok_or_else(wrong)?;
-    let mut parts = rest.splitn(3, '/');
-    let (Some(owner), Some(name)) = (parts.next(), parts.next()) else {
-        return Err(wrong());
-    };
-    let (name, revision) = match name.split_once('@') {
-        // Written as in Python's library: a slash in a revision is %2F.
-        Some((name, revision)) => (name, Some(revision.replace("%2F", "/"))),
-        None => (name, None),
-    };
-    if owner.is_empty() || name.is_empty() || revision.as_deref() == Some("") {
-        return Err(wrong());
-    }
-    Ok(Address::Hub {
-        dataset: format!("{owner}/{name}"),
-        revision,
-        path: parts.next().unwrap_or_default().to_string(),
     })
 }
 
-/// The path of an object as the crate takes it.
+/// The path of an object as object_store takes it.
 pub(crate) fn object_path(key: &str) -> Result<Path> {
     Path::parse(key)
         .map_err(|problem| Error::invalid(format!("{key:?} is no name of an object: {problem}")))
 }
 
-/// A URL as it may be shown: without a user, a password, and a signature.
+/// A URL without user, password and signature, for messages.
 pub(crate) fn shown(url: &str) -> String {
     let url = without_query(url);
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -126,7 +117,7 @@ pub(crate) fn shown(url: &str) -> String {
     }
 }
 
-/// What stays of a URL: signed ones carry their signature in the query.
+/// A URL without its query, which holds the signature of signed URLs.
 pub(crate) fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
@@ -134,17 +125,6 @@ pub(crate) fn without_query(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hub_of(url: &str) -> (String, Option<String>, String) {
-        match Address::parse(url).unwrap() {
-            Address::Hub {
-                dataset,
-                revision,
-                path,
-            } => (dataset, revision, path),
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn objects_have_a_bucket_and_a_key() {
@@ -158,12 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn datasets_of_the_hub_may_name_a_revision() {
-        let plain = hub_of("hf://datasets/owner/name/data/a.parquet");
-        assert_eq!(plain, ("owner/name".into(), None, "data/a.parquet".into()));
-        let (_, revision, path) = hub_of("hf://datasets/o/n@refs%2Fconvert%2Fparquet");
-        assert_eq!(revision.as_deref(), Some("refs/convert/parquet"));
-        assert_eq!(path, "");
+    fn files_of_the_hub_have_a_commit() {
+        let parsed = Address::parse("hf://datasets/owner/name@12ab/data/a.parquet").unwrap();
+        let expected = Address::Hub {
+            dataset: "owner/name".into(),
+            commit: "12ab".into(),
+            path: "data/a.parquet".into(),
+        };
+        assert_eq!(parsed, expected);
     }
 
     #[test]
@@ -173,7 +155,7 @@ mod tests {
             ("s3:///key", "s3://BUCKET/PATH"),
             ("ftp://host/a", "is not read"),
             ("hf://spaces/a/b", "hf://datasets/OWNER/NAME"),
-            ("hf://datasets/a/b@/c", "hf://datasets/OWNER/NAME"),
+            ("hf://datasets/a/b/c", "hf://datasets/OWNER/NAME@COMMIT"),
         ] {
             let message = Address::parse(url).unwrap_err().to_string();
             assert!(message.contains(word), "{message}");

@@ -1,31 +1,28 @@
-//! Objects of one bucket, by the crate of object stores.
+//! Objects of one bucket, through object_store.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
-use pagefeed_core::error::{Error, Result};
 
-use crate::options::Options;
-use crate::places::address::{Provider, object_path};
+use crate::places::address::object_path;
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
-use crate::transport::{Connector, Transport, observed};
+use crate::transport::observed;
 
-/// What a store says of an object.
+/// The state of a file, as a server tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) size: u64,
-    /// Its ETag without quotes, or what else changes whenever it does; may be empty.
+    /// ETag without quotes, or other text that changes with the file; may be empty.
     pub(crate) version: String,
     /// Seconds since 1970.
     pub(crate) modified: i64,
 }
 
 impl Meta {
-    /// The version that a tag of a header or a listing is: these quote differently.
+    /// The version of a tag, which headers and listings quote differently.
     pub(crate) fn version_of(tag: &str) -> String {
         let is_whole = tag.starts_with('"') && tag.ends_with('"') && tag.len() > 1;
         (if is_whole {
@@ -36,77 +33,30 @@ impl Meta {
         .to_string()
     }
 
-    /// What `If-Match` takes: not weak tags, nor dates.
+    /// The tag for `If-Match`, which takes neither weak tags nor dates.
     pub(crate) fn tag(&self) -> Option<String> {
         let is_tag = !self.version.is_empty() && !self.version.contains(['"', ' ']);
         is_tag.then(|| format!("\"{}\"", self.version))
     }
 }
 
-pub(crate) struct Bucket {
-    store: Arc<dyn ObjectStore>,
-}
+pub(crate) struct Bucket(pub(crate) Box<dyn ObjectStore>);
 
 impl Bucket {
-    pub(crate) fn new(
-        provider: Provider,
-        name: &str,
-        options: &Options,
-        transport: &Arc<Transport>,
-    ) -> Result<Self> {
-        let connector = Connector(Arc::clone(transport));
-        let wrong = |error: object_store::Error| {
-            Error::invalid(format!(
-                "bucket {name:?} cannot be opened: {error}; check storage_options and the \
-                 environment variables of the same names"
-            ))
-        };
-        let store: Arc<dyn ObjectStore> = match provider {
-            Provider::Amazon => {
-                let builder = options.amazon()?.with_bucket_name(name);
-                Arc::new(
-                    builder
-                        .with_http_connector(connector)
-                        .build()
-                        .map_err(wrong)?,
-                )
-            }
-            Provider::Google => {
-                let builder = options.google()?.with_bucket_name(name);
-                Arc::new(
-                    builder
-                        .with_http_connector(connector)
-                        .build()
-                        .map_err(wrong)?,
-                )
-            }
-            Provider::Azure => {
-                let builder = options.azure()?.with_container_name(name);
-                Arc::new(
-                    builder
-                        .with_http_connector(connector)
-                        .build()
-                        .map_err(wrong)?,
-                )
-            }
-        };
-        Ok(Self { store })
-    }
-
     pub(crate) async fn head(&self, key: &str) -> Result<Meta, Failure> {
         let options = GetOptions {
             head: true,
             ..GetOptions::default()
         };
         let path = object_path(key).map_err(Failure::Final)?;
-        let (result, answer) = observed(self.store.get_opts(&path, options)).await;
+        let (result, answer) = observed(self.0.get_opts(&path, options)).await;
         match result {
             Ok(found) => Ok(meta(&found.meta)),
             Err(error) => Err(Failure::of_store(&error, &answer)),
         }
     }
 
-    /// Bytes of an object, and what it was when they were read.
+    /// Bytes of an object, and its state when they were read.
     pub(crate) async fn get(
         &self,
         key: &str,
@@ -120,7 +70,7 @@ impl Bucket {
         };
         let path = object_path(key).map_err(Failure::Final)?;
         let read = async {
-            let found = self.store.get_opts(&path, options).await?;
+            let found = self.0.get_opts(&path, options).await?;
             let meta = meta(&found.meta);
             let mut body = Body::of(range);
             let mut pieces = found.into_stream();
@@ -138,7 +88,7 @@ impl Bucket {
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(String, Meta)>, Failure> {
         let prefix = object_path(prefix.trim_matches('/')).map_err(Failure::Final)?;
         let prefix = (prefix != Path::default()).then_some(&prefix);
-        let objects = self.store.list(prefix).try_collect::<Vec<ObjectMeta>>();
+        let objects = self.0.list(prefix).try_collect::<Vec<ObjectMeta>>();
         let (result, answer) = observed(objects).await;
         let objects = result.map_err(|error| Failure::of_store(&error, &answer))?;
         let named = |object: ObjectMeta| (object.location.to_string(), meta(&object));

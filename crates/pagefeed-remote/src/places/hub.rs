@@ -1,18 +1,17 @@
-//! Datasets of the Hugging Face hub: names lead to signed URLs, which are kept.
+//! Files of the Hugging Face hub: their names lead to signed URLs, which are kept.
 //!
-//! The token goes to the hub alone. A commit never changes, so what it says of a file
-//! holds for all reads of it.
+//! The token goes to the hub alone. A commit never changes, so neither do its files.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ETAG, LINK, RANGE};
 use http::{HeaderValue, Method};
 use pagefeed_core::error::{Error, Result};
 use reqwest::Response;
-use serde_json::Value;
 use url::Url;
 
 use crate::options::{Options, check_web_address};
@@ -22,9 +21,9 @@ use crate::transport::Transport;
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 
-/// Signed URLs hold for an hour or so; those of this age are asked for anew.
+/// Signed URLs are valid for about an hour. They are renewed at this age.
 const KEPT: Duration = Duration::from_secs(20 * 60);
-/// Redirects inside of the hub, as for datasets that were renamed.
+/// Redirects within the hub, as of renamed datasets.
 const MOST_REDIRECTS: usize = 5;
 
 pub(crate) struct Hub {
@@ -32,8 +31,6 @@ pub(crate) struct Hub {
     endpoint: Url,
     token: Option<HeaderValue>,
     resolved: Mutex<HashMap<Url, Resolved>>,
-    /// Commits of revisions: once asked for, all files are of the same.
-    commits: Mutex<HashMap<Url, String>>,
 }
 
 /// Where the bytes of a file are, for now.
@@ -47,11 +44,11 @@ struct Resolved {
 
 impl Hub {
     pub(crate) fn new(options: &Options, transport: Arc<Transport>) -> Result<Self> {
-        let endpoint = options.hub_endpoint();
-        check_web_address("hf_endpoint", Some(endpoint.clone()))?;
-        let endpoint = Url::parse(&endpoint)
+        let endpoint = &options.hub_endpoint;
+        check_web_address("hf_endpoint", Some(endpoint))?;
+        let endpoint = Url::parse(endpoint)
             .map_err(|problem| Error::invalid(format!("hf_endpoint {endpoint:?}: {problem}")))?;
-        let header = |token| {
+        let header = |token: &String| {
             let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
                 .map_err(|_| Error::invalid("the hub's token (HF_TOKEN) is no header"))?;
             header.set_sensitive(true);
@@ -60,51 +57,23 @@ impl Hub {
         Ok(Self {
             transport,
             endpoint,
-            token: options.hub_token().map(header).transpose()?,
+            token: options.hub_token.as_ref().map(header).transpose()?,
             resolved: Mutex::default(),
-            commits: Mutex::default(),
         })
     }
 
-    /// The commit that a revision is now.
-    pub(crate) async fn commit(&self, dataset: &str, revision: &str) -> Result<String, Failure> {
-        let url = self.url(&["api", "datasets", dataset, "revision"], &[revision])?;
-        let commits = || self.commits.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = commits().get(&url) {
-            return Ok(known.clone());
+    /// What the hub answers at a URL, and the URL at which a long answer goes on.
+    pub(crate) async fn answer(&self, url: &str) -> Result<(Bytes, Option<String>), Failure> {
+        let url = self.endpoint.join(url);
+        let url = url.map_err(|_| unexpected("no web address"))?;
+        if url.origin() != self.endpoint.origin() {
+            return Err(unexpected("a list that goes on elsewhere"));
         }
-        let response = self.ask(Method::GET, url.clone()).await?.1;
-        let found = json(response).await?;
-        let commit = found.get("sha").and_then(Value::as_str);
-        let commit = commit.ok_or_else(|| unexpected("no commit"))?;
-        // Of two that asked at one time the first answer holds.
-        Ok(commits().entry(url).or_insert(commit.to_string()).clone())
-    }
-
-    /// Files of a folder at a commit, and below it.
-    pub(crate) async fn list(
-        &self,
-        dataset: &str,
-        commit: &str,
-        folder: &str,
-    ) -> Result<Vec<(String, Meta)>, Failure> {
-        let names: Vec<_> = [commit].into_iter().chain(folder.split('/')).collect();
-        let mut url = self.url(&["api", "datasets", dataset, "tree"], &names)?;
-        url.query_pairs_mut().append_pair("recursive", "true");
-        let mut files = Vec::new();
-        loop {
-            let response = self.ask(Method::GET, url.clone()).await?.1;
-            let next = next_page(&response, &self.endpoint);
-            let found = json(response).await?;
-            let entries = found
-                .as_array()
-                .ok_or_else(|| unexpected("no list of files"))?;
-            files.extend(entries.iter().filter_map(listed));
-            match next {
-                Some(next) => url = next,
-                None => return Ok(files),
-            }
-        }
+        let response = self.ask(Method::GET, url).await?.1;
+        let next = next_page(&response).map(str::to_string);
+        let body = response.bytes().await;
+        let body = body.map_err(|_| Failure::again("the hub's answer broke off"))?;
+        Ok((body, next))
     }
 
     pub(crate) async fn head(
@@ -176,8 +145,8 @@ impl Hub {
         Ok((name, resolved))
     }
 
-    /// Asks the hub; returns the first URL that is not a redirect inside of it, which
-    /// may be elsewhere and then was not asked, and the last response.
+    /// Asks the hub and follows its redirects. Returns the last URL and response; a URL of
+    /// another server is returned without being asked.
     async fn ask(&self, method: Method, url: Url) -> Result<(Url, Response), Failure> {
         let mut at = url;
         for _ in 0..=MOST_REDIRECTS {
@@ -228,30 +197,9 @@ fn unexpected(what: &str) -> Failure {
     )
 }
 
-async fn json(response: Response) -> Result<Value, Failure> {
-    let body = response.bytes().await;
-    let body = body.map_err(|_| Failure::again("the hub's answer broke off"))?;
-    serde_json::from_slice(&body).map_err(|_| unexpected("no JSON"))
-}
-
-/// A file among the entries of a folder.
-fn listed(entry: &Value) -> Option<(String, Meta)> {
-    let is_file = entry.get("type")?.as_str()? == "file";
-    let large = entry.get("lfs").and_then(|large| large.get("oid"));
-    let version = large.or_else(|| entry.get("oid"))?.as_str()?;
-    let meta = Meta {
-        size: entry.get("size")?.as_u64()?,
-        version: Meta::version_of(version),
-        modified: 0,
-    };
-    is_file.then_some((entry.get("path")?.as_str()?.to_string(), meta))
-}
-
-/// `Link: <url>; rel="next"`, inside of the hub.
-fn next_page(response: &Response, endpoint: &Url) -> Option<Url> {
+/// The URL of `Link: <url>; rel="next"`.
+fn next_page(response: &Response) -> Option<&str> {
     let link = text(response.headers(), LINK)?;
     let next = link.split(',').find(|link| link.contains("rel=\"next\""))?;
-    let url = next.split_once('<')?.1.split_once('>')?.0;
-    let url = endpoint.join(url).ok()?;
-    (url.origin() == endpoint.origin()).then_some(url)
+    Some(next.split_once('<')?.1.split_once('>')?.0)
 }

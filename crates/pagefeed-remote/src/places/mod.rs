@@ -1,4 +1,4 @@
-//! The places that files lie in: what a URL means, and how each kind is asked.
+//! The kinds of servers: what a URL means, and how each kind is asked.
 
 pub(crate) mod address;
 pub(crate) mod bucket;

@@ -21,7 +21,7 @@ const MOST_REDIRECTS: usize = 5;
 
 pub(crate) struct Web {
     pub(crate) transport: Arc<Transport>,
-    /// Sent to the server of a URL, and to none that it redirects to.
+    /// Sent to the server of a URL, not to servers that it redirects to.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
@@ -80,7 +80,7 @@ impl Web {
         read_range(response.map_err(|(_, failure)| failure)?, range).await
     }
 
-    /// Sends a request, and again where the server says that the file is elsewhere.
+    /// Sends a request and follows redirects.
     async fn follow(
         &self,
         method: Method,
@@ -136,7 +136,7 @@ pub(crate) async fn send(
     Ok(response)
 }
 
-/// Where a response says that the file is.
+/// The URL that a response redirects to.
 pub(crate) fn redirect(response: &Response, at: &Url) -> Option<Url> {
     if !response.status().is_redirection() {
         return None;
@@ -146,7 +146,7 @@ pub(crate) fn redirect(response: &Response, at: &Url) -> Option<Url> {
     matches!(url.scheme(), "http" | "https").then_some(url)
 }
 
-/// The bytes of a response to a request for a range.
+/// The bytes of an answer to a request for a range.
 pub(crate) async fn read_range(
     mut response: Response,
     range: &Range<u64>,
@@ -157,7 +157,7 @@ pub(crate) async fn read_range(
             total(response.headers()).ok_or_else(no_size)?,
             first(response.headers()),
         ),
-        // The whole file, which is as good if it is what was asked for.
+        // The whole file, which is right if that was asked for.
         200 if length(response.headers()) == Some(range.end) && range.start == 0 => {
             (range.end, Some(0))
         }
@@ -210,7 +210,7 @@ fn first(headers: &HeaderMap) -> Option<u64> {
     range.split('-').next()?.parse().ok()
 }
 
-/// All but the size. Dates serve as versions where there are no tags.
+/// The state of the file without its size. Dates are versions where there are no tags.
 fn meta(headers: &HeaderMap) -> Meta {
     let version = text(headers, ETAG).or_else(|| text(headers, LAST_MODIFIED));
     Meta {

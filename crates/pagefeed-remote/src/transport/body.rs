@@ -1,4 +1,4 @@
-//! The bytes of an answer, put together in memory that is used again.
+//! The bytes of an answer, joined in recycled memory.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use pagefeed_core::error::Result;
 
 use crate::transport::failure::Failure;
 
-/// What came of a range so far.
+/// The bytes of a range that have come so far.
 pub(crate) struct Body {
     wanted: usize,
     /// Bytes that came, those beyond the range counted as well.
@@ -18,7 +18,7 @@ pub(crate) struct Body {
 
 enum Held {
     Nothing,
-    /// One piece, which may be all.
+    /// One piece, which may be the whole range.
     Piece(Bytes),
     Pieces(Result<RecycledBuffer>),
 }
@@ -53,7 +53,7 @@ impl Body {
         }
     }
 
-    /// All of the range; fewer or more bytes are worth another attempt.
+    /// The whole range. With fewer or more bytes another attempt may succeed.
     pub(crate) fn whole(self) -> Result<Bytes, Failure> {
         if self.come != self.wanted {
             return Err(Failure::again(format!(
@@ -69,7 +69,7 @@ impl Body {
     }
 }
 
-/// Copies what there is room for.
+/// Copies as much of `piece` as there is room for.
 fn put(into: &mut Result<RecycledBuffer>, at: usize, piece: &[u8]) {
     if let Ok(into) = into
         && let Some(room) = into.get_mut(at..)

@@ -1,4 +1,4 @@
-//! From what a server says to what is told: another attempt, or a typed error.
+//! From a server's answer to another attempt or a typed error.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
         /// Whether it asked for fewer requests.
         is_throttled: bool,
     },
-    /// None will.
+    /// No further attempt can succeed.
     Final(Error),
 }
 
@@ -94,7 +94,7 @@ impl Failure {
         Self::Final(Error::invalid(why))
     }
 
-    /// Of what the crate of object stores makes of it.
+    /// Of an error of object_store, with the answer it was made of.
     pub(crate) fn of_store(error: &object_store::Error, answer: &Answer) -> Self {
         if let Some(why) = answer.refused {
             return Self::refused(why);
@@ -109,7 +109,7 @@ impl Failure {
     }
 }
 
-/// The word that stands for an error in XML or JSON, where there is one.
+/// The error code in an answer of XML or JSON, if there is one.
 fn error_code(text: &str) -> &str {
     let found = [("<Code>", "</Code>"), ("\"reason\": \"", "\"")]
         .iter()
@@ -119,7 +119,7 @@ fn error_code(text: &str) -> &str {
     found.filter(is_word).unwrap_or_default()
 }
 
-/// The innermost cause: the layers around it tell URLs, which may be signed.
+/// The innermost cause, since outer ones show URLs, which may be signed.
 fn cause(error: &dyn StdError) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

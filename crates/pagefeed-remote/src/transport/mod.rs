@@ -1,4 +1,4 @@
-//! Sending requests: the only place that holds a connection.
+//! Sends requests: the only place that holds connections.
 
 pub(crate) mod body;
 pub(crate) mod failure;
@@ -21,15 +21,15 @@ use reqwest::redirect::Policy;
 use crate::counters::{Counters, add};
 use crate::options::Options;
 
-/// What the server said last, whatever was made of it.
+/// The server's last answer, whatever object_store made of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// Whether anything was sent.
     pub(crate) sent: bool,
     pub(crate) status: Option<u16>,
-    /// How long it asks to be left alone.
+    /// How long the server asks to wait.
     pub(crate) retry_after: Option<Duration>,
-    /// Why nothing was sent: it would have been unsafe.
+    /// Why sending was refused as unsafe.
     pub(crate) refused: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ tokio::task_local! {
     static ANSWER: Arc<Mutex<Answer>>;
 }
 
-/// Runs `work` and returns with its result what the server said last in it.
+/// Runs `work`; returns its result and the last answer of the server in it.
 pub(crate) async fn observed<T>(work: impl Future<Output = T>) -> (T, Answer) {
     let answer = Arc::new(Mutex::new(Answer::default()));
     let result = ANSWER.scope(Arc::clone(&answer), work).await;
@@ -52,11 +52,11 @@ fn observe(change: impl FnOnce(&mut Answer)) {
     let note = |answer: &Arc<Mutex<Answer>>| {
         change(&mut answer.lock().unwrap_or_else(PoisonError::into_inner));
     };
-    // Outside of `observed` nobody asks.
+    // Outside of `observed` nobody needs the answer.
     let _ = ANSWER.try_with(note);
 }
 
-/// The client of a storage: its connections, and what may go over them.
+/// The client of a storage: its connections, and whether secrets may go over http.
 pub(crate) struct Transport {
     client: reqwest::Client,
     counters: Arc<Counters>,
@@ -73,8 +73,8 @@ impl Transport {
         // Another library of the process may have chosen already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(5).min(options.deadline()))
-            .read_timeout(options.timeout())
+            .connect_timeout(Duration::from_secs(5).min(options.deadline))
+            .read_timeout(options.timeout)
             .pool_idle_timeout(Duration::from_secs(60))
             .redirect(Policy::none())
             .referer(false)
@@ -84,11 +84,11 @@ impl Transport {
         Ok(Arc::new(Self {
             client,
             counters,
-            allow_http: options.allow_http(),
+            allow_http: options.allow_http,
         }))
     }
 
-    /// Sends a request of one's own.
+    /// Sends a request.
     pub(crate) async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, Sent> {
         self.send_if(request, self.allow_http).await
     }
@@ -121,7 +121,7 @@ impl Transport {
     }
 }
 
-/// What became of a request without a response.
+/// Why a request has no response.
 pub(crate) enum Sent {
     Refused,
     Failed(reqwest::Error),
@@ -153,12 +153,12 @@ fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Makes clients of the crate of object stores send through a transport.
+/// Makes object_store's clients send through a transport.
 pub(crate) struct Connector(pub(crate) Arc<Transport>);
 
 struct Sender {
     transport: Arc<Transport>,
-    /// Some addresses that credentials come from are http:// inside of a machine.
+    /// Set for the addresses inside of a machine that credentials come from.
     allow_http: bool,
 }
 

@@ -122,7 +122,7 @@ class _Pages:
         if index is None or begin == end:
             return
         pages = np.empty(2, np.int64)
-        index.pages_of_rows(np.array([begin, end - 1]), pages)
+        index.look_up("pages_of_rows", np.array([begin, end - 1]), pages)
         waiting: list[Any] = []
         for page in range(pages[0], pages[1] + 1):
             array = index.read_page(page, verify_checksums=True)

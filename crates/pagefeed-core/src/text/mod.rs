@@ -1,9 +1,13 @@
 //! Texts as tokens: what the data plane needs of a tokenizer.
 
+mod batch;
+
 use arrow_array::ArrayRef;
 use arrow_schema::Field;
 
 use crate::error::Result;
+
+pub use batch::{Encoded, encode_batch, encode_joined};
 
 /// Encodes texts.
 pub trait Encode: Send + Sync {

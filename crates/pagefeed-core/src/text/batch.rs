@@ -1,12 +1,12 @@
-//! Many texts at once, on some threads.
+//! Encodes many texts at once, on several threads.
 
-use pagefeed_core::error::{Error, Kind, Result};
-use pagefeed_core::parallel::on_threads;
-use pagefeed_core::text::Encode;
+use crate::error::{Error, Kind, Result};
+use crate::parallel::on_threads;
+use crate::text::Encode;
 
-/// Below so many bytes per thread, starting one takes longer than it saves.
+/// With fewer bytes per thread, starting a thread takes longer than it saves.
 const BYTES_PER_THREAD: usize = 128 << 10;
-/// A thread takes texts of about so many bytes at a time.
+/// A thread takes texts of about this many bytes at a time.
 const BYTES_AT_ONCE: usize = 64 << 10;
 
 /// The ids of several texts, one after the other.
@@ -38,11 +38,11 @@ pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) ->
     Ok(all)
 }
 
-/// Takes some texts after the others.
+/// Takes the ids of the next texts.
 pub type TakePart<'a> = dyn FnMut(&mut Encoded) -> Result<()> + 'a;
 
-/// Encodes `texts` likewise, and has `take` take what comes: of one thread in parts that
-/// fit into a processor's cache, of several at once.
+/// Encodes `texts` and hands the ids to `take` in order: with one thread in parts that fit
+/// into a processor's cache, with several threads all at once.
 fn encode_parts(
     encoder: &dyn Encode,
     texts: &[&str],
@@ -77,9 +77,9 @@ fn encode_parts(
     take(&mut all)
 }
 
-/// Encodes texts that lie one after the other in `bytes`, each from an offset to the next.
+/// Encodes the texts in `bytes`; each begins at one of `offsets` and ends at the next.
 ///
-/// Those that are no UTF-8 are left out; their numbers are returned.
+/// Texts that are not UTF-8 are left out, and their numbers are returned.
 pub fn encode_joined(
     encoder: &dyn Encode,
     bytes: &[u8],

@@ -1,0 +1,185 @@
+//! Settings of a storage, as the control plane made them of arguments and environment.
+
+use std::fmt;
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::{ClientOptions, RetryConfig};
+use pagefeed_core::error::{Error, Result};
+use url::Url;
+
+use crate::places::address::{Provider, shown};
+use crate::transport::Connector;
+
+/// Settings of a storage. Values were checked where they were read.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// How long a request is tried again.
+    pub deadline: Duration,
+    /// Silence after which a request is sent anew.
+    pub timeout: Duration,
+    /// Requests under way at a time, at most.
+    pub max_in_flight: usize,
+    /// Folder and bytes of the cache on a local disk.
+    pub cache: Option<(String, u64)>,
+    /// Credentials may be sent unencrypted.
+    pub allow_http: bool,
+    /// `Authorization` for web servers: sent to the server of the URL alone.
+    pub authorization: Option<String>,
+    /// Where the hub is.
+    pub hub_endpoint: String,
+    /// The hub's token.
+    pub hub_token: Option<String>,
+    /// Settings of each provider of buckets, before those of the environment.
+    pub providers: [Vec<(String, String)>; 3],
+    /// Names of secrets that did not travel to this process.
+    pub lost: Vec<String>,
+}
+
+impl fmt::Debug for Options {
+    /// Nothing: values may be secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Options").finish_non_exhaustive()
+    }
+}
+
+/// A bucket by the builder of its provider.
+macro_rules! built {
+    ($builder:ident, $key:ident [$($endpoint:ident)*], $with_name:ident, $bucket:expr) => {{
+        let (name, settings, connector) = $bucket;
+        let mut builder = <$builder>::from_env()
+            .with_client_options(ClientOptions::new())
+            .with_http_connector(connector)
+            .with_retry(once())
+            .$with_name(name);
+        for (setting, value) in settings {
+            let key = setting.parse::<$key>().map_err(|_| unknown(setting, name))?;
+            builder = builder.with_config(key, value);
+        }
+        for key in [$($key::$endpoint),*] {
+            check_web_address(key.as_ref(), builder.get_config_value(&key).as_deref())?;
+        }
+        Box::new(builder.build().map_err(|error| cannot_open(name, &error))?)
+    }};
+}
+
+impl Options {
+    /// A bucket, or what the provider calls so.
+    pub(crate) fn bucket(
+        &self,
+        provider: Provider,
+        name: &str,
+        connector: Connector,
+    ) -> Result<Box<dyn ObjectStore>> {
+        let bucket = (name, &self.providers[provider as usize], connector);
+        Ok(match provider {
+            Provider::Amazon => built!(
+                AmazonS3Builder,
+                AmazonS3ConfigKey[Endpoint S3Endpoint],
+                with_bucket_name,
+                bucket
+            ),
+            Provider::Google => built!(
+                GoogleCloudStorageBuilder,
+                GoogleConfigKey[BaseUrl],
+                with_bucket_name,
+                bucket
+            ),
+            Provider::Azure => built!(
+                MicrosoftAzureBuilder,
+                AzureConfigKey[Endpoint],
+                with_container_name,
+                bucket
+            ),
+        })
+    }
+}
+
+/// Refuses an endpoint that a request could not be sent to.
+pub(crate) fn check_web_address(name: &str, value: Option<&str>) -> Result<()> {
+    let Some(value) = value else { return Ok(()) };
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    if Url::parse(value).is_ok_and(|url| is_web(&url)) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name} is {:?}: it must be a web address such as \"https://minio.example:9000\"",
+        shown(value)
+    )))
+}
+
+/// Attempts are counted in one place, see `retry`.
+fn once() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    }
+}
+
+fn cannot_open(name: &str, error: &object_store::Error) -> Error {
+    Error::invalid(format!(
+        "bucket {name:?} cannot be opened: {error}; check storage_options and the environment \
+         variables of the same names"
+    ))
+}
+
+fn unknown(setting: &str, bucket: &str) -> Error {
+    Error::invalid(format!(
+        "storage_options has {setting:?}, which is no setting of bucket {bucket:?}: settings are \
+         \"endpoint_url\", \"region\", \"skip_signature\"; settings of one provider among several \
+         begin with aws_, google_ or azure_"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::counters::Counters;
+    use crate::transport::Transport;
+
+    fn opened(pairs: &[(&str, &str)]) -> Result<Box<dyn ObjectStore>> {
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let settings = pairs.iter().map(owned).collect();
+        let options = Options {
+            deadline: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            providers: [settings, vec![], vec![]],
+            ..Options::default()
+        };
+        assert!(!format!("{options:?}").contains("hidden"));
+        let transport = Transport::new(&options, Arc::new(Counters::default()))?;
+        options.bucket(Provider::Amazon, "bucket", Connector(transport))
+    }
+
+    #[test]
+    fn unknown_names_are_told_without_values() {
+        let message = opened(&[("sekret", "hidden")]).err().unwrap().to_string();
+        assert!(
+            message.contains("sekret") && !message.contains("hidden"),
+            "{message}"
+        );
+        assert!(opened(&[("endpoint_url", "http://h"), ("region", "x")]).is_ok());
+    }
+
+    #[test]
+    fn endpoints_are_web_addresses() {
+        for wrong in [
+            "",
+            "minio.example",
+            "127.0.0.1:9000",
+            "htp://host",
+            "http://",
+        ] {
+            let message = opened(&[("endpoint_url", wrong)])
+                .err()
+                .unwrap()
+                .to_string();
+            assert!(message.contains("must be a web address"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+"""Datasets of the Hugging Face hub: what their URLs mean, and which files they have."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from pagefeed import _core
+from pagefeed.errors import FileAccessError, InvalidArgumentError
+
+__all__ = ["Hub", "is_of_hub"]
+
+_REVISION = r"refs/(?:convert|pr)/[^/]+|[^/]+"
+_URL = re.compile(
+    rf"hf://datasets/([^/@]+)/([^/@]+)(?:@({_REVISION}))?(?:/(.*))?", re.DOTALL
+)
+_COMMIT = re.compile(r"[0-9a-fA-F]{40}")
+
+File = tuple[str, int, str]
+"""URL, bytes and version of a file."""
+
+
+def is_of_hub(url: str) -> bool:
+    """Tell whether a URL names something on the hub."""
+    return url.startswith("hf://")
+
+
+class _Address(NamedTuple):
+    dataset: str
+    revision: str
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> _Address:
+        found = _URL.fullmatch(url)
+        if found is None:
+            shown = re.sub(r"//[^/]*@", "//...@", url.partition("?")[0])
+            raise InvalidArgumentError(
+                f"{shown} should be hf://datasets/OWNER/NAME/PATH, or "
+                "OWNER/NAME@REVISION for a branch, tag or commit"
+            )
+        owner, name, revision, path = found.groups()
+        # Other slashes in a revision are written %2F, as in the hub's own library.
+        revision = (revision or "main").replace("%2F", "/")
+        if revision == "~parquet":
+            revision = "refs/convert/parquet"
+        return cls(f"{owner}/{name}", revision, path or "")
+
+
+class Hub:
+    """What the hub says of datasets, asked through the data plane's connections.
+
+    Args:
+        handle: The storage as the data plane takes it.
+        endpoint: The hub's address.
+    """
+
+    def __init__(self, handle: _core.Remote, endpoint: str) -> None:
+        self._handle, self._endpoint = handle, endpoint
+        self._commits: dict[tuple[str, str], str] = {}
+
+    def pinned(self, url: str) -> str:
+        """Return a URL with the commit in place of a branch or tag.
+
+        Raises:
+            InvalidArgumentError: If the URL is not one of a dataset.
+            MissingFileError: If there is no such dataset or revision.
+        """
+        dataset, revision, path = _Address.of(url)
+        if not _COMMIT.fullmatch(revision):
+            name = f"{dataset}/revision/{quote(revision, safe='')}"
+            if (dataset, revision) not in self._commits:
+                found, _ = self._ask(f"{self._endpoint}/api/datasets/{name}", url)
+                commit = found.get("sha") if isinstance(found, dict) else None
+                if not isinstance(commit, str):
+                    raise _unexpected(url, "no commit")
+                # When two threads ask at the same time, the first answer holds.
+                self._commits.setdefault((dataset, revision), commit)
+            revision = self._commits[dataset, revision]
+        return f"hf://datasets/{dataset}@{revision}/{path}"
+
+    def list_files(self, url: str) -> list[File]:
+        """Return the files below a folder, sorted by name."""
+        dataset, commit, path = _Address.of(self.pinned(url))
+        names = quote("/".join([commit, *filter(None, path.split("/"))]))
+        page: str | None = (
+            f"{self._endpoint}/api/datasets/{dataset}/tree/{names}?recursive=true"
+        )
+        files = []
+        while page is not None:
+            found, page = self._ask(page, url)
+            if not isinstance(found, list):
+                raise _unexpected(url, "no list of files")
+            for entry in found:
+                if entry.get("type") == "file":
+                    name = f"hf://datasets/{dataset}@{commit}/{entry['path']}"
+                    version = (entry.get("lfs") or entry)["oid"]
+                    files.append((name, int(entry["size"]), version))
+        self._handle.note(files)
+        return sorted(files)
+
+    def _ask(self, address: str, url: str) -> tuple[Any, str | None]:
+        answer, following = self._handle.ask_hub(address, url)
+        try:
+            return json.loads(answer), following
+        except ValueError as problem:
+            raise _unexpected(url, "no JSON") from problem
+
+
+def _unexpected(url: str, found: str) -> FileAccessError:
+    error = FileAccessError(f"{url}: the hub's answer is not as expected: {found}")
+    error.file = url
+    return error

@@ -1,0 +1,157 @@
+"""Settings of remote storage: arguments first, then the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pagefeed._base import parse_bytes
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage.paths import local_path
+
+__all__ = ["StorageOptions", "core_settings", "texts_of"]
+
+StorageOptions = Mapping[str, object]
+"""Settings of remote storage, by name."""
+
+_MOST_IN_FLIGHT = 4096  # No server answers more: each takes a thread of the loader.
+_LEAST_CACHE = 16 << 10  # A smaller cache holds no page.
+_LONGEST = 1e9
+_ALIASES = {
+    "anon": "skip_signature",
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+}
+"""Names that Python's file systems use for the same settings."""
+_GENERAL = (
+    *("allow_http", "authorization", "deadline", "hf_endpoint", "hf_token"),
+    *("max_in_flight", "storage_cache", "storage_cache_dir", "timeout"),
+)
+"""Settings that are not of one provider of buckets."""
+_PROVIDERS = ("aws_", "google_", "azure_")
+
+
+def texts_of(options: StorageOptions) -> dict[str, str]:
+    """Return options as texts, under the names that pagefeed uses.
+
+    Raises:
+        InvalidArgumentError: If a value is neither text, nor a number, nor a flag.
+    """
+    texts = {}
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            raise InvalidArgumentError(
+                f"storage_options[{name!r}] must be text, a number, True or False, "
+                f"found {type(value).__name__}"
+            )
+        known = _ALIASES.get(name.lower(), name.lower())
+        texts[known] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that the data plane takes.
+
+    Names of a provider's settings are checked when a bucket of it is used.
+
+    Raises:
+        InvalidArgumentError: If a value cannot be right.
+    """
+    deadline = _seconds(options, "deadline", 60.0)
+    allows = [options.get(name) for name in ("allow_http", "aws_allow_http")]
+    allow_http = next((_flag(value) for value in allows if value is not None), None)
+    if allow_http is None:
+        allow_http = _TRUTH.get(os.environ.get("AWS_ALLOW_HTTP", "").lower(), False)
+    endpoint = options.get("hf_endpoint") or os.environ.get("HF_ENDPOINT")
+    return {
+        "deadline": timedelta(seconds=deadline),
+        "timeout": timedelta(seconds=min(_seconds(options, "timeout", 15.0), deadline)),
+        "max_in_flight": _in_flight(options),
+        "cache": _cache(options),
+        "allow_http": allow_http,
+        "authorization": options.get("authorization"),
+        "hub_endpoint": (endpoint or "https://huggingface.co").rstrip("/"),
+        "hub_token": _hub_token(options),
+        "providers": [_of_provider(options, prefix) for prefix in _PROVIDERS],
+    }
+
+
+def _of_provider(options: Mapping[str, str], prefix: str) -> list[tuple[str, str]]:
+    others = tuple({*_PROVIDERS, "hf_"} - {prefix})
+    return [
+        (name, value)
+        for name, value in sorted(options.items())
+        if name not in _GENERAL and not name.startswith(others)
+    ]
+
+
+_TRUTH = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+def _flag(value: str) -> bool:
+    try:
+        return _TRUTH[value.lower()]
+    except KeyError:
+        raise _wrong("allow_http", value, "true or false") from None
+
+
+def _seconds(options: Mapping[str, str], name: str, usual: float) -> float:
+    value = options.get(name, usual)
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= _LONGEST:
+        raise _wrong(name, value, "seconds, above 0")
+    return seconds
+
+
+def _in_flight(options: Mapping[str, str]) -> int:
+    value = options.get("max_in_flight", "128")
+    if not value.isdecimal() or int(value) == 0:
+        raise _wrong("max_in_flight", value, "a whole number above 0")
+    if int(value) > _MOST_IN_FLIGHT:
+        raise _wrong("max_in_flight", value, f"at most {_MOST_IN_FLIGHT}: give fewer")
+    return int(value)
+
+
+def _cache(options: Mapping[str, str]) -> tuple[str, int] | None:
+    if "storage_cache" not in options:
+        return None
+    size = parse_bytes(options["storage_cache"], name="storage_cache")
+    if size < _LEAST_CACHE:
+        raise InvalidArgumentError(
+            f"storage_cache={size} is {size} bytes, which holds no page: give some "
+            'gigabytes, such as "200GB"'
+        )
+    folder = options.get("storage_cache_dir") or os.environ.get("PAGEFEED_CACHE_DIR")
+    if not folder:
+        raise InvalidArgumentError(
+            "storage_cache needs a folder on a local disk: give storage_cache_dir, or "
+            "set PAGEFEED_CACHE_DIR"
+        )
+    return local_path(folder, "storage_cache_dir"), size
+
+
+def _hub_token(options: Mapping[str, str]) -> str | None:
+    """Return the hub's token: given, of the environment, or left by a login."""
+    token = options.get("hf_token", os.environ.get("HF_TOKEN") or None)
+    if token is None:
+        home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+        try:
+            with open(os.path.expanduser(f"{home}/token"), encoding="utf-8") as file:
+                token = file.read()
+        except (OSError, UnicodeDecodeError):
+            return None
+    return token.strip() or None
+
+
+def _wrong(name: str, value: object, expected: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"storage_options[{name!r}]={value!r} must be {expected}"
+    )
