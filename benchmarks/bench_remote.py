@@ -41,6 +41,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import pagefeed as pf
+    from pagefeed.storage import StorageOptions
 
 LENGTH = 2048
 BATCH_SIZE = 16
@@ -52,7 +53,7 @@ Run = Iterator[int]
 """Tokens of batch after batch."""
 
 
-def dataset(options: dict[str, str]) -> pf.dataset.ParquetDataset:
+def dataset(options: StorageOptions) -> pf.dataset.ParquetDataset:
     """The files, and their index, which is built but once."""
     import pagefeed
 
@@ -84,7 +85,7 @@ def pagefeed_run(options: dict[str, str], shuffle: str, memory: str) -> Run:
     return (batch["input_ids"].size for batch in loader)
 
 
-def ranged_run(options: dict[str, str]) -> Run:
+def ranged_run(options: StorageOptions) -> Run:
     """What 16 threads of plain reads reach: one token for every byte."""
     from pagefeed.storage import located
 
@@ -105,7 +106,7 @@ def ranged_run(options: dict[str, str]) -> Run:
     return batches()
 
 
-def s3fs_run(options: dict[str, str]) -> Run:
+def s3fs_run(options: StorageOptions) -> Run:
     """Record batches over s3fs, cut into windows as they come."""
     import pyarrow.parquet as pq
     import s3fs
@@ -127,7 +128,7 @@ def s3fs_run(options: dict[str, str]) -> Run:
     return batches()
 
 
-def datasets_run(options: dict[str, str]) -> Run:
+def datasets_run(options: StorageOptions) -> Run:
     """Hugging Face's streaming: rows of a shuffle buffer, joined and cut."""
     import datasets
     import numpy as np
@@ -155,7 +156,7 @@ def datasets_run(options: dict[str, str]) -> Run:
     return batches()
 
 
-def _of_s3fs(options: dict[str, str]) -> dict[str, Any]:
+def _of_s3fs(options: StorageOptions) -> dict[str, Any]:
     return {
         "key": options["access_key_id"],
         "secret": options["secret_access_key"],

@@ -37,7 +37,7 @@ NOT_EXPORTED = {
     # What cuts, selects and plans: for those who look inside.
     *("DocumentIndex", "PackedIndex", "WindowIndex", "SequenceLayout"),
     *("Selection", "Spans", "SpanParts", "LoaderState", "Planner"),
-    *("AlignedSource", "ColumnPages"),
+    "AlignedSource",
 }
 
 

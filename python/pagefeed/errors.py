@@ -33,6 +33,8 @@ Errors about data carry where it happened, as far as it is known, in the attribu
 
 from __future__ import annotations
 
+from typing import Self
+
 __all__ = [
     "AccessDeniedError",
     "CacheWarning",
@@ -96,6 +98,17 @@ class PagefeedError(Exception):
     page: int | None = None
     offset: int | None = None
     steps: tuple[int, ...] = ()
+
+    def at(self, **place: str | int | None) -> Self:
+        """Return the error with attributes that say where it happened.
+
+        Example:
+            >>> CorruptFileError("a.parquet: no footer").at(file="a.parquet").file
+            'a.parquet'
+        """
+        for name, value in place.items():
+            setattr(self, name, value)
+        return self
 
     def __str__(self) -> str:
         # KeyError and OSError would print the repr or the errno of their arguments.

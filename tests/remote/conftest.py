@@ -1,7 +1,7 @@
 """Servers that all tests of remote storage share."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +16,7 @@ class Place(NamedTuple):
 
     folder: Path
     base: str
-    options: dict[str, str]
+    options: Any
 
     @property
     def urls(self) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import UnavailableError
+from pagefeed.storage import StorageOptions
 from servers.web_servers import Handler, WebServer, running
 
 
@@ -40,7 +41,7 @@ def url(root, certificate):
 
 def test_a_certificate_is_trusted_if_it_is_named(url, certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    secret = {"authorization": "Bearer hidden"}
+    secret: StorageOptions = {"authorization": "Bearer hidden"}
     data = pf.parquet(url, column="input_ids", storage_options=secret)
     assert len(data) == 300
 

@@ -1,5 +1,7 @@
 """Datasets of the hub: revisions, signed URLs that expire, tokens, rate limits."""
 
+from typing import Any
+
 import pytest
 
 import pagefeed as pf
@@ -23,7 +25,7 @@ def hub(root):
 
 
 def dataset(hub, url="hf://datasets/owner/name/tokens", **options):
-    settings = {"hf_endpoint": hub.url, "hf_token": TOKEN, "allow_http": True}
+    settings: Any = {"hf_endpoint": hub.url, "hf_token": TOKEN, "allow_http": True}
     return pf.parquet(url, column="input_ids", storage_options=settings | options)
 
 

@@ -8,6 +8,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
+from pagefeed.storage import StorageOptions
 from servers.object_store import ACCESS_KEY, SECRET_KEY
 from servers.web_servers import Handler, WebServer, running
 
@@ -48,7 +49,7 @@ def test_credentials_are_not_sent_unencrypted_unless_allowed(s3, web):
         pf.parquet(
             s3.base, column="a", storage_options=s3.options | {"allow_http": "no"}
         )
-    secret = {"authorization": "Bearer hidden"}
+    secret: StorageOptions = {"authorization": "Bearer hidden"}
     with pytest.raises(InvalidArgumentError, match="unencrypted") as caught:
         pf.parquet(web.urls, column="a", storage_options=secret)
     assert "hidden" not in str(caught.value)
@@ -69,7 +70,10 @@ def test_another_server_gets_no_authorization(web_server, root):
             self.send(307, b"", {"Location": location})
 
     front = WebServer(root, Elsewhere)
-    options = {"authorization": "Bearer hidden", "allow_http": True}
+    options: StorageOptions = {
+        "authorization": "Bearer hidden",
+        "allow_http": True,
+    }
     with running(front):
         url = f"{front.url}/corpus/tokens/part-0.parquet"
         data = pf.parquet(url, column="input_ids", storage_options=options)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,9 +15,9 @@ from pagefeed.errors import InvalidArgumentError
 
 
 def loader_of(place, folder, *, size="1GB", **options):
-    options = {"storage_cache_dir": str(folder)} | place.options | options
+    chosen: Any = {"storage_cache_dir": str(folder)} | place.options | options
     data = pf.parquet(
-        place.urls, column="input_ids", storage_options=options, storage_cache=size
+        place.urls, column="input_ids", storage_options=chosen, storage_cache=size
     )
     return data, numbered_loader(data, epochs=1)
 
@@ -83,6 +84,7 @@ def test_a_folder_without_room_is_no_error(place, tmp_path, expected):
 FULL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
+from typing import Any
 import pagefeed as pf
 options = {"storage_cache_dir": sys.argv[1]}
 data = pf.parquet(
@@ -105,6 +107,7 @@ def test_a_disk_that_takes_no_more_is_no_error(web, tmp_path):
 
 PROGRAM = """
 import sys
+from typing import Any
 import pagefeed as pf
 options = {"storage_cache_dir": sys.argv[1]}
 data = pf.parquet(

@@ -13,6 +13,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
-def options_of(port: int) -> dict[str, str]:
+def options_of(port: int) -> Any:
     """Settings for a server on a port of this machine."""
     return {
         "endpoint_url": f"http://127.0.0.1:{port}",

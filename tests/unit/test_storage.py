@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
-from pagefeed.storage import LocalStorage, Storage
+from pagefeed.storage import Storage
 from pagefeed.storage.arrow_files import RangeFile
 
-STORAGE: Storage = LocalStorage()
+STORAGE: Storage = Storage()
 
 
 @pytest.fixture
@@ -96,12 +96,12 @@ def test_what_the_system_refuses_is_an_error_of_access(tmp_path):
 
 
 def test_storages_of_one_place_are_equal():
-    assert {LocalStorage(), LocalStorage()} == {STORAGE}
+    assert {Storage(), Storage()} == {STORAGE}
 
 
 def test_pyarrow_opens_files_by_their_names(file):
     pytest.importorskip("pyarrow")
-    with STORAGE.arrow_filesystem().open_input_file(file) as opened:
+    with STORAGE.open_arrow(file) as opened:
         assert opened.read(4) == b"PAR1"
 
 

@@ -1,6 +1,6 @@
-"""What every layer uses: arrays, sizes, checks, extras, stored arrays, progress, faces.
+"""Helpers of all layers: arrays, sizes, checks, extras, stored arrays, progress, reprs.
 
-Nothing in here knows what a dataset is.
+Nothing here knows what a dataset is.
 """
 
 from pagefeed._base.arguments import (

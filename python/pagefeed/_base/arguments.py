@@ -1,6 +1,6 @@
-"""Checks of arguments that several classes take.
+"""Checks of arguments.
 
-Numbers of NumPy are taken as those of Python; True and False are no numbers.
+Numbers of NumPy count as numbers of Python; True and False are not numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_whole(
     """Return a whole number within bounds.
 
     Raises:
-        InvalidArgumentError: If it is something else.
+        InvalidArgumentError: If it is anything else.
     """
     number = _whole(value)
     if (
@@ -57,7 +57,7 @@ def check_positive(value: object, name: str) -> int:
     """Return a whole number of at least 1.
 
     Raises:
-        InvalidArgumentError: If it is something else.
+        InvalidArgumentError: If it is anything else.
     """
     return check_whole(value, name, least=1, most=MOST)
 
@@ -66,7 +66,7 @@ def check_token(value: object, name: str) -> int | None:
     """Return the number of a token, or None.
 
     Raises:
-        InvalidArgumentError: If it is something else.
+        InvalidArgumentError: If it is anything else.
     """
     number = None if value is None else _whole(value)
     if value is not None and (number is None or not 0 <= number < 1 << 32):
@@ -80,7 +80,7 @@ def check_callable(value: object, name: str) -> Any:  # noqa: ANN401 - as it is
     """Return something to call, or None.
 
     Raises:
-        InvalidArgumentError: If it is something else.
+        InvalidArgumentError: If it is anything else.
     """
     if value is not None and not callable(value):
         raise InvalidArgumentError(f"{name}={value!r} must be a function, or None")
@@ -91,7 +91,7 @@ def check_flag(value: object, name: str) -> bool:
     """Return True or False.
 
     Raises:
-        InvalidArgumentError: If it is something else.
+        InvalidArgumentError: If it is anything else.
     """
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgumentError(f"{name}={value!r} must be True or False")
@@ -128,10 +128,10 @@ def check_columns(value: object, name: str) -> tuple[str, ...]:
 
 
 def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
-    """Return one of some words.
+    """Return a word that is one of the choices.
 
     Raises:
-        InvalidArgumentError: If it is none of them.
+        InvalidArgumentError: If it is not; the message lists the choices.
     """
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgumentError(
@@ -141,10 +141,10 @@ def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
 
 
 def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
-    """Return the size of a vocabulary, or None, which holds these ids if given.
+    """Return the size of a vocabulary, or None; it must be above the given ids.
 
     Raises:
-        InvalidArgumentError: If it is something else, or an id is not below it.
+        InvalidArgumentError: If it is invalid, or an id is not below it.
     """
     if value is None:
         return None
@@ -168,7 +168,7 @@ def _whole(value: Any) -> int | None:  # noqa: ANN401 - whatever a user gives
 
 
 def near_name(name: str, names: Iterable[str]) -> str:
-    """Return what to say of a name that is none of these: one that is like it.
+    """Return a suggestion for a misspelt name: the name that is most like it.
 
     Example:
         >>> near_name("txt", ["id", "text"])

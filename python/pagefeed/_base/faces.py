@@ -1,4 +1,4 @@
-"""How things show themselves: one line of text, and a table in notebooks."""
+"""Reprs: one line of text, and a table in notebooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 __all__ = ["Facts", "html_of", "html_table", "text_of"]
 
 Facts = Mapping[str, object]
-"""What is known of a thing, by name; None is not shown."""
+"""Facts by name; those that are None are not shown."""
 
 _LEFT = ' style="text-align:left"'
 

@@ -1,4 +1,4 @@
-"""Attributes that are made when they are first asked for."""
+"""Attributes that are computed on first use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class lazy(Generic[Value]):  # noqa: N801 - it is written as a decorator
     """A property that is computed once and then kept with its object.
 
     ``functools.cached_property`` of Python 3.11 holds one lock for all objects of a
-    class while it computes. A process that is forked meanwhile has that lock, and not
-    the thread that would release it: it hangs at its first look at such a property.
-    Here nothing is locked: of two threads that compute at once, one's value is kept.
+    class while it computes. A process that is forked meanwhile inherits the lock
+    without the thread that releases it, and hangs at its first use of the property.
+    This class has no lock: if two threads compute at once, one value is kept.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -24,7 +24,7 @@ class lazy(Generic[Value]):  # noqa: N801 - it is written as a decorator
         self.__doc__ = make.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Learn the name under which the value is kept, and found before this."""
+        """Set the name under which the value is kept in the object."""
         self._name = name
 
     @overload
@@ -40,7 +40,7 @@ class lazy(Generic[Value]):  # noqa: N801 - it is written as a decorator
 
 
 def is_made(instance: object, name: str) -> bool:
-    """Return whether a lazy attribute is made already: to show it then costs nothing.
+    """Return whether a lazy attribute is computed already.
 
     Example:
         >>> class Thing:

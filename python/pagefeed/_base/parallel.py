@@ -1,4 +1,4 @@
-"""Work on threads whose results are taken in order, few at a time."""
+"""Runs work on threads and yields results in order."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in their order, by a thread per CPU.
 
-    At most twice as many results as threads wait to be taken, so that memory is
-    bounded however many items there are. Where no thread can be started, the caller's
-    own does the work.
+    At most twice as many results as threads wait, so that memory is bounded for any
+    number of items. If no thread can be started, the caller's thread does the work.
 
     Args:
-        function: What spends its time outside the GIL: reading, decoding, NumPy.
-        items: What it is called with.
-        taken: Called with each item whose result was used, by the thread that used it:
-            to tell how far it is.
+        function: Spends its time outside the GIL: reading, decoding, NumPy.
+        items: Its arguments.
+        taken: Called with each item after its result was used, for progress.
 
     Example:
         >>> list(in_order(len, ["a", "bb"]))

@@ -1,4 +1,4 @@
-"""Progress of what takes time: reported to whoever asked to see it."""
+"""Progress of long work, reported to a callback."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["Progress", "ProgressCallback", "Work", "show_progress"]
 
 SECONDS_BETWEEN = 0.1
-"""Reports of one work are at least so far apart, but for the first and the last."""
+"""Least seconds between two reports of one work, except the first and last."""
 
 
 class Progress(NamedTuple):
-    """How far some work is, as callbacks of :func:`show_progress` are told."""
+    """The state of some work, for callbacks of :func:`show_progress`."""
 
     what: str
     """What is done, such as ``"lengths of rows"``."""
@@ -29,18 +29,18 @@ class Progress(NamedTuple):
     unit: str
     """What ``done`` and ``total`` count, such as ``"rows"``."""
     finished: bool = False
-    """Whether this is the last report: all is done, or an error ended it."""
+    """Whether this is the last report: the work is done, or an error ended it."""
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 _callback: ProgressCallback | None = None
-# Of the process and not of a context: notebooks run each cell in a context of its own,
-# and threads begin with an empty one.
+# It belongs to the process, not to a context: notebooks run each cell in a context of
+# its own, and threads begin with an empty one.
 
 
 class _Shown(AbstractContextManager[None]):
-    """What :func:`show_progress` returns: leaving it shows what was shown before."""
+    """The result of :func:`show_progress`: leaving it restores the callback before."""
 
     def __init__(self, before: ProgressCallback | None) -> None:
         self._before = before
@@ -71,7 +71,7 @@ def show_progress(
             work.
 
     Raises:
-        InvalidArgumentError: If it is something else.
+        InvalidArgumentError: If it is anything else.
 
     Example:
         >>> with show_progress(lambda progress: print(*progress)):
@@ -92,7 +92,7 @@ def show_progress(
 
 
 class Work:
-    """Some work that reports how far it is, as a context manager.
+    """Reports the progress of some work, as a context manager.
 
     Args:
         what: What is done, for people.
@@ -126,13 +126,13 @@ class Work:
         self._report()
 
     def advance(self, amount: int = 1) -> None:
-        """Say that some more is done."""
+        """Report that more is done."""
         self._progress = self._progress._replace(done=self._progress.done + amount)
         if self._callback is not None and time.monotonic() >= self._next:
             self._report()
 
     def expect(self, total: int) -> None:
-        """Say that there is so much to do, where that was not known at first."""
+        """Set how much there is to do, if that was unknown at first."""
         self._progress = self._progress._replace(total=total)
 
     def _report(self) -> None:

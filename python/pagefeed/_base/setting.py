@@ -1,4 +1,4 @@
-"""Attributes that show what an object was made of, and cannot be set again."""
+"""Read-only attributes with the settings of an object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Setting(Generic[Value]):
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Learn the name of the setting."""
+        """Set the name of the setting."""
         self._name = name
 
     @overload
@@ -35,7 +35,7 @@ class Setting(Generic[Value]):
         return getattr(instance._settings, self._name)  # noqa: SLF001 - its owner's
 
     def __set__(self, instance: object, value: object) -> NoReturn:
-        """Refuse to change what the object was already made of.
+        """Refuse to change a setting of an existing object.
 
         Raises:
             AttributeError: Always.

@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``"64MiB"``, ``"1.5GB"``, or a number of bytes."""
+"""Sizes such as ``"64MiB"``, ``"1.5GB"``, or a number of bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def parse_bytes(value: int | str, *, name: str) -> int:
 
 
 def format_bytes(size: float) -> str:
-    """Return a size for people, in binary units.
+    """Return a size as text in binary units.
 
     Example:
         >>> format_bytes(67108864)

@@ -1,4 +1,4 @@
-"""Work that is done in short steps, so that others can be served in between."""
+"""Work in short steps, between which other work can run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def finished(steps: Generator[object, None, Result]) -> Result:
-    """Take all steps at once, and return the result.
+    """Run all steps, and return the result.
 
     Example:
         >>> def work():

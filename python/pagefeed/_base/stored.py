@@ -1,4 +1,4 @@
-"""Arrays on disk, written as they grow, checked and mapped when they are read."""
+"""Arrays on disk: written as they grow, verified and mapped when they are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS = "numbers"
 _VERSION = 2
 _SPILLED_BYTES = 32 << 20
 _CHECKED_BYTES = 64 << 20
-"""Bytes under one checksum: several are verified at a time."""
+"""Bytes under one checksum; several threads verify them."""
 _logger = logging.getLogger("pagefeed")
 _told: set[str] = set()
 
@@ -49,15 +49,15 @@ class _UnwritableError(FileAccessError):
 class ArrayFolder:
     """Arrays that were written together, mapped from disk.
 
-    All of it is held against its checksums here, once: no damage is ever delivered.
+    The constructor verifies all checksums.
 
     Args:
         path: The folder.
-        key: What it must hold.
+        key: The key it was written with.
 
     Raises:
         OSError: If there is no such folder, or files of it are missing.
-        ValueError: If it holds something else, or is damaged.
+        ValueError: If it has another key, or is damaged.
     """
 
     def __init__(self, path: Path, key: str) -> None:
@@ -65,7 +65,7 @@ class ArrayFolder:
         if content.get("version") != _VERSION or content.get("key") != key:
             raise ValueError(f"{path} holds something else")
         self.about: Mapping[str, Any] = content["about"]
-        """What was noted beside the arrays."""
+        """Notes beside the arrays."""
         sizes = content["arrays"]
         numbers = _map(path / _NUMBERS, sum(sizes.values()))
         _verify(path / _NUMBERS, numbers, content["checksums"])
@@ -81,15 +81,15 @@ class ArrayFolder:
 
 
 class ArrayWriter(WholeWriter):
-    """Writes a folder of arrays, which appears whole or not at all.
+    """Writes a folder of arrays, which appears complete or not at all.
 
-    Any number of arrays may grow at a time: what does not fit in memory waits in files
-    of their own, which are joined in the end.
+    Any number of arrays may grow at a time. Numbers that do not fit in memory wait in
+    a file for each array; the files are joined in the end.
 
     Args:
-        path: Where it will be.
-        key: What it holds.
-        durable: Have it on disk before others can see it.
+        path: Path of the folder.
+        key: Identifies the contents.
+        durable: Flush it to disk before it appears.
 
     Raises:
         FileAccessError: If it cannot be written, here and later.
@@ -108,10 +108,10 @@ class ArrayWriter(WholeWriter):
         self._spills: dict[str, Path] = {}
         self._sizes: dict[str, int] = {}
         self.about: dict[str, Any] = {}
-        """What is noted beside the arrays: plain JSON types."""
+        """Notes beside the arrays: plain JSON types."""
 
     def append(self, name: str, values: npt.ArrayLike) -> None:
-        """Write further numbers of an array, int64."""
+        """Append numbers to an array of int64."""
         array = np.ascontiguousarray(values, dtype=np.int64)
         self._waiting.setdefault(name, bytearray()).extend(array.tobytes())
         self._sizes[name] = self._sizes.get(name, 0) + array.size
@@ -129,13 +129,13 @@ class ArrayWriter(WholeWriter):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Tell troubles of this folder from those of what is written there."""
+        """Tell errors of this folder from errors of its contents."""
         try:
             yield
         except OSError as problem:
-            error = _UnwritableError(f"{self._path}: cannot be written: {problem}")
-            error.file = str(self._path)
-            raise error from problem
+            raise _UnwritableError(f"{self._path}: cannot be written: {problem}").at(
+                file=str(self._path)
+            ) from problem
 
     def _spill(self) -> None:
         for name, waiting in self._waiting.items():
@@ -177,7 +177,7 @@ class ArrayWriter(WholeWriter):
         try:
             self._draft.rename(self._path)
         except OSError:
-            # Another process was first, or what is there is damaged.
+            # Another process was first, or the existing folder is damaged.
             if _opened(self._path, self._key) is None:
                 shutil.rmtree(self._path, ignore_errors=True)
                 self._draft.rename(self._path)
@@ -186,14 +186,15 @@ class ArrayWriter(WholeWriter):
 def stored_arrays(
     folder: str | None, name: str, key: str, write: Callable[[ArrayWriter], None]
 ) -> ArrayFolder:
-    """Map arrays that a process of this machine has written, or write them first.
+    """Map stored arrays; write them first if they are missing.
 
     Args:
-        folder: Where they are kept; None keeps them to this process, in an unnamed
-            place on disk. So does a folder that cannot be used, with a warning.
-        name: Begin of the folder's name.
-        key: What tells these arrays from all others.
-        write: What writes them.
+        folder: Folder of stored arrays, which processes share. None, or a folder that
+            cannot be used, keeps them in an unnamed place for this process; the latter
+            with a warning.
+        name: Name of the arrays in the folder.
+        key: Differs between any two arrays.
+        write: Writes the arrays.
 
     Raises:
         FileAccessError: If the folder for temporary files cannot be used.
@@ -227,14 +228,14 @@ def stored_arrays(
 
 
 def find_arrays(folder: str, name: str, key: str) -> ArrayFolder | None:
-    """Map arrays that were written before; None if there are none that can be used."""
+    """Map stored arrays; None if they are missing or damaged."""
     return _opened(Path(folder) / name, key)
 
 
 def keeps_arrays(folder: str) -> bool:
-    """Return whether arrays can be kept in a folder, which is made if it is not there.
+    """Return whether a folder can be written; make it if it does not exist.
 
-    If not, that is told, once in a process.
+    Warns if it cannot be written, once in a process.
     """
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -246,15 +247,15 @@ def keeps_arrays(folder: str) -> bool:
 
 
 def remove_arrays(folder: str) -> None:
-    """Remove a folder of stored arrays that nobody needs any more, if it is there.
+    """Remove a folder of stored arrays, if it exists.
 
-    Arrays that are mapped stay readable until they are let go.
+    Mapped arrays stay readable.
     """
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def warn_of_folder(folder: str, problem: Exception) -> None:
-    """Say, once in a process, that a cache folder cannot be used."""
+    """Warn, once in a process, that a cache folder cannot be used."""
     if folder in _told:
         return
     _told.add(folder)
@@ -295,7 +296,7 @@ class _Checksums:
 
 
 def _verify(path: Path, numbers: Int64Array, expected: list[int]) -> None:
-    """Hold all bytes against their checksums, on several threads."""
+    """Verify all checksums, on several threads."""
     step = _CHECKED_BYTES // 8
     pieces = [numbers[at : at + step] for at in range(0, len(numbers), step)]
     if len(pieces) != len(expected):
@@ -323,7 +324,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _opened(path: Path, key: str) -> ArrayFolder | None:
-    """The folder, or None: what is missing or damaged is made anew."""
+    """Return the arrays of a folder; None if they are missing or damaged."""
     try:
         return ArrayFolder(path, key)
     except (FileNotFoundError, NotADirectoryError):

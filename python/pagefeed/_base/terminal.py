@@ -1,4 +1,4 @@
-"""Text for terminals: what data holds must not steer them."""
+"""Text for terminals, which data must not steer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def printable(text: str) -> str:
 
 
 class _Printable:
-    """A stream that escapes what would steer the terminal behind it."""
+    """A stream that escapes control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,7 +40,7 @@ class _Printable:
 
 @contextmanager
 def printable_output(stdout: TextIO, stderr: TextIO) -> Iterator[None]:
-    """Escape all that is printed on both streams from here on."""
+    """Escape control characters of everything that is printed."""
     out, err = cast("list[TextIO]", [_Printable(stdout), _Printable(stderr)])
     with redirect_stdout(out), redirect_stderr(err):
         yield

@@ -1,4 +1,4 @@
-"""What is written whole or not at all."""
+"""Writers whose output appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["WholeWriter"]
 
 
 class WholeWriter(ABC):
-    """A writer whose block, if it ends well, publishes what it wrote.
+    """A context manager that publishes its output, unless an error ends it.
 
     Example:
         >>> class Words(WholeWriter):
@@ -24,11 +24,11 @@ class WholeWriter(ABC):
 
     @abstractmethod
     def _publish(self) -> None:
-        """Make it what others see."""
+        """Make the output visible."""
 
     @abstractmethod
     def _clear(self) -> None:
-        """Remove what was not published; comes after :meth:`_publish` too."""
+        """Remove unpublished output; also called after :meth:`_publish`."""
 
     def __enter__(self) -> Self:
         """Start to write."""
@@ -40,7 +40,7 @@ class WholeWriter(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Publish it if all went well; leave nothing of it otherwise."""
+        """Publish the output, or remove it after an error."""
         try:
             if kind is None:
                 self._publish()

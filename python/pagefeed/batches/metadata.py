@@ -12,9 +12,9 @@ from pagefeed import _core
 from pagefeed._base import Int64Array
 from pagefeed.batches.fields import Fields
 from pagefeed.dataset import (
-    ColumnPages,
     Dataset,
     FolderColumn,
+    PageIndex,
     refuse_unknown_rows,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -115,9 +115,9 @@ def _check_names(names: dict[str, None], both: set[str]) -> None:
 def _source(dataset: Dataset, name: str) -> Source | None:
     if name not in dataset.metadata and name not in dataset.span_columns:
         return None
-    source: ColumnPages | FolderColumn = dataset.source_of(name)
+    source: PageIndex | FolderColumn = dataset.source_of(name)
     if isinstance(source, FolderColumn):
         files = range(len(source.number_of_file))
         values: Any = [source.value_of_file(file) for file in files]
         return values  # type: ignore[no-any-return]
-    return source.handle  # type: ignore[no-any-return]
+    return source.handle

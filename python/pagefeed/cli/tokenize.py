@@ -29,7 +29,7 @@ from pagefeed.cli.common import (
     tell,
 )
 from pagefeed.prepare import FORMATS, tokenize
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import Storage
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -133,5 +133,5 @@ def _rejected(text: str) -> float:
 def _text(path: str | None) -> str | None:
     if path is None:
         return None
-    storage = LocalStorage()
+    storage = Storage()
     return storage.read(path, 0, storage.size(path)).decode()

@@ -1,7 +1,7 @@
 """What rows there are: files, the index of their pages, and parts of them.
 
 A dataset names files and a column; its page index says where every page lies; its
-spans are the rows that sequences are cut from. :class:`Dataset`, :class:`TokenIndex`
+spans are the rows that sequences are cut from. :class:`Dataset`, :class:`PageIndex`
 and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.select` divides rows by predicates, tiers, lengths and hashes;
 :mod:`pagefeed.dataset.flat` reads and writes token files that are no Parquet.
@@ -15,7 +15,7 @@ from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.identity import identity_of_data, what_changed
 from pagefeed.dataset.named_files import parquet
-from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.recorded import RecordedTokenizer, known_vocab_size
 from pagefeed.dataset.row_lengths import length_counts
@@ -27,12 +27,10 @@ from pagefeed.dataset.spans import (
     refuse_unknown_rows,
 )
 from pagefeed.dataset.text import TokenizedIndex, UncountedText
-from pagefeed.dataset.token_index import BlockKind, ColumnPages, Page, TokenIndex
 
 __all__ = [
     "Aligned",
     "BlockKind",
-    "ColumnPages",
     "Dataset",
     "FolderColumn",
     "Page",
@@ -41,7 +39,6 @@ __all__ = [
     "RecordedTokenizer",
     "SpanParts",
     "Spans",
-    "TokenIndex",
     "TokenizedIndex",
     "UncountedText",
     "check_abilities",

@@ -1,4 +1,4 @@
-"""Columns with a number for every token of the same row, cut as the tokens are."""
+"""Columns with a number for every token of the same row, cut like the tokens."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pagefeed._base import Int64Array, check_columns
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import refuse_nulls
-from pagefeed.dataset.token_index import TokenIndex
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
+from pagefeed.tokenizer import IGNORED, LABELS
 
 __all__ = ["Aligned", "AlignedSource", "check_aligned_index", "parse_aligned"]
-
-IGNORED = -100
-"""Label that carries no loss."""
 
 TAKEN = (
     *("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "doc_lens"),
@@ -30,13 +28,13 @@ class Aligned(NamedTuple):
     column: str
     """Its name, in files and in batches."""
     padding: float
-    """Where a batch has no token of a row: padding and separators."""
+    """The number of positions without a token of a row: padding and separators."""
 
     def bits(self, number: float, dtype: str) -> int:
-        """Return the bits of a number that is written in, in the column's type.
+        """Return the bits of a number in the type of the column.
 
         Raises:
-            InvalidArgumentError: If the type does not have the number.
+            InvalidArgumentError: If the type cannot hold the number.
 
         Example:
             >>> hex(Aligned("labels", -100).bits(-100, "int16"))
@@ -59,11 +57,11 @@ class Aligned(NamedTuple):
 
 
 class AlignedSource(Protocol):
-    """Where the numbers of such a column lie."""
+    """The pages of an aligned column."""
 
     @property
     def handle(self) -> Any:  # noqa: ANN401 - the core's, of one kind or another
-        """What the data plane reads; its ``number_type`` is a name of NumPy."""
+        """Handle of the data plane; its ``number_type`` is a NumPy type name."""
 
     @property
     def value_bytes(self) -> int:
@@ -73,14 +71,14 @@ class AlignedSource(Protocol):
 def parse_aligned(
     aligned: Iterable[str] | Mapping[str, float], taken: Iterable[str]
 ) -> tuple[Aligned, ...]:
-    """Return columns from their names, or from names with paddings.
+    """Return aligned columns from their names, or from names with paddings.
 
     Args:
         aligned: The columns.
-        taken: Columns that have another part already.
+        taken: Columns that have another role.
 
     Raises:
-        InvalidArgumentError: If these are no columns, or one is named twice.
+        InvalidArgumentError: If a name is invalid or named twice.
     """
     names = check_columns(aligned, "aligned")
     if len({*names, *taken}) < len(names) + len(set(taken)):
@@ -97,7 +95,7 @@ def parse_aligned(
     paddings = aligned if isinstance(aligned, Mapping) else {}
     found = []
     for name in names:
-        is_labels = name.rpartition(".")[2] == "labels"
+        is_labels = name.rpartition(".")[2] == LABELS
         padding = paddings.get(name, IGNORED if is_labels else 0)
         if isinstance(padding, bool) or not isinstance(padding, int | float):
             raise InvalidArgumentError(
@@ -107,12 +105,12 @@ def parse_aligned(
     return tuple(found)
 
 
-def check_aligned_index(tokens: TokenIndex, other: TokenIndex) -> None:
-    """Refuse a column that has not a number for every token, as far as indexes tell.
+def check_aligned_index(tokens: PageIndex, other: PageIndex) -> None:
+    """Refuse a column without a number for every token, by the counts of the index.
 
     Raises:
-        UnsupportedError: If it holds no numbers, or nulls between them.
-        CorruptFileError: If a row has not as many as tokens; it names the first.
+        UnsupportedError: If it holds no numbers, or nulls inside of lists.
+        CorruptFileError: If a row has another number of values than tokens.
     """
     if other.handle.number_type is None:
         raise UnsupportedError(
@@ -131,8 +129,8 @@ def check_aligned_index(tokens: TokenIndex, other: TokenIndex) -> None:
         raise _mismatch(tokens, other, int(wrong[0]))
 
 
-def _mismatch(tokens: TokenIndex, other: TokenIndex, file: int) -> CorruptFileError:
-    """The error for the first row of a file that has not a number for every token."""
+def _mismatch(tokens: PageIndex, other: PageIndex, file: int) -> CorruptFileError:
+    """Return the error of the first row with another number of values than tokens."""
     begin, end = tokens.file_first_row[file : file + 2].tolist()
     row = begin
     while row < end:
@@ -146,23 +144,16 @@ def _mismatch(tokens: TokenIndex, other: TokenIndex, file: int) -> CorruptFileEr
     row += int(unlike[0])
     [page] = other.pages_of_rows([row])
     where = other.locate(int(page))
-    error = CorruptFileError(
+    return CorruptFileError(
         f"{where.file}, row group {where.row_group}, column {other.column}, row "
         f"{row - begin} of the file: {found} values and {expected} tokens; a column "
         "with a value for every token has as many: mend the row, or leave the column "
         "out of aligned"
-    )
-    error.file, error.row_group, error.column = (
-        where.file,
-        where.row_group,
-        other.column,
-    )
-    error.page, error.offset = where.page, where.offset
-    return error
+    ).at(**other.error_place(where))
 
 
-def _lengths_from(index: TokenIndex, row: int) -> Int64Array:
-    """Values of the rows of a page, from one of them on: int64."""
+def _lengths_from(index: PageIndex, row: int) -> Int64Array:
+    """Return the lengths of the rows of a page, from ``row`` on: int64."""
     [page] = index.pages_of_rows([row])
     [first] = index.first_rows([page])
     lengths = np.diff(index.row_offsets(int(page)))

@@ -1,4 +1,4 @@
-"""What a loader needs of a dataset, whatever its files are."""
+"""The interface of datasets that loaders use, whatever the files are."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Protocol
 from pagefeed._base import Facts
 from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
-from pagefeed.dataset.token_index import ColumnPages, TokenIndex
 from pagefeed.errors import InvalidArgumentError, UncountedError
 
 __all__ = ["Dataset", "check_abilities", "check_dataset"]
 
 
 class Dataset(Protocol):
-    """Rows of tokens, in a fixed order; further columns of the same rows.
+    """Rows of tokens in a fixed order, and further columns of the same rows.
 
-    What sequences are cut from, runs are planned over and reports are about.
+    Sequences are cut from a dataset, runs are planned over it, reports describe it.
     """
 
     @property
@@ -47,7 +47,7 @@ class Dataset(Protocol):
 
     @property
     def aligned_sources(self) -> tuple[AlignedSource, ...]:
-        """Where the numbers of these lie."""
+        """The pages of the aligned columns."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ class Dataset(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the contents: which rows, not where they lie."""
+        """Identifies the contents: which rows, wherever the files are."""
 
     @property
-    def index(self) -> TokenIndex:
-        """Where the rows of the column lie."""
+    def index(self) -> PageIndex:
+        """The index of the pages of the column."""
 
     @property
     def spans(self) -> Spans:
@@ -72,24 +72,24 @@ class Dataset(Protocol):
     def __len__(self) -> int:
         """Return the number of rows."""
 
-    def column_index(self, column: str) -> TokenIndex:
+    def column_index(self, column: str) -> PageIndex:
         """Return the index of any column of the same rows."""
 
-    def source_of(self, column: str) -> ColumnPages | FolderColumn:
-        """Return where any column of the same rows comes from."""
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return the pages of any column of the same rows, or its folder values."""
 
     def facts(self) -> Facts:
-        """Return what is known by now, for people; nothing is read or built."""
+        """Return what is known without reading or building anything."""
 
     def check_not_empty(self) -> None:
         """Raise an EmptySelectionError if rows were selected and there are none."""
 
 
 def check_dataset(dataset: object, name: str) -> None:
-    """Refuse what is no dataset, nor a mixture of some.
+    """Refuse an object that is neither a dataset nor a mixture of datasets.
 
     Raises:
-        InvalidArgumentError: Saying what to write.
+        InvalidArgumentError: The message says what to pass instead.
     """
     if hasattr(dataset, "can_seek"):
         check_abilities(dataset, name)
@@ -102,11 +102,11 @@ def check_dataset(dataset: object, name: str) -> None:
 
 
 def check_abilities(dataset: Any, name: str) -> None:  # noqa: ANN401
-    """Refuse a dataset over which no order can be planned, nor resumed.
+    """Refuse a dataset whose order cannot be planned or resumed.
 
     Raises:
         InvalidArgumentError: If it cannot seek, or does not know its length.
-        UncountedError: If it is texts whose tokens are not counted.
+        UncountedError: If it holds texts whose tokens are not counted.
     """
     if hasattr(dataset, "datasets"):
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""What is derived from the rows of an index and kept beside it."""
+"""Arrays derived from the rows of an index, kept beside it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import hashlib
 from collections.abc import Callable
 
 from pagefeed._base import ArrayFolder, ArrayWriter, stored_arrays
-from pagefeed.dataset.token_index import TokenIndex
+from pagefeed.dataset.page_index import PageIndex
 
 __all__ = ["derived_arrays", "derived_key"]
 
 
-def derived_key(index: TokenIndex, *parts: str | bytes) -> str:
-    """Return what tells derived arrays from all others: 32 hexadecimal digits.
+def derived_key(index: PageIndex, *parts: str | bytes) -> str:
+    """Return a key that differs between any two derived arrays: 32 hexadecimal digits.
 
-    Versions of the files are part of it, since a file may be rewritten with other
-    values under an equal footer, which is all that fingerprints know.
+    Versions of the files belong to it: a file may be rewritten with other values and
+    an equal footer, and fingerprints cover footers alone.
 
     Args:
-        index: Whose files they are derived from.
-        parts: All else that they depend on: contents, settings, version of the code.
+        index: The index of the files.
+        parts: All else that decides on them: contents, settings, version of the code.
 
     Raises:
         MissingFileError: If a file is gone.
@@ -33,27 +33,27 @@ def derived_key(index: TokenIndex, *parts: str | bytes) -> str:
 
 
 def derived_arrays(
-    index: TokenIndex, kind: str, key: str, write: Callable[[ArrayWriter], None]
+    index: PageIndex, kind: str, key: str, write: Callable[[ArrayWriter], None]
 ) -> ArrayFolder:
-    """Map arrays derived from the files of an index, or derive them first.
+    """Map arrays derived from the files of an index; derive them first if needed.
 
-    With a cache folder they lie there, and all processes of the machine map them;
-    without, every process makes its own.
+    The cache folder keeps them, and all processes of the machine map them. Without a
+    folder, every process makes its own.
 
     Args:
-        index: Whose files they are derived from.
-        kind: What they are: begin of the folder's name.
-        key: What tells them from all others, see :func:`derived_key`.
-        write: Derives them; reads files.
+        index: The index of the files.
+        kind: Begin of the name of the folder with the arrays.
+        key: Differs between any two arrays, see :func:`derived_key`.
+        write: Reads files and derives the arrays.
 
     Raises:
-        StaleFileError: If a file is not as it was indexed, before or after.
-        MissingFileError: If one is gone.
+        StaleFileError: If a file changed since it was indexed.
+        MissingFileError: If a file is gone.
     """
 
     def write_checked(writer: ArrayWriter) -> None:
         write(writer)
-        index.check_files()  # What was read may not be what was indexed.
+        index.check_files()  # Files may have changed while they were read.
 
     index.check_files()
     return stored_arrays(index.cache_dir, f"{kind}-{key}", key, write_checked)

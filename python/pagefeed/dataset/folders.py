@@ -1,4 +1,4 @@
-"""Columns that lie in the names of folders: ``lang=en/year=2024/part-0.parquet``."""
+"""Columns in the names of folders: ``lang=en/year=2024/part-0.parquet``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FolderColumn:
     """A column with one value in all rows of a file."""
 
     values: tuple[int, ...] | tuple[str, ...]
-    """Its different values: whole numbers if all of them are."""
+    """Its different values; whole numbers if all values are."""
     number_of_file: Int64Array
-    """Which of them a file has, int64 [files]; ``len(values)`` where it has none."""
+    """Number of the value of each file, int64 [files]; ``len(values)`` without one."""
 
     @property
     def is_whole(self) -> bool:
@@ -40,10 +40,10 @@ class FolderColumn:
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
-    """Return the columns that folders on the way to files name, as in Hive.
+    """Return the columns that the folders of files name, as in Hive.
 
-    Text is unquoted (``%20``); ``__HIVE_DEFAULT_PARTITION__``, and files that have no
-    such folder, have no value.
+    Text is unquoted (``%20``). Files in ``__HIVE_DEFAULT_PARTITION__``, or without such
+    a folder, have no value.
 
     Example:
         >>> column = folder_columns(["/lang=en/a.parquet", "/lang=de/b"])["lang"]
@@ -62,7 +62,7 @@ def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
 
 
 def _pairs(folder: str) -> dict[str, str]:
-    """Names and values in the path of a folder; of two of one name the inner one."""
+    """Names and values in the path of a folder; the inner one of two with one name."""
     parts = (part.partition("=") for part in Path(folder).parts)
     return {
         unquote(name): unquote(value)

@@ -1,6 +1,7 @@
-"""What a state records of its data: what tells them from others, and how they differ.
+"""The record of a dataset in a state, and how two records differ.
 
-The fingerprint decides. The rest says to people what has changed.
+The fingerprint decides whether a dataset is the same. The other facts serve messages
+that say what changed.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from pagefeed.dataset.dataset import Dataset
 __all__ = ["identity_of_data", "what_changed"]
 
 DIGITS = 12
-"""Of the fingerprint."""
+"""Digits of the fingerprint in a record."""
 
 
 class _Identity(NamedTuple):
-    """Facts of a dataset, as short as a state needs them."""
+    """Facts of a dataset, short enough for a state."""
 
     fingerprint: str
-    """Of the rows that are selected, and of what makes tokens of them."""
+    """Of the selected rows, and of their tokenizer."""
     files: int
     rows: int
-    """In all files, as the number of tokens."""
+    """Rows of all files, as is the number of tokens."""
     tokens: int
     selected: int
     """Rows that are selected."""
     contents: str
-    """Digits of all files in their order, and of the column."""
+    """Digest of all files in their order, and of the column."""
     sizes: str
-    """Digits of the rows and tokens of each file, in any order."""
+    """Digest of the rows and tokens of each file, in any order."""
     tokenizer: str
-    """Digits of the tokenizer and chat template; ``-`` if there is none."""
+    """Digest of the tokenizer and chat template; ``-`` without a tokenizer."""
 
 
 COUNTS = {
@@ -46,11 +47,11 @@ COUNTS = {
 
 
 def identity_of_data(dataset: Dataset) -> str:
-    """Return what a state records: the facts, with blanks between them."""
+    """Return the record of a dataset: facts with blanks between them."""
     index: Any = dataset.index
     sizes = np.array([np.diff(index.file_first_row), np.diff(index.file_first_value)])
     tokenizer = getattr(index, "tokenizer", None)
-    chats = getattr(index, "chats", None)
+    rows = getattr(index, "rows", None)
     facts = _Identity(
         fingerprint=dataset.fingerprint[:DIGITS],
         files=len(dataset.files),
@@ -61,7 +62,7 @@ def identity_of_data(dataset: Dataset) -> str:
         sizes=_digits(sizes[:, np.lexsort(sizes)].astype("<i8").tobytes()),
         tokenizer="-"
         if tokenizer is None
-        else _digits(f"{tokenizer.fingerprint} {chats and chats.fingerprint}".encode()),
+        else _digits(f"{tokenizer.fingerprint} {rows and rows.fingerprint}".encode()),
     )
     return " ".join(map(str, facts))
 
@@ -71,7 +72,7 @@ def _digits(data: bytes) -> str:
 
 
 def what_changed(then: str, now: str) -> str:
-    """Return, for people, what differs between two records.
+    """Return the differences of two records, for messages.
 
     Example:
         >>> what_changed("8c01 2 90 700 90 11 22 -", "7d02 3 95 750 95 12 23 -")

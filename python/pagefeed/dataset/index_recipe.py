@@ -6,10 +6,11 @@ import hashlib
 import logging
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from pagefeed import _core
 from pagefeed._base import (
@@ -30,11 +31,11 @@ from pagefeed.errors import (
 from pagefeed.storage import Located, PathLike, Storage, local_path
 
 __all__ = [
-    "CACHE_DIR_VARIABLE",
     "IndexRecipe",
     "PageIndexUse",
     "Recipe",
     "build_or_open",
+    "cache_folder",
     "check_page_index",
     "default_threads",
     "footer_of",
@@ -45,16 +46,16 @@ CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 _logger = logging.getLogger("pagefeed")
 
 PageIndexUse: TypeAlias = Literal["row_group"] | bool
-"""Where pages are found: see ``pagefeed.parquet``."""
+"""How pages are found, see ``pagefeed.parquet``."""
 MUCH_OF_A_FILE = 1 << 20
-"""Bytes of a remote file that its index takes, above which it is said why."""
+"""An index that fetches more bytes of a remote file than this is warned of."""
 
 
 def check_page_index(value: object) -> PageIndexUse:
-    """Return where pages are to be found.
+    """Return a valid ``page_index`` argument.
 
     Raises:
-        InvalidArgumentError: If it is nothing that is known.
+        InvalidArgumentError: If it is anything else.
 
     Example:
         >>> check_page_index("row_group")
@@ -69,49 +70,60 @@ def check_page_index(value: object) -> PageIndexUse:
     return value
 
 
-class Recipe(Protocol):
-    """All it takes to build the same index again, of whatever files."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe(ABC):
+    """All that another process needs to build the same index."""
+
+    files: tuple[str, ...]
+    """Paths of the files, in order."""
+    column: str
+    """The column, as the caller named it."""
+    cache_dir: str | None
+    """Folder of the index; None keeps it in memory."""
+    storage: Storage = field(default_factory=Storage)
+    """Where the files are."""
+    verify_checksums: bool = False
+    """Verify checksums of pages where the writer stored them."""
 
     @property
-    def storage(self) -> Storage:
-        """Where the files lie."""
+    @abstractmethod
+    def settings(self) -> list[str]:
+        """All that decides on the index but the files."""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Paths of the files, in order."""
+    @abstractmethod
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
+        """Build the index; call ``advance`` with the number of files read."""
 
-    @property
-    def column(self) -> str:
-        """The column as it was asked for."""
-
-    @property
-    def cache_dir(self) -> str | None:
-        """Folder of the index; None keeps it in memory."""
-
-    @property
-    def verify_checksums(self) -> bool:
-        """Whether checksums are verified where they are present."""
+    @abstractmethod
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return bytes that differ between files with different contents."""
 
     def cache_file(self) -> Path | None:
-        """Return where the cache folder has it; None without a folder."""
+        """Return the path of the index in the cache folder; None without a folder."""
+        if self.cache_dir is None:
+            return None
+        parts = "\0".join([*self.settings, *self.files])
+        key = hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+        return Path(self.cache_dir) / f"{key}.pagefeed-index"
 
-    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
-        """Build the index: reads the files, and tells how many were."""
 
-    def file_identity(self, storage: Storage, file: int) -> bytes:
-        """Return what tells the contents of a file from those of others."""
+def cache_folder(given: PathLike | None) -> str | None:
+    """Return the folder for indexes: the given one, else ``$PAGEFEED_CACHE_DIR``.
+
+    Raises:
+        InvalidArgumentError: If it is not a path on this machine.
+    """
+    if given is not None:
+        return local_path(given, "cache_dir")
+    folder = os.environ.get(CACHE_DIR_VARIABLE)
+    return local_path(folder, CACHE_DIR_VARIABLE) if folder else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IndexRecipe:
-    """How the index of a column of Parquet files is built."""
+class IndexRecipe(Recipe):
+    """How to index a column of Parquet files."""
 
-    storage: Storage
-    files: tuple[str, ...]
-    column: str
-    cache_dir: str | None
     page_index: PageIndexUse
-    verify_checksums: bool
 
     @classmethod
     def of(
@@ -120,30 +132,25 @@ class IndexRecipe:
         column: str,
         cache_dir: PathLike | None,
         page_index: PageIndexUse,
-        verify_checksums: bool,  # noqa: FBT001 - as it is asked for
+        verify_checksums: bool,  # noqa: FBT001 - as the caller gave it
     ) -> IndexRecipe:
-        """Check what was asked for; the folder may be named by the environment."""
-        if cache_dir is None:
-            cache_dir = os.environ.get(CACHE_DIR_VARIABLE) or None
+        """Check the arguments of a caller."""
         return cls(
             storage=files.storage,
             files=files.files,
             column=check_column(column, "column"),
-            cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
+            cache_dir=cache_folder(cache_dir),
             page_index=check_page_index(page_index),
             verify_checksums=check_flag(verify_checksums, "verify_checksums"),
         )
 
-    def cache_file(self) -> Path | None:
-        """Return where the cache folder has it; None without a folder."""
-        if self.cache_dir is None:
-            return None
-        parts = [self.column, str(self.page_index), *self.files]
-        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
-        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+    @property
+    def settings(self) -> list[str]:
+        """All that decides on the index but the files."""
+        return [self.column, str(self.page_index)]
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
-        """Read the footers of all files, and of some the page headers."""
+        """Read the footers of all files, and page headers where footers need them."""
         before = self.storage.counts().get("bytes_fetched", 0)
         try:
             core = _core.Index.build(
@@ -181,7 +188,7 @@ class IndexRecipe:
 
 
 def footer_of(storage: Storage, file: str) -> bytes:
-    """Return the footer of a Parquet file, as it lies there."""
+    """Return the footer of a Parquet file: its bytes, not parsed."""
     size = storage.size(file)
     end = max(0, size - 8)
     length = int.from_bytes(storage.read(file, end, size)[:4], "little")
@@ -189,13 +196,13 @@ def footer_of(storage: Storage, file: str) -> bytes:
 
 
 def default_threads(storage: Storage) -> int:
-    """Return how many threads read footers: they mostly wait."""
+    """Return the number of threads that read footers, which mostly wait for files."""
     local = 4 * len(os.sched_getaffinity(0))
     return local if storage.handle is None else max(local, 64)
 
 
 def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
-    """Return the index of the cache folder, or build it and leave it there."""
+    """Open the index in the cache folder, or build it and save it there."""
     cache_file = recipe.cache_file()
     why = "no cache folder is given"
     if cache_file is not None:
@@ -206,7 +213,7 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
         except MissingFileError:
             pass
         except (CorruptFileError, FileAccessError) as problem:
-            # Derived data: a damaged or older one is simply built again.
+            # The index is derived data: build a damaged or older one again.
             why = f"the cached one cannot be used: {problem}"
         else:
             if (core.column, core.files) == (recipe.column, list(recipe.files)):
@@ -221,7 +228,7 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
         cache_file.parent.mkdir(parents=True, exist_ok=True)
         core.save(cache_file)
         _logger.info("index of %r saved: %s", recipe.column, cache_file)
-        # From here on the mapped file, which all processes of the machine share.
+        # Use the mapped file, which all processes of the machine share.
         return _core.Index.open(cache_file, storage=recipe.storage.handle)
     except (CorruptFileError, OSError) as problem:
         warn_of_folder(str(cache_file.parent), problem)

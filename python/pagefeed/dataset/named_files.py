@@ -97,7 +97,7 @@ def parquet(
         metadata=others,
         span_columns=ranges,
         cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
-        page_index=check_page_index(page_index),
+        _page_index=check_page_index(page_index),
         verify_checksums=check_flag(verify_checksums, "verify_checksums"),
     )
     if tokenizer is not None:

@@ -1,10 +1,11 @@
-"""The page index: where every page of a column lies, in all files."""
+"""The page index: the place of every page of a column, in all files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from pagefeed import _core
 from pagefeed._base import (
     Facts,
     Int64Array,
+    UInt32Array,
     check_flag,
     check_positive,
     check_whole,
@@ -29,21 +31,39 @@ from pagefeed.dataset.index_recipe import (
     build_or_open,
     default_threads,
 )
-from pagefeed.dataset.token_index import BlockKind, Page, Pieces
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
 )
-from pagefeed.storage import (
-    Located,
-    PathLike,
-    Paths,
-    Storage,
-    StorageOptions,
-    located,
-)
+from pagefeed.storage import PathLike, Paths, Storage, StorageOptions, located
 
-__all__ = ["PageIndex"]
+__all__ = ["BlockKind", "Page", "PageIndex", "Pieces"]
+
+BlockKind = Literal["page", "row_group"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """The place of one page."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Number of the data page within its column chunk."""
+    first_row: int
+    """First row that begins in the page, counted within the file."""
+    num_rows: int
+    """Rows that begin in the page."""
+    offset: int
+    """Offset of the page header in the file, in bytes."""
+    compressed_size: int
+    """Header and data as stored, in bytes; without the dictionary page."""
+
+
+Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
+"""Ranges of tokens cut at the ends of pages, as :class:`SpanParts` names them."""
 
 
 class PageIndex:
@@ -59,12 +79,14 @@ class PageIndex:
     """
 
     def __init__(self, core: _core.Index, recipe: Recipe) -> None:
-        self.handle = core
-        """The index as the data plane takes it."""
+        self.core = core
+        """The index of the data plane, which answers all questions of this class."""
+        self.handle: _core.Index = core
+        """What engines read the column by."""
         self.storage: Storage = recipe.storage
-        """Where the files lie."""
+        """The storage of the files."""
         self.recipe = recipe
-        """All it takes to build it again."""
+        """Everything needed to build it again."""
 
     @classmethod
     def build(
@@ -107,39 +129,23 @@ class PageIndex:
             UnsupportedError: If a file is encrypted or not supported otherwise, or two
                 have types of the column with none in common; names both.
         """
-        return cls.of(
-            located(paths, storage_options),
-            column,
-            cache_dir,
-            page_index=page_index,
-            verify_checksums=verify_checksums,
-            num_threads=num_threads,
-            refresh=refresh,
-        )
+        files = located(paths, storage_options)
+        recipe = IndexRecipe.of(files, column, cache_dir, page_index, verify_checksums)
+        return cls.of(recipe, num_threads, refresh=check_flag(refresh, "refresh"))
 
     @classmethod
     def of(
-        cls,
-        files: Located,
-        column: str,
-        cache_dir: PathLike | None = None,
-        *,
-        page_index: PageIndexUse = True,
-        verify_checksums: bool = True,
-        num_threads: int | None = None,
-        refresh: bool = False,
+        cls, recipe: Recipe, num_threads: int | None = None, *, refresh: bool = False
     ) -> PageIndex:
-        """Index a column of files that were found before, see :meth:`build`."""
-        recipe = IndexRecipe.of(files, column, cache_dir, page_index, verify_checksums)
-        refresh = check_flag(refresh, "refresh")
+        """Build the index of a recipe, or open that of an earlier build."""
         if num_threads is None:
-            num_threads = default_threads(files.storage)
-        num_threads = check_positive(num_threads, "num_threads")
-        return cls(build_or_open(recipe, num_threads, refresh=refresh), recipe)
+            num_threads = default_threads(recipe.storage)
+        threads = check_positive(num_threads, "num_threads")
+        return PageIndex(build_or_open(recipe, threads, refresh=refresh), recipe)
 
     def __len__(self) -> int:
         """Return the number of pages."""
-        return self.handle.num_pages
+        return self.core.num_pages
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
@@ -168,13 +174,13 @@ class PageIndex:
 
     @property
     def cache_dir(self) -> str | None:
-        """Folder of the index, and of what is derived from it; None if in memory."""
+        """Folder of the index and of derived arrays; None keeps them in memory."""
         return self.recipe.cache_dir
 
     @property
     def num_rows(self) -> int:
         """Number of rows in all files."""
-        return self.handle.num_rows
+        return self.core.num_rows
 
     @property
     def num_values(self) -> int:
@@ -182,17 +188,17 @@ class PageIndex:
 
         Of texts without lists, as the files' statistics count them.
         """
-        return self.handle.num_values
+        return self.core.num_values
 
     @property
     def value_bytes(self) -> int:
         """Bytes of one value in the column's own type; 0 if it is not a number."""
-        return self.handle.value_bytes
+        return self.core.value_bytes
 
     @lazy
     def mean_row_bytes(self) -> int:
-        """Bytes of a row in memory, about: by counts and stored sizes of some pages."""
-        return self.handle.mean_row_bytes
+        """Approximate bytes of a row in memory, from counts and sizes of some pages."""
+        return self.core.mean_row_bytes
 
     @lazy
     def fingerprint(self) -> str:
@@ -201,7 +207,7 @@ class PageIndex:
         Digest of every file's footer and size in their order, and of the column; not
         of names, folders or times.
         """
-        return self.handle.fingerprint
+        return self.core.fingerprint
 
     @property
     def files(self) -> list[str]:
@@ -210,7 +216,7 @@ class PageIndex:
 
     @lazy
     def folder_columns(self) -> dict[str, FolderColumn]:
-        """Columns that lie in the names of folders (``lang=en/``), by their names."""
+        """Columns in the names of folders (``lang=en/``), by their names."""
         return folder_columns(self.recipe.files)
 
     @property
@@ -226,7 +232,7 @@ class PageIndex:
     @lazy
     def file_first_page(self) -> Int64Array:
         """First page of each file, and the number of pages: int64 [files + 1]."""
-        return np.asarray(self.handle.file_first_page(), dtype=np.int64)
+        return np.asarray(self.core.file_first_page(), dtype=np.int64)
 
     @lazy
     def file_first_row(self) -> Int64Array:
@@ -241,18 +247,15 @@ class PageIndex:
     @property
     def null_pages(self) -> Int64Array:
         """Pages of a column of lists in which a list holds a null: int64, rising."""
-        return np.frombuffer(self.handle.null_pages(), dtype=np.int64)
+        return np.frombuffer(self.core.null_pages(), dtype=np.int64)
 
     @property
     def is_joined(self) -> bool:
-        """Whether nothing is known of documents: a file is one row.
-
-        Every page, a part of that row, counts as one.
-        """
-        return self.handle.is_joined
+        """Whether a file is one row of unknown documents, counted by its pages."""
+        return self.core.is_joined
 
     def file_identity(self, file: int) -> bytes:
-        """Return what tells the contents of a file from those of others.
+        """Return bytes that differ between files with different contents.
 
         Raises:
             MissingFileError: If it is gone.
@@ -264,11 +267,11 @@ class PageIndex:
         return self._looked_up("stored_bytes", pages)
 
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``pages``; ``len(index)`` gives them all."""
+        """Return the rows before each of ``pages``; for ``len(index)``, all rows."""
         return self._looked_up("first_rows", pages)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``pages``, likewise."""
+        """Return the values before each of ``pages``; for ``len(index)``, all."""
         return self._looked_up("first_values", pages)
 
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
@@ -284,10 +287,10 @@ class PageIndex:
         return self._looked_up("pages_of_values", values)
 
     def _looked_up(self, table: str, numbers: npt.ArrayLike) -> Int64Array:
-        return looked_up(partial(self.handle.look_up, table), numbers)
+        return looked_up(partial(self.core.look_up, table), numbers)
 
     def find_file(self, path: str) -> int | None:
-        """Return the number of a file of the index; None if it is none of them."""
+        """Return the number of a file; None if the index does not have it."""
         return self._number_of_file.get(self.storage.name_of(path))
 
     @lazy
@@ -295,13 +298,13 @@ class PageIndex:
         return {file: number for number, file in enumerate(self.recipe.files)}
 
     def check_files(self) -> None:
-        """Refuse files that are not as they were indexed.
+        """Check that the files have not changed since they were indexed.
 
         Raises:
             StaleFileError: For the first file that changed.
             MissingFileError: For the first that is gone.
         """
-        self.handle.check_files()
+        self.core.check_files()
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
         """Cut ranges of tokens, none of them empty, at the ends of pages.
@@ -315,7 +318,7 @@ class PageIndex:
             Of each piece: the number of its range and its page (int64), its first
             token in the page, its tokens, and its place in the range (uint32).
         """
-        found = self.handle.cut(starts, stops, per_row)
+        found = self.core.cut(starts, stops, per_row)
         ranges, pages = (np.frombuffer(each, np.int64) for each in found[:2])
         first, num, offset = (np.frombuffer(each, np.uint32) for each in found[2:])
         return ranges, pages, first, num, offset
@@ -332,18 +335,18 @@ class PageIndex:
             int64 [runs], rising from 0; None if every page is a run.
         """
         if kind == "row_group":
-            runs: bytes | None = self.handle.row_group_runs()
+            runs: bytes | None = self.core.row_group_runs()
         else:
-            runs = self.handle.dictionary_runs()
+            runs = self.core.dictionary_runs()
         return None if runs is None else np.frombuffer(runs, dtype=np.int64)
 
     def locate(self, page: int) -> Page:
-        """Return where a page lies.
+        """Return the place of a page.
 
         Raises:
             InvalidArgumentError: If there is no such page.
         """
-        file, row_group, number, first_row, num_rows, offset, size = self.handle.locate(
+        file, row_group, number, first_row, num_rows, offset, size = self.core.locate(
             self._check_page(page)
         )
         return Page(
@@ -355,6 +358,11 @@ class PageIndex:
             offset=offset,
             compressed_size=size,
         )
+
+    def error_place(self, page: Page) -> dict[str, str | int]:
+        """Return the attributes of an error about a page."""
+        names = ("file", "row_group", "page", "offset")
+        return {name: getattr(page, name) for name in names} | {"column": self.column}
 
     def read_page(self, page: int) -> _core.ArrowArray:
         """Read and decode one page.
@@ -368,7 +376,7 @@ class PageIndex:
             StaleFileError: If the file changed since it was indexed.
             CorruptFileError: If the page is not what index and format promise.
         """
-        return self.handle.read_page(
+        return self.core.read_page(
             self._check_page(page), verify_checksums=self.recipe.verify_checksums
         )
 
@@ -381,9 +389,7 @@ class PageIndex:
         Raises:
             UnsupportedError: If the column is not a list of integers.
         """
-        return np.asarray(
-            self.handle.row_offsets(self._check_page(page)), dtype=np.int64
-        )
+        return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
 
     def _check_page(self, page: int) -> int:
         number = check_whole(page, "page")
@@ -395,9 +401,7 @@ class PageIndex:
 
 
 def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
-    index = PageIndex(
-        build_or_open(recipe, default_threads(recipe.storage), refresh=False), recipe
-    )
+    index = PageIndex.of(recipe)
     if index.fingerprint != fingerprint:
         raise StaleFileError(
             "the files changed while the index travelled to another process: "

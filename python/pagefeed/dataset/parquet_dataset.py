@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, cast, overload
+from typing import Any, Literal, cast, overload
 
 from pagefeed._base import (
     Facts,
@@ -14,9 +14,9 @@ from pagefeed._base import (
     require,
 )
 from pagefeed.dataset import select
-from pagefeed.dataset.aligned import Aligned, check_aligned_index, parse_aligned
+from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, folder_columns
-from pagefeed.dataset.index_recipe import PageIndexUse
+from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.recorded import (
     RecordedTokenizer,
@@ -24,11 +24,12 @@ from pagefeed.dataset.recorded import (
     tokenizer_of_file,
 )
 from pagefeed.dataset.rows import DatasetRows
-from pagefeed.dataset.select import Constant, Expression, Selection
-from pagefeed.dataset.text import LABELS, TokenizedIndex, UncountedText, tokenized
+from pagefeed.dataset.select import Constant, Expression
+from pagefeed.dataset.text import TokenizedIndex, UncountedText, tokenized
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.storage import LocalStorage, Located, Storage
+from pagefeed.storage import Located, Storage
 from pagefeed.tokenizer import (
+    LABELS,
     Rows,
     TextOfRow,
     Tokenizer,
@@ -40,55 +41,33 @@ from pagefeed.tokenizer import (
 __all__ = ["ParquetDataset"]
 
 
-class _Listed(NamedTuple):
-    """Files before they are indexed, as their schema is read."""
-
-    storage: Storage
-    files: Sequence[str]
-    folder_columns: Mapping[str, FolderColumn]
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ParquetDataset(DatasetRows):
     """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
 
-    files: tuple[str, ...]
-    """Absolute paths, in the order of the dataset."""
-    column: str
-    """The column that is fed: a list of tokens per row."""
-    metadata: tuple[str, ...] = ()
-    """Further columns of the same rows, told of the documents in a batch."""
-    span_columns: tuple[str, ...] = ()
-    """Columns of ranges of tokens of the same row, likewise."""
-    aligned: tuple[Aligned, ...] = ()
-    """Columns with a number for every token of the same row."""
-    cache_dir: str | None = None
-    """Folder of the page index."""
-    page_index: PageIndexUse = True
-    """Where pages are found."""
+    _page_index: PageIndexUse = True
+    """How pages are found."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
-    storage: Storage = field(default_factory=LocalStorage)
-    """Where the files lie."""
-    selection: Selection | None = None
-    """The rows, if these are not all rows of the files."""
+    storage: Storage = field(default_factory=Storage)
+    """The storage of the files."""
     tokenizer: Tokenizer | None = None
-    """What makes tokens of the column, if it holds texts."""
+    """The tokenizer of the column, if it holds texts."""
     row_encoder: Rows | None = None
-    """What encodes rows, if the column does not hold texts as they are."""
-    require_labels: bool = True
-    """Refuse chats of which nothing is learned."""
+    """Encodes rows, if the column does not hold plain texts."""
+    _require_labels: bool = True
+    """Refuse chats in which no token has a label."""
 
     @lazy
     def index(self) -> PageIndex:
         """The page index of the column, built or opened on first use.
 
-        Of texts that are tokenized, their tokens are counted then, if nobody has.
+        For tokenized texts, first use also counts their tokens.
         """
         if self.selection is not None:
-            return cast("PageIndex", self.selection.index)  # Made below, of one.
+            return self.selection.index
         index = self._build_index(self.column)
-        # Those that do not exist are told here.
+        # A column that does not exist is an error here.
         for name in (*self.metadata, *self.span_columns):
             if name not in index.folder_columns and name != self.column:
                 self.column_index(name)
@@ -105,7 +84,7 @@ class ParquetDataset(DatasetRows):
         beside = [self.column_index(name) for name in names]
         found = tokenized(index, tokenizer, rows, beside)
         if rows is not None and rows.has_labels:
-            required = self.require_labels
+            required = self._require_labels
             check_learned(found.num_learned, found.num_written, required=required)
         return found
 
@@ -115,13 +94,10 @@ class ParquetDataset(DatasetRows):
         return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
-        return PageIndex.of(
-            Located(self.storage, self.files),
-            column,
-            self.cache_dir,
-            page_index=self.page_index,
-            verify_checksums=self.verify_checksums,
-        )
+        files = Located(self.storage, self.files)
+        checks = self.verify_checksums
+        recipe = IndexRecipe.of(files, column, self.cache_dir, self._page_index, checks)
+        return PageIndex.of(recipe)
 
     def column_index(self, column: str) -> PageIndex:
         """Return the page index of any column of the same rows."""
@@ -161,8 +137,8 @@ class ParquetDataset(DatasetRows):
             MissingDependencyError: If pyarrow is not installed.
         """
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        listed = _Listed(self.storage, self.files, self.folder_columns)
-        return select.schema_of(listed, 0).remove_metadata()
+        files = select.Files(self.storage, self.files, folder_columns(self.files))
+        return select.schema_of(files, 0).remove_metadata()
 
     @lazy
     def recorded_tokenizer(self) -> RecordedTokenizer | None:
@@ -204,13 +180,8 @@ class ParquetDataset(DatasetRows):
         """Names of all columns, those of folders included, see :attr:`schema`."""
         return list(self.schema.names)
 
-    @lazy
-    def folder_columns(self) -> dict[str, FolderColumn]:
-        """Columns that lie in the names of folders (``lang=en/``), by their names."""
-        return folder_columns(self.files)
-
     def facts(self) -> Facts:
-        """Return what is known by now, for people; nothing is read or built."""
+        """Return what is known without reading or building anything."""
         facts = dict(super().facts())
         tokenizer = None if self.tokenizer is None else self.tokenizer.name
         return {"column": facts.pop("column"), "tokenizer": tokenizer, **facts}
@@ -326,7 +297,7 @@ class ParquetDataset(DatasetRows):
             selection=None,
             tokenizer=tokenizer,
             row_encoder=rows,
-            require_labels=check_flag(require_labels, "require_labels"),
+            _require_labels=check_flag(require_labels, "require_labels"),
         )
         if rows is not None and rows.has_labels:
             texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))

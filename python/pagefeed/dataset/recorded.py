@@ -1,4 +1,4 @@
-"""What files say of the tokenizer that made their tokens."""
+"""The tokenizer of the tokens in files, as the files record it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 KEY = "pagefeed.tokenizer"
 MOST_FILES = 16
-"""Of a dataset that are looked at, from the first to the last."""
+"""Files of a dataset that are read, evenly from first to last."""
 
 
 class RecordedTokenizer(NamedTuple):
@@ -42,7 +42,7 @@ class RecordedTokenizer(NamedTuple):
 def recorded_tokenizer(
     storage: Storage, files: tuple[str, ...]
 ) -> RecordedTokenizer | None:
-    """Return what some files of a dataset say; None if none says anything.
+    """Return the tokenizer that files of a dataset record; None if none records one.
 
     Raises:
         InvalidArgumentError: If two of them name different tokenizers.
@@ -64,7 +64,7 @@ def recorded_tokenizer(
 
 
 def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
-    """Return what a file says; None if it says nothing."""
+    """Return the tokenizer that a file records; None if it records none."""
     told = _core.footer_value(footer_of(storage, file), KEY)
     try:
         record = {} if told is None else json.loads(told)
@@ -75,13 +75,13 @@ def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
             file,
         )
     except (ValueError, KeyError, TypeError):
-        return None  # None, or that of another program.
+        return None  # The key is missing, or another program wrote it.
 
 
 def known_vocab_size(datasets: Iterable[object]) -> int | None:
-    """Return what all ids of some datasets are below; None if one does not say it.
+    """Return a number above all token ids of datasets; None if one does not record it.
 
-    Of each the first file is asked, once.
+    Reads the first file of each dataset, once.
     """
     sizes = [getattr(dataset, "recorded_vocab_size", None) for dataset in datasets]
     known = [size for size in sizes if size is not None]

@@ -1,4 +1,4 @@
-"""How long the rows of spans are: read once, and kept as counts of each length."""
+"""Lengths of the rows of spans: read once, and kept as counts of each length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LengthCounts", "length_counts"]
 VERSION = 2
 SPANS_AT_ONCE = 64
 _known: dict[str, LengthCounts] = {}
-"""What this process has counted: some hundred KB each at most."""
+"""Counts of this process: some hundred KB each at most."""
 _logger = logging.getLogger("pagefeed")
 
 

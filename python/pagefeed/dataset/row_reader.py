@@ -1,47 +1,19 @@
-"""Rows as plain Python values: for a look at a dataset, not for training."""
+"""Rows as plain Python values, to look at a dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pagefeed._base import check_whole, require
-from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
-from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["RowSource", "checked_row", "rows_at"]
+__all__ = ["checked_row", "rows_at"]
 
 Row = dict[str, Any]
-
-
-class RowSource(Protocol):
-    """What has rows of several columns: a dataset."""
-
-    @property
-    def column(self) -> str:
-        """The column that is fed."""
-
-    @property
-    def metadata(self) -> tuple[str, ...]:
-        """Further columns of the same rows."""
-
-    @property
-    def span_columns(self) -> tuple[str, ...]:
-        """Columns of ranges of tokens."""
-
-    @property
-    def aligned(self) -> tuple[Aligned, ...]:
-        """Columns with a number for every token."""
-
-    @property
-    def spans(self) -> Spans:
-        """The rows."""
-
-    def source_of(self, column: str) -> ColumnPages | FolderColumn:
-        """Return where any column of the same rows comes from."""
 
 
 def checked_row(number: object, num_rows: int) -> int:
@@ -62,26 +34,28 @@ def checked_row(number: object, num_rows: int) -> int:
     return row % num_rows
 
 
-def rows_at(dataset: RowSource, numbers: Iterable[int]) -> Iterator[Row]:
-    """Yield rows; of neighbours a page is read once.
+def rows_at(
+    columns: Mapping[str, PageIndex | FolderColumn],
+    spans: Spans,
+    numbers: Iterable[int],
+) -> Iterator[Row]:
+    """Yield rows; a page that several neighbours share is read once.
 
     Args:
-        dataset: Where they are.
-        numbers: Numbers of rows there are, counted through the dataset.
+        columns: What to read of each row.
+        spans: The rows of the dataset.
+        numbers: Which rows, numbered through ``spans``.
 
     Raises:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.
     """
     require("pyarrow", extra="pyarrow", purpose="showing rows")
-    beside = (each.column for each in dataset.aligned)
-    names = (dataset.column, *beside, *dataset.metadata, *dataset.span_columns)
-    readers = {name: _Reader(name, dataset.source_of(name)) for name in names}
-    spans = dataset.spans
+    readers = {name: _Reader(name, column) for name, column in columns.items()}
     for number in numbers:
         [span] = spans.spans_of_rows([number])
         [page], [row] = spans.places([span])
         first = spans.index.first_rows([page]) + row
-        # Rows are numbered through the files alike in all columns.
+        # All columns number the rows of the files alike.
         [place] = first + number - spans.first_rows([span])
         [file] = spans.index.files_of_rows([place])
         yield {
@@ -93,7 +67,7 @@ def rows_at(dataset: RowSource, numbers: Iterable[int]) -> Iterator[Row]:
 class _Reader:
     """Reads one column, and keeps the page that it read last."""
 
-    def __init__(self, name: str, source: ColumnPages | FolderColumn) -> None:
+    def __init__(self, name: str, source: PageIndex | FolderColumn) -> None:
         self._inner = name.split(".")[1:]
         self._source = source
         self._page = -1

@@ -1,10 +1,10 @@
-"""What datasets do with their rows, whatever their files are."""
+"""The rows of a dataset: read, divided and described, whatever the files are."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from pagefeed._base import Facts, check_whole, html_of, is_made, lazy, text_of
@@ -14,33 +14,38 @@ from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Selection
-from pagefeed.dataset.spans import PageSpans, Spans
-from pagefeed.dataset.token_index import ColumnPages
+from pagefeed.dataset.spans import Spans
 
 __all__ = ["DatasetRows"]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetRows(ABC):
-    """The rows of a dataset: all that an index holds, or a selection of them.
-
-    A frozen dataclass derives from it, with a field ``selection``.
-    """
+    """The rows of a dataset: all that an index holds, or a selection of them."""
 
     files: tuple[str, ...]
+    """Absolute paths of the files with the tokens, in the order of the dataset."""
     column: str
-    metadata: tuple[str, ...]
-    span_columns: tuple[str, ...]
-    aligned: tuple[Aligned, ...]
-    selection: Selection | None
+    """The column that is fed: a list of tokens per row."""
+    metadata: tuple[str, ...] = ()
+    """Further columns of the same rows, for the documents in a batch."""
+    span_columns: tuple[str, ...] = ()
+    """Columns with ranges of tokens of the same row."""
+    aligned: tuple[Aligned, ...] = ()
+    """Columns with a number for every token of the same row."""
+    cache_dir: str | None = None
+    """Folder of the index."""
+    selection: Selection | None = None
+    """The selected rows; None for all rows of the files."""
 
     @property
     @abstractmethod
     def index(self) -> PageIndex:
-        """Where the rows of the column lie."""
+        """The index of the pages of the column."""
 
     @abstractmethod
-    def source_of(self, column: str) -> ColumnPages | FolderColumn:
-        """Return where any column of the same rows comes from."""
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return the pages of any column of the same rows, or its folder values."""
 
     @property
     def can_seek(self) -> bool:
@@ -57,13 +62,13 @@ class DatasetRows(ABC):
         """The rows of the dataset, as sequences are cut from them."""
         if self.selection is not None:
             return self.selection
-        return PageSpans(self.index)
+        return Spans(self.index)
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the contents, see :attr:`PageIndex.fingerprint`.
+        """Identifies the contents, see :attr:`PageIndex.fingerprint`.
 
-        Of selected rows it says which they are, not how they were selected.
+        Two selections of the same rows have the same one, however they were made.
         """
         if self.selection is not None:
             return self.selection.fingerprint
@@ -90,11 +95,16 @@ class DatasetRows(ABC):
             >>> len(web[0]["input_ids"])  # doctest: +SKIP
             300
         """
-        return next(rows_at(self, [checked_row(row, len(self))]))
+        return next(self._rows_at([checked_row(row, len(self))]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
-        return rows_at(self, range(len(self)))
+        return self._rows_at(range(len(self)))
+
+    def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        beside = (each.column for each in self.aligned)
+        names = (self.column, *beside, *self.metadata, *self.span_columns)
+        return rows_at({n: self.source_of(n) for n in names}, self.spans, numbers)
 
     def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
         """Return the first rows, or all if there are fewer.
@@ -110,10 +120,10 @@ class DatasetRows(ABC):
             [['input_ids'], ['input_ids']]
         """
         least = check_whole(num_rows, "num_rows", least=0)
-        return [*rows_at(self, range(min(least, len(self))))]
+        return [*self._rows_at(range(min(least, len(self))))]
 
     def facts(self) -> Facts:
-        """Return what is known by now, for people; nothing is read or built."""
+        """Return what is known without reading or building anything."""
         known, chosen = self.selection, None
         rows = tokens = None
         if known is not None:
@@ -121,7 +131,7 @@ class DatasetRows(ABC):
         elif is_made(self, "index"):
             rows, tokens = self.index.num_rows, self.index.num_values
         if is_made(self, "index") and self.index.value_bytes == 0:
-            tokens = None  # Texts: nobody has counted theirs.
+            tokens = None  # Tokens of texts are not counted yet.
         return {
             "column": self.column,
             "metadata": list(self.metadata) or None,
@@ -223,7 +233,7 @@ class DatasetRows(ABC):
             self.selection.check_not_empty()
 
     def _of(self, selection: Selection) -> Self:
-        return replace(self, selection=selection)  # type: ignore[type-var]
+        return replace(self, selection=selection)
 
     def _parts(self, selections: dict[str, Selection]) -> dict[str, Self]:
         return {name: self._of(selection) for name, selection in selections.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,10 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset.token_index import BlockKind, TokenIndex
+from pagefeed.dataset.page_index import BlockKind, PageIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = [
-    "PageSpans",
     "SpanParts",
     "Spans",
     "cut_at",
@@ -31,7 +30,7 @@ __all__ = [
 class SpanParts(NamedTuple):
     """Parts of ranges of tokens, each inside one page or span, in their order.
 
-    Tokens are counted with the separators of their rows.
+    Separators of rows count as tokens.
     """
 
     range: Int64Array
@@ -46,103 +45,23 @@ class SpanParts(NamedTuple):
     """Place of the first token in its range: uint32 [parts]."""
 
 
-class Spans(Protocol):
-    """Runs of consecutive rows, in file order; each lies in one page.
+class Spans:
+    """Runs of consecutive rows, in file order, each inside one page: the pages.
 
-    Rows and values are numbered through the spans alone: rows that no span holds do
-    not count. Sequences are cut from spans, so that a part of a dataset is cut and
-    shuffled just as a whole one.
-    """
-
-    @property
-    def index(self) -> TokenIndex:
-        """The index whose pages hold the rows."""
-
-    @property
-    def fingerprint(self) -> str:
-        """What identifies the contents: those of the files, and which rows."""
-
-    def __len__(self) -> int:
-        """Return the number of spans."""
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all spans."""
-
-    @property
-    def num_values(self) -> int:
-        """Values of these rows: tokens of a token column."""
-
-    @property
-    def num_pages(self) -> int:
-        """Pages that hold these rows."""
-
-    @property
-    def page_values(self) -> int:
-        """Values of all rows of these pages: what is decoded to have the spans'."""
-
-    @property
-    def file_first_span(self) -> Int64Array:
-        """First span of each file, and the number of spans: int64 [files + 1]."""
-
-    @property
-    def file_first_row(self) -> Int64Array:
-        """Rows of the spans before each file, and of all: int64 [files + 1]."""
-
-    @property
-    def file_first_value(self) -> Int64Array:
-        """Values of the spans before each file, and of all: int64 [files + 1]."""
-
-    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
-
-    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``spans``, likewise."""
-
-    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the span of each of ``rows``."""
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens, none of them empty, at the ends of spans.
-
-        Args:
-            starts: First token of each range, of all rows end to end.
-            stops: One past its last.
-            per_row: Separators of a row, with which tokens are counted.
-        """
-
-    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
-        """Return the page of the index, and the row in that page, of their starts."""
-
-    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
-        """Return the span that holds each row of a page; -1 if none does."""
-
-    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the number of spans before each of ``rows`` of the index.
-
-        These must be borders of row groups.
-        """
-
-    def runs(self, kind: BlockKind) -> Int64Array | None:
-        """Return the first span of each run that a shuffle moves as one.
-
-        See :meth:`TokenIndex.runs`; None if every span is a run.
-        """
-
-
-class PageSpans:
-    """All rows of an index: every page is a span.
+    :class:`Selection` derives from it and has the runs of selected rows. Rows and
+    values are numbered through the spans: rows outside of them do not count. Sequences
+    are cut from spans, so that a part of a dataset is shuffled like a whole one.
 
     Args:
-        index: The index.
+        index: The index whose pages hold the rows.
     """
 
-    def __init__(self, index: TokenIndex) -> None:
+    def __init__(self, index: PageIndex) -> None:
         self.index = index
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the contents: those of the files."""
+        """Identifies the contents: which files, and which of their rows."""
         return self.index.fingerprint
 
     def __len__(self) -> int:
@@ -166,7 +85,7 @@ class PageSpans:
 
     @property
     def page_values(self) -> int:
-        """Values of all rows of these pages."""
+        """Values of all rows of these pages: what is decoded for the spans."""
         return self.index.num_values
 
     @property
@@ -185,11 +104,11 @@ class PageSpans:
         return self.index.file_first_value
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
+        """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
         return self.index.first_rows(spans)
 
     def first_values(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``spans``, likewise."""
+        """Return the values before each of ``spans``; for ``len(self)``, all values."""
         return self.index.first_values(spans)
 
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
@@ -197,20 +116,29 @@ class PageSpans:
         return self.index.pages_of_rows(rows)
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens, none of them empty, at the ends of spans."""
+        """Cut ranges of tokens, none of them empty, at the ends of spans.
+
+        Args:
+            starts: First token of each range; tokens are numbered through all rows.
+            stops: The token after the last.
+            per_row: Separators of a row, which count as tokens.
+        """
         return SpanParts(*self.index.cut(starts, stops, per_row))
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
-        """Return the page of the index, and the row in that page, of their starts."""
+        """Return where spans begin: the page of the index, and the row in that page."""
         pages = np.asarray(spans, dtype=np.int64)
         return pages, np.zeros(pages.shape, dtype=np.uint32)
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
-        """Return the span that holds each row of a page."""
+        """Return the span that holds each row of a page; -1 if none does."""
         return np.broadcast_arrays(np.asarray(pages, dtype=np.int64), rows)[0]
 
     def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the number of spans before each of ``rows`` of the index."""
+        """Return the number of spans before each of ``rows`` of the index.
+
+        These must be borders of row groups.
+        """
         borders = np.asarray(rows, dtype=np.int64)
         pages = np.full(borders.shape, len(self.index))
         inside = borders < self.index.num_rows
@@ -218,7 +146,10 @@ class PageSpans:
         return pages
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
-        """Return the first span of each run that a shuffle moves as one."""
+        """Return the first span of each run that a shuffle moves as one.
+
+        See :meth:`PageIndex.runs`; None if every span is a run.
+        """
         return self.index.runs(kind)
 
 
@@ -297,7 +228,7 @@ def refuse_null_tokens(spans: Spans) -> None:
     )
 
 
-def refuse_nulls(index: TokenIndex, pages: Int64Array, what: str, advice: str) -> None:
+def refuse_nulls(index: PageIndex, pages: Int64Array, what: str, advice: str) -> None:
     """Refuse pages, if there are any.
 
     Args:
@@ -312,21 +243,14 @@ def refuse_nulls(index: TokenIndex, pages: Int64Array, what: str, advice: str) -
     if not len(pages):
         return
     first = index.locate(int(pages[0]))
-    error = UnsupportedError(
+    raise UnsupportedError(
         f"{first.file}, row group {first.row_group}, column {index.column}, page "
         f"{first.page}, offset {first.offset}: {what}, as on {len(pages)} pages in "
         f"all; only whole rows may be null, which makes them empty: {advice}"
-    )
-    error.file, error.row_group, error.column = (
-        first.file,
-        first.row_group,
-        index.column,
-    )
-    error.page, error.offset = first.page, first.offset
-    raise error
+    ).at(**index.error_place(first))
 
 
-def refuse_texts(index: TokenIndex, what: str) -> None:
+def refuse_texts(index: PageIndex, what: str) -> None:
     """Refuse a column of texts where tokens are cut.
 
     Args:
@@ -337,13 +261,11 @@ def refuse_texts(index: TokenIndex, what: str) -> None:
         UnsupportedError: If the column holds no numbers, saying what to write.
     """
     if index.value_bytes == 0:
-        error = UnsupportedError(
+        raise UnsupportedError(
             f"column {index.column!r} of {index.files[0]} holds no numbers, and {what} "
             "needs tokens: tokenize texts, dataset.tokenize(tokenizer) or --tokenize "
             "FILE, or name a column of tokens"
-        )
-        error.file, error.column = index.files[0], index.column
-        raise error
+        ).at(file=index.files[0], column=index.column)
 
 
 def refuse_unknown_rows(spans: Spans, what: str) -> None:

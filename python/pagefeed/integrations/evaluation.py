@@ -17,10 +17,10 @@ from pagefeed.integrations.checks import check_fields, check_loader
 from pagefeed.launch import gather_from
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Mixture
+from pagefeed.tokenizer import IGNORED
 
 __all__ = ["TokenMeans", "held_out"]
 
-IGNORED = -100
 """A label without a loss."""
 
 TOKENS_AT_ONCE = 1 << 10

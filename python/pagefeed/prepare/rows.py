@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import in_order, require
-from pagefeed.dataset import Dataset, TokenIndex, TokenRows
+from pagefeed.dataset import Dataset, PageIndex, TokenRows
 from pagefeed.errors import UnsupportedError
 
 __all__ = ["rows_of"]
@@ -38,7 +38,7 @@ def rows_of(dataset: Dataset) -> Iterator[TokenRows]:
     return in_order(read, range(len(spans)))
 
 
-def _page(index: TokenIndex, page: int, arrow: Any) -> TokenRows:  # noqa: ANN401
+def _page(index: PageIndex, page: int, arrow: Any) -> TokenRows:  # noqa: ANN401
     array = arrow.array(index.read_page(page))
     if not arrow.types.is_large_list(array.type):
         array = array.cast(arrow.large_list(array.type.value_type))

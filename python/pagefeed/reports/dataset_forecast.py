@@ -15,7 +15,7 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 from pagefeed.batches import steps_ahead
-from pagefeed.dataset import Dataset, PageIndex, TokenIndex
+from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.part_reads import PartReads, are_parts, part_reads
@@ -294,7 +294,7 @@ def _num_loaded(source: EpochSource) -> int:
     return source.dataset.spans.num_pages
 
 
-def _mean_stored_bytes(index: TokenIndex) -> float:
+def _mean_stored_bytes(index: PageIndex) -> float:
     """Bytes of a page as stored, by some of them."""
     count = min(SAMPLED_PAGES, len(index))
     pages = np.linspace(0, len(index) - 1, count).astype(np.int64).tolist()

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset, FlatDataset, TokenIndex
+from pagefeed.dataset import Dataset, FlatDataset, PageIndex
 from pagefeed.sequences import AnyIndex, DocumentIndex, JoinedIndex, Segments
 
 __all__ = ["PartReads", "are_parts", "part_reads"]
@@ -71,7 +71,7 @@ def are_parts(
 
 
 def part_reads(
-    index: TokenIndex, segments: Segments, batch_size: int, per_row: int
+    index: PageIndex, segments: Segments, batch_size: int, per_row: int
 ) -> PartReads:
     """Return what reading segments by themselves comes to, by those of some batches.
 
@@ -106,7 +106,7 @@ def part_reads(
 
 
 def _places(
-    index: TokenIndex, segments: Segments, per_row: int
+    index: PageIndex, segments: Segments, per_row: int
 ) -> tuple[Int64Array, Int64Array]:
     """Bytes of their files at which segments begin and end: int64 [segments] each."""
     begin = np.zeros(len(segments.page), dtype=np.int64)

@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.dataset import (
-    ColumnPages,
     Dataset,
     FolderColumn,
+    PageIndex,
     RecordColumn,
-    TokenIndex,
 )
 from pagefeed.run import EpochSource
 from pagefeed.sequences import are_bundles
@@ -59,7 +58,7 @@ def told_reads(
     """
     data = source.dataset
     names = (*data.metadata, *data.span_columns)
-    columns: dict[str, ColumnPages] = {}
+    columns: dict[str, PageIndex] = {}
     for name in names:
         column = data.source_of(name)
         if not isinstance(column, FolderColumn):
@@ -84,7 +83,7 @@ def _span_reads(data: Dataset, column: RecordColumn, num_reads: float) -> Column
 
 def _page_reads(
     source: EpochSource,
-    columns: dict[str, ColumnPages],
+    columns: dict[str, PageIndex],
     loaded: Int64Array,
     is_counted: npt.NDArray[np.bool_],
     memory: int,
@@ -133,14 +132,14 @@ def _pages(source: EpochSource, loaded: Int64Array) -> Iterator[Int64Array]:
         yield bundle.part_page.astype(np.int64)
 
 
-def _rows(index: TokenIndex, pages: Int64Array) -> list[tuple[int, int]]:
+def _rows(index: PageIndex, pages: Int64Array) -> list[tuple[int, int]]:
     """First row, and end, of each page."""
     first, end = index.first_rows(pages), index.first_rows(pages + 1)
     return list(zip(first.tolist(), end.tolist(), strict=True))
 
 
 def _parts(
-    column: ColumnPages, rows: list[tuple[int, int]]
+    column: PageIndex, rows: list[tuple[int, int]]
 ) -> Iterator[tuple[int, bool]]:
     """Pages of a column with some of these rows; and whether with no others."""
     for first, end in rows:
@@ -152,7 +151,7 @@ def _parts(
             yield page, first <= borders[number] and borders[number + 1] <= end
 
 
-def _sizes(column: ColumnPages, page: int) -> tuple[int, int]:
+def _sizes(column: PageIndex, page: int) -> tuple[int, int]:
     """Bytes of a page as stored, and as it is kept, about."""
     stored = column.locate(page).compressed_size
     first, end = column.first_rows([page, page + 1]).tolist()

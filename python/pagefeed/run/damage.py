@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from pagefeed._base import Int64Array, UInt32Array
-from pagefeed.dataset import Dataset, TokenIndex
+from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import PagefeedError
 from pagefeed.run.route import Ranges, merge_ranges
 from pagefeed.sequences import DocumentIndex, SequenceIndex, are_bundles
@@ -67,7 +67,7 @@ def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
 class _Spread:
     """The rows of the index, numbered through, that a sequence reaches over."""
 
-    def __init__(self, index: TokenIndex, sequences: SequenceIndex) -> None:
+    def __init__(self, index: PageIndex, sequences: SequenceIndex) -> None:
         self._index = index
         self._sequences = sequences
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagefeed.dataset import Spans, TokenIndex, TokenizedIndex
+from pagefeed.dataset import PageIndex, Spans, TokenizedIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import DocumentIndex, SequenceIndex
 
@@ -36,7 +36,7 @@ class Origin:
 
 
 def origins_of_sequence(
-    index: TokenIndex, sequences: SequenceIndex, sequence: int
+    index: PageIndex, sequences: SequenceIndex, sequence: int
 ) -> list[Origin]:
     """Return the sources of a sequence, in the order of its tokens.
 

@@ -1,15 +1,15 @@
-"""Where files of data lie: listed, told apart by versions, read by ranges of bytes.
+"""Files of data: listed, told apart by versions, read by ranges of bytes, written.
 
-:class:`Storage` is what other layers know of it, :func:`located` finds files and their
-storage: :class:`LocalStorage`, the only module of Python that opens files of data,
-or :class:`RemoteStorage`, whose requests the data plane sends. :class:`FileWriter`
-writes new ones.
+:func:`located` finds files and their storage. :class:`Storage` reads files of this
+machine, and its module is the only one of Python that opens files of data.
+:class:`RemoteStorage` adds URLs, whose requests the data plane sends.
+:class:`FileWriter` writes new files.
 """
 
 from pagefeed.storage.options import StorageOptions
 from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path
 from pagefeed.storage.remote import Located, RemoteStorage, located
-from pagefeed.storage.storage import LocalStorage, Storage
+from pagefeed.storage.storage import Storage
 from pagefeed.storage.writing import (
     FileWriter,
     SummedWriter,
@@ -22,7 +22,6 @@ from pagefeed.storage.writing import (
 __all__ = [
     "PARQUET",
     "FileWriter",
-    "LocalStorage",
     "Located",
     "PathLike",
     "Paths",

@@ -1,14 +1,11 @@
-"""Files of any storage as pyarrow opens them."""
+"""Files of any storage as file objects, which pyarrow reads."""
 
 from __future__ import annotations
 
 import io
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
-from pagefeed._base import require
-
-__all__ = ["arrow_filesystem_of"]
+__all__ = ["RangeFile"]
 
 
 class _Source(Protocol):
@@ -58,56 +55,3 @@ class RangeFile(io.RawIOBase):
         return found
 
     readall = read
-
-
-def arrow_filesystem_of(source: _Source) -> Any:  # noqa: ANN401
-    """Return a ``pyarrow.fs.FileSystem`` that opens files of a storage by their names.
-
-    Raises:
-        MissingDependencyError: If pyarrow is not installed.
-    """
-    purpose = "selecting rows by their columns"
-    fs = require("pyarrow.fs", extra="pyarrow", purpose=purpose)
-    return fs.PyFileSystem(_handler_class()(source))
-
-
-@lru_cache
-def _handler_class() -> Any:  # noqa: ANN401
-    pa = require("pyarrow", extra="pyarrow", purpose="reading columns")
-    fs = require("pyarrow.fs", extra="pyarrow", purpose="reading columns")
-
-    class Handler(fs.FileSystemHandler):  # type: ignore[misc, name-defined]
-        """Opens files for reading; all else is not for datasets."""
-
-        def __init__(self, source: _Source) -> None:
-            self.source = source
-
-        def get_type_name(self) -> str:
-            return "pagefeed"
-
-        def normalize_path(self, path: str) -> str:
-            return path
-
-        def get_file_info(self, paths: list[str]) -> list[Any]:
-            return [
-                fs.FileInfo(path, fs.FileType.File, size=self.source.size(path))
-                for path in paths
-            ]
-
-        def open_input_file(self, path: str) -> Any:  # noqa: ANN401
-            return pa.PythonFile(RangeFile(self.source, path), mode="r")
-
-        open_input_stream = open_input_file
-
-        def _refuse(self, *_: object) -> Any:  # noqa: ANN401
-            raise NotImplementedError("files are only read")
-
-        get_file_info_selector = _refuse
-        create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = (
-            _refuse
-        )
-        delete_file = move = copy_file = _refuse
-        open_output_stream = open_append_stream = _refuse
-
-    # Its base is abstract: what is assigned above counts as defined.
-    return Handler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from pagefeed._base import parse_bytes
 from pagefeed.errors import InvalidArgumentError
@@ -13,8 +13,46 @@ from pagefeed.storage.paths import local_path
 
 __all__ = ["StorageOptions", "core_settings", "texts_of"]
 
-StorageOptions = Mapping[str, object]
-"""Settings of remote storage, by name."""
+
+class StorageOptions(TypedDict, total=False):
+    """Settings of remote storage: those of pagefeed, and the usual ones of stores.
+
+    The environment gives what is left out. Stores know more names, with the prefixes
+    ``aws_``, ``azure_`` and ``google_``: see ``docs/remote.md``.
+    """
+
+    deadline: float | str
+    """Seconds until a read that fails is an error."""
+    timeout: float | str
+    """Seconds of silence after which a request is sent again."""
+    max_in_flight: int | str
+    """Most requests at a time."""
+    storage_cache: int | str
+    """Bytes kept on a local disk, such as ``"200GB"``."""
+    storage_cache_dir: str
+    """Folder of these."""
+    allow_http: bool | str
+    """Send credentials over ``http://`` too."""
+    endpoint_url: str
+    region: str
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+    key: str
+    """The same as ``access_key_id``."""
+    secret: str
+    """The same as ``secret_access_key``."""
+    anon: bool | str
+    """Send requests without credentials."""
+    account_name: str
+    account_key: str
+    sas_token: str
+    service_account: str
+    authorization: str
+    """Value of that header for web servers."""
+    hf_token: str
+    hf_endpoint: str
+
 
 _MOST_IN_FLIGHT = 4096  # No server answers more: each takes a thread of the loader.
 _LEAST_CACHE = 16 << 10  # A smaller cache holds no page.

@@ -1,4 +1,4 @@
-"""From what a caller names - files, folders, patterns - to a list of files."""
+"""Expands files, folders and patterns to a list of files."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
 
 PARQUET = (".parquet", ".parq")
-"""Suffixes of the files that a folder of Parquet files stands for."""
+"""Suffixes of Parquet files in a folder."""
 
 
 def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-    """Return the absolute paths of all files meant by ``paths``.
+    """Return the absolute paths of all files that ``paths`` mean.
 
-    A file is taken as it is, whatever its name. A folder stands for the files in
-    it and below whose names end in one of ``suffixes``, a pattern (``*``, ``?``,
-    ``[]``, ``**``) for what it matches; both sorted by name, and without the names
-    that writers hide
-    (``_SUCCESS``, ``_metadata``, ``.part``). The order given is kept between the
-    elements of a list, since the order of the files is part of a dataset's identity.
+    A file may have any name. A folder means the files in it and below whose names end
+    in one of ``suffixes``. A pattern (``*``, ``?``, ``[]``, ``**``) means the files
+    that match. Files of a folder or pattern are sorted by name, without names that
+    writers hide (``_SUCCESS``, ``_metadata``, ``.part``). The elements of a list keep
+    their order, which is part of a dataset's identity.
 
     Raises:
         MissingFileError: If a path does not exist or a pattern matches nothing.
@@ -50,10 +49,10 @@ def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]
 def check_files_given(
     paths: Paths, expand: Callable[[str], Iterable[str]]
 ) -> list[str]:
-    """Return the files that each path stands for, in order.
+    """Return the files that all paths mean, in order.
 
     Raises:
-        InvalidArgumentError: If there are none, or one is given twice.
+        InvalidArgumentError: If there are none, or a file is given twice.
     """
     files = [file for path in plain_paths(paths) for file in expand(path)]
     if not files:
@@ -63,7 +62,7 @@ def check_files_given(
         if any("\ud800" <= sign <= "\udfff" for sign in file):
             raise InvalidArgumentError(f"{file!a} is no name in UTF-8: rename the file")
         if file in seen:
-            # What follows may be a signature.
+            # The query of a URL may hold a signature.
             shown = file.partition("?")[0] if is_url(file) else file
             raise InvalidArgumentError(
                 f"{shown} is given twice: its rows would be delivered twice per epoch"
@@ -80,10 +79,10 @@ def plain_paths(paths: Paths) -> list[str]:
 
 
 def plain_path(path: object, name: str) -> str:
-    """Return a path as text, ``~`` replaced by the home folder.
+    """Return a path as text, with ``~`` replaced by the home folder.
 
     Raises:
-        InvalidArgumentError: If it is no path.
+        InvalidArgumentError: If it is not a path.
     """
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise InvalidArgumentError(
@@ -93,14 +92,14 @@ def plain_path(path: object, name: str) -> str:
 
 
 def local_path(path: object, name: str) -> str:
-    """Return the path of what is written, or read, on this machine alone.
+    """Return a path on this machine.
 
     Raises:
-        InvalidArgumentError: If it is no path, or the URL of something remote.
+        InvalidArgumentError: If it is not a path, or is a URL.
     """
     text = plain_path(path, name).removeprefix("file://")
     if is_url(text):
-        scheme = text.partition("://")[0]  # What follows may hold a secret.
+        scheme = text.partition("://")[0]  # The rest may hold a secret.
         raise InvalidArgumentError(
             f"{name} is a URL, {scheme}://..., and must be a path on this machine: "
             "give one, and copy what lies there, or mount the remote place"
@@ -145,7 +144,7 @@ def _listed(path: str, found: Iterable[str], suffixes: tuple[str, ...]) -> list[
 
 
 def nothing_listed(path: str, suffixes: tuple[str, ...]) -> MissingFileError:
-    """Return the error of a folder or pattern that stands for no files."""
+    """Return the error of a folder or pattern without files."""
     what = "Parquet files" if suffixes == PARQUET else "such files"
     return MissingFileError(
         f"{path} holds no {what}: expected names ending in "
@@ -154,6 +153,6 @@ def nothing_listed(path: str, suffixes: tuple[str, ...]) -> MissingFileError:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether a name is one that writers hide."""
-    # Hive's partition folders (_date=...) are data, all other _names are not.
+    """Whether writers hide files of this name."""
+    # Hive's partition folders (_date=...) are data; other names with _ are not.
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

@@ -1,4 +1,4 @@
-"""Objects, web servers and the hub, beside the files of this machine."""
+"""Files of object stores, web servers and the hub."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pagefeed import _core
+from pagefeed._base import require
 from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
     UnsupportedError,
 )
-from pagefeed.storage.arrow_files import arrow_filesystem_of
+from pagefeed.storage.arrow_files import RangeFile
 from pagefeed.storage.hub import Hub, is_of_hub
 from pagefeed.storage.options import StorageOptions, core_settings, texts_of
 from pagefeed.storage.paths import (
@@ -23,7 +24,7 @@ from pagefeed.storage.paths import (
     nothing_listed,
     plain_paths,
 )
-from pagefeed.storage.storage import LocalStorage, Storage
+from pagefeed.storage.storage import Storage
 from pagefeed.storage.urls import is_url, listed_folder, matches
 
 __all__ = ["Located", "RemoteStorage", "StorageOptions", "located"]
@@ -31,16 +32,16 @@ __all__ = ["Located", "RemoteStorage", "StorageOptions", "located"]
 _SECRET = re.compile(r"key|secret|token|password|authorization|credential|sas|account")
 
 
-class RemoteStorage:
-    """Files named by URLs, and by paths of this machine.
+class RemoteStorage(Storage):
+    """Files named by URLs, and files of this machine.
 
     Args:
-        options: Endpoint, region, credentials and the like; what is not given comes
-            from the environment. See ``docs/remote.md``.
-        lost: Names of secrets that did not travel here from another process.
+        options: Endpoint, region, credentials and the like. The environment gives what
+            is left out, see ``docs/remote.md``.
+        lost: Names of secrets that were left out when the storage was pickled.
 
     Raises:
-        InvalidArgumentError: If an option cannot be right.
+        InvalidArgumentError: If an option is invalid.
         UnsupportedError: If this build of pagefeed has no remote storage.
     """
 
@@ -50,9 +51,8 @@ class RemoteStorage:
         self._options = dict(options or {})
         self._lost = lost
         settings = core_settings(self._options)
-        self.handle = _handle(settings, lost)
-        """The storage as the data plane takes it."""
-        self._hub = Hub(self.handle, settings["hub_endpoint"])
+        self._remote = self.handle = _handle(settings, lost)
+        self._hub = Hub(self._remote, settings["hub_endpoint"])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStorage) and self._options == other._options
@@ -64,7 +64,7 @@ class RemoteStorage:
         return f"{type(self).__name__}({', '.join(sorted(self._options))})"
 
     def __reduce__(self) -> tuple[type[RemoteStorage], tuple[Any, ...]]:
-        """Pickle without secrets: other processes have them from the environment."""
+        """Pickle without secrets, which other processes take from the environment."""
         secret = tuple(name for name in self._options if _SECRET.search(name.lower()))
         public = {k: v for k, v in self._options.items() if k not in secret}
         return type(self), (public, tuple(sorted({*secret, *self._lost})))
@@ -72,15 +72,10 @@ class RemoteStorage:
     def list_files(
         self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
     ) -> list[str]:
-        """Return the files meant by URLs, folders and patterns, in order.
-
-        Raises:
-            MissingFileError: If there is nothing at a URL.
-            InvalidArgumentError: If nothing is given, or a file is given twice.
-        """
+        """Return the files that URLs, paths, folders and patterns mean, in order."""
         given = plain_paths(paths)
         single = [path for path in given if _is_one_file(path, suffixes)]
-        # All at one time: each waits for the network.
+        # One call for all: each waits for the network.
         names = [name for name, _, _ in self._find(single)]
         found = dict(zip(single, names, strict=True))
         return check_files_given(
@@ -90,53 +85,46 @@ class RemoteStorage:
     def name_of(self, path: str) -> str:
         """Return the URL of a file as it is listed: on the hub, with its commit."""
         if not is_url(path):
-            return LocalStorage().name_of(path)
+            return super().name_of(path)
         return self._hub.pinned(path) if is_of_hub(path) else path
 
     def version(self, file: str) -> str:
         """Return size and version (ETag) of a file."""
         if not is_url(file):
-            return LocalStorage().version(file)
+            return super().version(file)
         [(_, size, version)] = self._find([file])
         return f"{size} {version}"
 
     def size(self, file: str) -> int:
         """Return the bytes of a file."""
-        if not is_url(file):
-            return LocalStorage().size(file)
-        return self._find([file])[0][1]
+        if is_url(file):
+            return self._find([file])[0][1]
+        return super().size(file)
 
     def read(self, file: str, begin: int, end: int) -> bytes:
-        """Read bytes ``[begin, end)`` of a file.
+        """Read bytes ``[begin, end)`` of a file, which must have them."""
+        if is_url(file):
+            return self._remote.read(file, begin, end)
+        return super().read(file, begin, end)
 
-        Raises:
-            StaleFileError: If the file ends before.
-        """
-        if not is_url(file):
-            return LocalStorage().read(file, begin, end)
-        return self.handle.read(file, begin, end)
-
-    def arrow_filesystem(self) -> Any:  # noqa: ANN401
-        """Return a ``pyarrow.fs.FileSystem`` over this storage.
-
-        Raises:
-            MissingDependencyError: If pyarrow is not installed.
-        """
-        return arrow_filesystem_of(self)
+    def open_arrow(self, file: str) -> Any:  # noqa: ANN401
+        """Open a file as a ``pyarrow.NativeFile``."""
+        arrow = require("pyarrow", extra="pyarrow", purpose="reading columns")
+        return arrow.PythonFile(RangeFile(self, file), mode="r")
 
     def counts(self) -> dict[str, int]:
-        """Return what was sent so far: requests, retries, bytes and the like."""
-        return self.handle.counts()
+        """Return counts of requests, retries, bytes and the like."""
+        return self._remote.counts()
 
     def _find(self, urls: list[str]) -> list[tuple[str, int, str]]:
         pinned = [self.name_of(url) for url in urls]
-        return self.handle.find(pinned)
+        return self._remote.find(pinned)
 
     def _expand(
         self, path: str, suffixes: tuple[str, ...], found: Mapping[str, str]
     ) -> Iterator[str]:
         if not is_url(path):
-            yield from LocalStorage().list_files(path, suffixes)
+            yield from super().list_files(path, suffixes)
             return
         folder = listed_folder(path)
         if path in found:
@@ -167,9 +155,9 @@ class RemoteStorage:
         suffixes: tuple[str, ...],
         is_meant: Callable[[str], bool],
     ) -> list[str]:
-        """Files below a folder that are meant, by their names below it."""
+        """Return the files below a folder whose names below it are meant."""
         files = []
-        place = self._hub if is_of_hub(folder) else self.handle
+        place = self._hub if is_of_hub(folder) else self._remote
         folder = self.name_of(folder)
         for url, _, _ in place.list_files(folder):
             name = url.removeprefix(folder)
@@ -181,11 +169,11 @@ class RemoteStorage:
 
 
 class Located(NamedTuple):
-    """Files, and the storage that has them."""
+    """Files and their storage."""
 
     storage: Storage
     files: tuple[str, ...]
-    """As the storage names them, in order."""
+    """Names of the files in the storage, in order."""
 
 
 def located(
@@ -193,12 +181,12 @@ def located(
     options: StorageOptions | None = None,
     suffixes: tuple[str, ...] = PARQUET,
 ) -> Located:
-    """Find the files meant by paths, URLs, folders and patterns.
+    """Find the files that paths, URLs, folders and patterns mean.
 
-    A folder stands for the files below whose names end in one of ``suffixes``.
+    A folder means the files below whose names end in one of ``suffixes``.
 
     Raises:
-        MissingFileError: If there is nothing at one of them.
+        MissingFileError: If a path does not exist.
         InvalidArgumentError: If nothing is given, a file is given twice, or options are
             given for local files.
         UnsupportedError: If this build of pagefeed has no remote storage.
@@ -222,11 +210,11 @@ def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:
             f"storage_options {', '.join(map(str, options))} are of remote storage, "
             "and all paths are local: a URL is like s3://bucket/folder/"
         )
-    return LocalStorage()
+    return Storage()
 
 
 def _is_one_file(path: str, suffixes: tuple[str, ...]) -> bool:
-    """Tell whether a URL names a file by its form: others may be folders."""
+    """Whether the form of a URL shows that it is a file, not a folder."""
     is_page = path.startswith(("http://", "https://")) and not path.endswith("/")
     is_named = path.endswith(suffixes) or is_page
     return is_url(path) and is_named and listed_folder(path) is None

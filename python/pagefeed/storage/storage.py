@@ -1,87 +1,59 @@
-"""What is asked of the place where files lie, and the local file system as one."""
+"""Files of this machine, as all readers of data see them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pagefeed import _core
 from pagefeed._base import require
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 from pagefeed.storage.paths import PARQUET, Paths, expand_paths
 
-__all__ = ["LocalStorage", "Storage"]
+__all__ = ["Storage"]
 
 
-class Storage(Protocol):
-    """Where files of data lie. All that Python does with them goes through here.
+class Storage:
+    """Files of this machine: listed, told apart by versions, read by ranges of bytes.
 
-    Files are named by the text that :meth:`list_files` returns. A file that is not
-    there is a MissingFileError, one that cannot be read a FileAccessError.
-    """
+    Everything that Python reads of data goes through here. :class:`RemoteStorage`
+    derives from it and adds URLs. Equal storages have equal hashes: their names mean
+    the same files.
 
-    @property
-    def handle(self) -> _core.Remote | None:
-        """The storage as the data plane takes it; None for files of this machine."""
-
-    def __hash__(self) -> int:
-        """Return the same for equal storages, whose names mean the same files."""
-
-    def list_files(
-        self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
-    ) -> list[str]:
-        """Return the files meant by paths, folders and patterns, in order.
-
-        A folder stands for the files below whose names end in one of ``suffixes``.
-        """
-
-    def name_of(self, path: str) -> str:
-        """Return the name of a file as :meth:`list_files` would list it."""
-
-    def version(self, file: str) -> str:
-        """Return what changes whenever a file does: text of no further meaning."""
-
-    def size(self, file: str) -> int:
-        """Return the bytes of a file."""
-
-    def read(self, file: str, begin: int, end: int) -> bytes:
-        """Read bytes ``[begin, end)`` of a file, which must have them.
-
-        Raises:
-            StaleFileError: If the file ends before.
-        """
-
-    def counts(self) -> dict[str, int]:
-        """Return what was sent so far: requests, retries, bytes and the like."""
-
-    def arrow_filesystem(self) -> Any:  # noqa: ANN401
-        """Return a ``pyarrow.fs.FileSystem`` that opens files by their names."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalStorage:
-    """Files of this machine, and of what is mounted there.
+    Raises:
+        MissingFileError: If a file is not there.
+        FileAccessError: If it cannot be read.
 
     Example:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile() as file:
         ...     _ = file.write(b"PAR1PAR1")
         ...     file.flush()
-        ...     LocalStorage().read(file.name, 4, 8)
+        ...     Storage().read(file.name, 4, 8)
         b'PAR1'
     """
 
-    @property
-    def handle(self) -> None:
-        """None: the data plane reads files of this machine by their paths."""
+    handle: _core.Remote | None = None
+    """The storage of the data plane; None for local files, which it opens by path."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     def list_files(
         self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
     ) -> list[str]:
-        """Return the absolute paths of the files meant, see ``pagefeed.parquet``.
+        """Return the files that paths, folders and patterns mean, in order.
+
+        Files are absolute paths, or URLs. A folder means the files in it and below
+        whose names end in one of ``suffixes``.
 
         Raises:
             MissingFileError: If a path does not exist or a pattern matches nothing.
@@ -90,11 +62,14 @@ class LocalStorage:
         return expand_paths(paths, suffixes)
 
     def name_of(self, path: str) -> str:
-        """Return the absolute path of a file."""
+        """Return the name of a file as :meth:`list_files` lists it."""
         return os.path.abspath(path)
 
     def version(self, file: str) -> str:
-        """Return size, time of change in nanoseconds, and inode of a file."""
+        """Return text that changes when a file does.
+
+        Of local files: size, time of change in nanoseconds, and inode.
+        """
         with _reading(file):
             state = os.stat(file)
         return f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
@@ -105,7 +80,7 @@ class LocalStorage:
             return os.stat(file).st_size
 
     def read(self, file: str, begin: int, end: int) -> bytes:
-        """Read bytes ``[begin, end)`` of a file.
+        """Read bytes ``[begin, end)`` of a file, which must have them.
 
         Raises:
             StaleFileError: If the file ends before.
@@ -114,44 +89,35 @@ class LocalStorage:
             opened.seek(begin)
             found = opened.read(end - begin)
         if len(found) < end - begin:
-            error = StaleFileError(
+            raise StaleFileError(
                 f"{file}: expected bytes {begin} to {end}, found its end at "
                 f"{begin + len(found)}: the file changed while it was read"
-            )
-            error.file = file
-            raise error
+            ).at(file=file)
         return found
 
     def counts(self) -> dict[str, int]:
-        """Return nothing: files of this machine are not counted."""
+        """Return counts of requests, retries, bytes and the like; local files: none."""
         return {}
 
-    def arrow_filesystem(self) -> Any:  # noqa: ANN401
-        """Return pyarrow's file system of this machine.
+    def open_arrow(self, file: str) -> Any:  # noqa: ANN401
+        """Open a file as a ``pyarrow.NativeFile``.
 
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
-        purpose = "selecting rows by their columns"
-        return require("pyarrow.fs", extra="pyarrow", purpose=purpose).LocalFileSystem()
+        fs = require("pyarrow.fs", extra="pyarrow", purpose="reading columns")
+        return fs.LocalFileSystem().open_input_file(file)
 
 
 @contextmanager
 def _reading(file: str) -> Iterator[None]:
-    """Tell what the system says of a file as an error of its own kind."""
+    """Raise what the system says of a file as an error of pagefeed."""
     try:
         yield
-    except OSError as problem:
-        raise _refused(file, problem) from problem
-
-
-def _refused(file: str, problem: OSError) -> FileAccessError:
-    error: FileAccessError
-    if isinstance(problem, FileNotFoundError):
-        error = MissingFileError(
+    except FileNotFoundError as problem:
+        raise MissingFileError(
             f"{file} does not exist any more: put it back, or name the files there are"
-        )
-    else:
+        ).at(file=file) from problem
+    except OSError as problem:
         error = FileAccessError(f"{file}: cannot be read: {problem}")
-    error.file = file
-    return error
+        raise error.at(file=file) from problem

@@ -1,4 +1,4 @@
-"""Patterns in URLs: which part is listed, and which names of it are meant."""
+"""Patterns in URLs: the folder to list, and the names that match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def is_url(path: str) -> bool:
-    """Tell whether a path names something remote.
+    """Whether a path is a URL.
 
     Example:
         >>> is_url("s3://bucket/a.parquet"), is_url("/data"), is_url("file:///data")
@@ -22,9 +22,9 @@ def is_url(path: str) -> bool:
 
 
 def listed_folder(url: str) -> str | None:
-    """Return the folder that a pattern lies below; None if there is no pattern.
+    """Return the folder before a pattern; None if there is no pattern.
 
-    Web servers list nothing, and a question mark in their URLs begins the query.
+    URLs of web servers have no patterns: a question mark begins the query.
 
     Example:
         >>> listed_folder("s3://bucket/web/date=*/part-?.parquet")
@@ -39,7 +39,7 @@ def listed_folder(url: str) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Tell whether a pattern means a name: ``**`` alone crosses folders.
+    """Whether a pattern matches a name; only ``**`` crosses folders.
 
     Example:
         >>> matches("a/b/c.parquet", "a/*.parquet")

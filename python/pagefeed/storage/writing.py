@@ -1,4 +1,4 @@
-"""Files that are written from the begin to the end, and appear whole or not at all."""
+"""Writes files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _logger = logging.getLogger("pagefeed")
 
 
 class FileWriter(WholeWriter):
-    """Writes one file under another name, and renames it when it is complete.
+    """Writes a file under another name, and renames it when it is complete.
 
     Args:
-        path: Where the file will be; one that is there is replaced.
+        path: Path of the file; an existing file is replaced.
 
     Raises:
         FileAccessError: If it cannot be written, here and later.
@@ -47,7 +47,7 @@ class FileWriter(WholeWriter):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        """Where the file will be."""
+        """Path of the file."""
         self.size = 0
         """Bytes written so far."""
         with _writing(path):
@@ -56,7 +56,7 @@ class FileWriter(WholeWriter):
             number, self.draft = tempfile.mkstemp(
                 prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or "."
             )
-        """The file as long as it is not complete."""
+        """Path of the incomplete file."""
         self._file = os.fdopen(number, "wb", buffering=1 << 20)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -66,7 +66,7 @@ class FileWriter(WholeWriter):
         self.size += len(data)
 
     def commit(self) -> None:
-        """Have all of it on disk, under its name; once is enough."""
+        """Flush the file to disk and give it its name."""
         if self._file.closed:
             return
         with _writing(self.path):
@@ -77,8 +77,8 @@ class FileWriter(WholeWriter):
             os.replace(self.draft, self.path)
 
     def abandon(self) -> None:
-        """Leave nothing of it, unless it was committed."""
-        with suppress(OSError):  # It would write what waits, where nothing has room.
+        """Remove the file, unless it was committed."""
+        with suppress(OSError):  # Closing flushes, which fails on a full disk.
             self._file.close()
         with suppress(FileNotFoundError):
             os.unlink(self.draft)
@@ -91,7 +91,7 @@ class FileWriter(WholeWriter):
 
 
 class SummedWriter(FileWriter):
-    """The same with a checksum of what was written."""
+    """A file writer that keeps a checksum of its bytes."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -105,7 +105,7 @@ class SummedWriter(FileWriter):
 
 
 def make_folder(path: str) -> str:
-    """Make a folder and those above it; returns its absolute path.
+    """Make a folder and its parents; return its absolute path.
 
     Raises:
         FileAccessError: If it cannot be made.
@@ -116,14 +116,14 @@ def make_folder(path: str) -> str:
 
 
 def names_in(folder: str) -> list[str]:
-    """Return the names of all that lies in a folder, sorted; none if there is none."""
+    """Return the sorted names in a folder; none if it does not exist."""
     with _writing(folder), suppress(FileNotFoundError):
         return sorted(os.listdir(folder))
     return []
 
 
 def remove_files(folder: str, names: Iterable[str]) -> None:
-    """Remove files of a folder, and the folder if nothing is left in it."""
+    """Remove files of a folder, and the folder if it is empty then."""
     with _writing(folder):
         for name in names:
             with suppress(FileNotFoundError):
@@ -135,13 +135,13 @@ def remove_files(folder: str, names: Iterable[str]) -> None:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Hold a lock, which the system lets go of when the process ends, however it does.
+    """Hold a lock, which the system releases when the process ends.
 
     Args:
-        path: A file that is there as long as it is held, and says by whom.
+        path: The lock file. It exists while the lock is held, and names the holder.
 
     Raises:
-        FileAccessError: If another process holds it; the message says which.
+        FileAccessError: If another process holds the lock; the message names it.
     """
     with _writing(path):
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -166,7 +166,7 @@ def locked(path: str) -> Iterator[None]:
 
 
 def _is_taken(path: str, number: int) -> bool:
-    """Take a lock, and tell whether it was free, and its file is still there."""
+    """Try to take a lock; return whether it was free and its file still exists."""
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.stat(path), os.fstat(number))
@@ -183,5 +183,4 @@ def _writing(path: str) -> Iterator[None]:
         yield
     except OSError as problem:
         error = FileAccessError(f"{path}: cannot be written: {problem}")
-        error.file = path
-        raise error from problem
+        raise error.at(file=path) from problem

@@ -1,19 +1,20 @@
-"""Tokenizers: texts to token ids, as the libraries they come from give them.
+"""Tokenizers: texts to token ids, the same ids that the tokenizer's library gives.
 
-:class:`Tokenizer` takes what a team has: a ``tokenizer.json``, a SentencePiece model,
-tiktoken's ranks, a Python function. What can be said as a ``tokenizer.json`` is encoded
-by the data plane, without the GIL. :class:`ChatTemplate` renders chats first;
-:func:`rows_of` gives what encodes rows of chats, or of texts made of several columns.
+:class:`Tokenizer` reads a ``tokenizer.json``, a SentencePiece model, tiktoken's ranks
+or a Python function. The data plane encodes without the GIL whenever a
+``tokenizer.json`` can express the tokenizer. :class:`ChatTemplate` renders chats.
+:func:`rows_of` returns the encoder of chats, or of texts made of several columns.
 """
 
-from pagefeed.tokenizer.chat import ChatTemplate
-from pagefeed.tokenizer.ranks import ENCODINGS
+from pagefeed.tokenizer.chat import IGNORED, LABELS, ChatTemplate
+from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
 from pagefeed.tokenizer.rows import ChatRows, Rows, check_learned, on_day, rows_of
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 __all__ = [
-    "ENCODINGS",
+    "IGNORED",
+    "LABELS",
     "ChatRows",
     "ChatTemplate",
     "Rows",
@@ -21,5 +22,6 @@ __all__ = [
     "Tokenizer",
     "check_learned",
     "on_day",
+    "pattern_of",
     "rows_of",
 ]

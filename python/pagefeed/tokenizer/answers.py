@@ -1,4 +1,4 @@
-"""Where in the text of a chat an assistant speaks, without generation blocks."""
+"""Finds the answers of an assistant in the text of a chat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["find_answer"]
 
 Render = Callable[..., str]
-"""Makes text of messages, with the prompt for an answer if asked for."""
+"""Renders messages; with ``add_generation_prompt``, the prompt for an answer too."""
 
 
 def find_answer(
@@ -24,20 +24,20 @@ def find_answer(
 ) -> tuple[int, int]:
     """Return where an answer begins and ends in the text of a chat.
 
-    It is what the message adds to the messages before it and the prompt for an answer;
-    white space behind its last special token is left out. Where a template writes
-    another prompt than answers have, or renders messages otherwise once there are more,
-    it is found by what stands around other words in its place.
+    The answer is what the message adds to the messages before it and the prompt for an
+    answer, without white space after its last special token. Some templates write a
+    prompt that answers do not begin with, or render a message differently once others
+    follow. Then the text around a random word in place of the answer shows its place.
 
     Args:
         chat: The messages.
-        number: Which of them.
-        text: What the template makes of all.
-        render: The template.
-        special: Special tokens as they are written.
+        number: Number of the answer among them.
+        text: The rendered chat.
+        render: Renders messages.
+        special: Special tokens, as text.
 
     Raises:
-        InvalidArgumentError: If it cannot be told.
+        InvalidArgumentError: If the answer cannot be found.
     """
     before = render(chat[:number], add_generation_prompt=True) if number else ""
     whole = render(chat[: number + 1])
@@ -56,7 +56,7 @@ def find_answer(
 
 
 def _begin(chat: list[dict[str, Any]], number: int, render: Render, before: str) -> int:
-    """As much of the prompt as answers begin with: it may say more, such as <think>."""
+    """Return the length of the prompt that answers share; prompts may add <think>."""
     mark = secrets.token_hex(16)
     probed = {"role": chat[number].get("role"), "content": mark}
     front, _, _ = render([*chat[:number], probed]).partition(mark)
@@ -68,7 +68,7 @@ def _begin(chat: list[dict[str, Any]], number: int, render: Render, before: str)
 
 
 def _end(chat: list[dict[str, Any]], number: int, text: str, render: Render) -> int:
-    """By what stands behind other words in the place of the message's."""
+    """Find the end by the text after a random word in place of the answer."""
     mark = secrets.token_hex(16)
     probed = {**chat[number], "content": mark}
     _, found, behind = render([*chat[:number], probed, *chat[number + 1 :]]).partition(

@@ -1,4 +1,4 @@
-"""Chat templates: messages to text, and which tokens of it an assistant says."""
+"""Chat templates: messages to text, and labels for the tokens of the assistant."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from pagefeed.tokenizer.sandbox import Sandbox, TemplateRefusal
 from pagefeed.tokenizer.token_places import TokenPlaces
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["IGNORED", "ChatTemplate"]
+__all__ = ["IGNORED", "LABELS", "ChatTemplate"]
 
+LABELS = "labels"
+"""Name of the column of labels."""
 IGNORED = -100
-"""Label of a token that is not learned."""
+"""Label of a token without a loss."""
 
 Spans = list[tuple[int, int]]
 
@@ -32,22 +34,22 @@ _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
 class ChatTemplate:
-    """Renders chats as ``transformers`` does, and labels what the assistant says.
+    """Renders chats like ``transformers``, and labels the tokens of the assistant.
 
-    With ``{% generation %}`` blocks in the template these are what is learned, exactly
-    as ``apply_chat_template(..., return_assistant_tokens_mask=True)`` has it. Without
-    them it is what each of the assistant's messages adds to the chat so far and the
-    prompt for an answer; white space behind the last special token of that is left out.
-    Messages of ``weight`` 0 are not learned.
+    If the template has ``{% generation %}`` blocks, their tokens have labels, as in
+    ``apply_chat_template(..., return_assistant_tokens_mask=True)``. Otherwise each
+    message of the assistant has labels for what it adds to the chat so far and the
+    prompt for an answer, without white space after its last special token. Messages of
+    ``weight`` 0 have no labels.
 
     Args:
         text: The template, in Jinja.
         tokens: Special tokens by their names in the template, such as ``eos_token``.
-        today: What templates take for the current date; by default that.
-        roles: What roles of the data are called in the template.
+        today: The date that templates write; by default the current date.
+        roles: Roles of the data, and their names in the template.
 
     Raises:
-        InvalidArgumentError: If it is no template.
+        InvalidArgumentError: If it is not a valid template.
         MissingDependencyError: If jinja2 is not installed.
     """
 
@@ -61,8 +63,8 @@ class ChatTemplate:
         self._made_of = text, dict(tokens), today, check_roles(roles)
         self._text = text
         self.today = today
-        """What templates take for the current date, if it is said."""
-        self._mark = f"\0{secrets.token_hex(16)}\0"  # What no text holds.
+        """The date that templates write; None for the current date."""
+        self._mark = f"\0{secrets.token_hex(16)}\0"  # No text holds it.
         try:
             self._template = Sandbox(text, self._mark, self._now)
         except TemplateRefusal as problem:
@@ -75,15 +77,15 @@ class ChatTemplate:
         text: str | None = None,
         roles: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return the template of a tokenizer, or one of one's own with its tokens.
+        """Return the template of a tokenizer, or ``text`` with the tokenizer's tokens.
 
         Raises:
-            InvalidArgumentError: If there is none, or the tokenizer cannot tell where
-                in a text its tokens lie, or takes special tokens for text.
+            InvalidArgumentError: If there is no template, the tokenizer does not tell
+                the places of tokens, or encodes special tokens as text.
         """
         config = tokenizer.config
         template = text or config.get("chat_template")
-        if isinstance(template, list):  # Several, by their names.
+        if isinstance(template, list):  # Several named templates.
             named = [one for one in template if isinstance(one, dict)]
             default = [one for one in named if one.get("name") == "default"]
             template = default[0].get("template") if default else None
@@ -106,12 +108,12 @@ class ChatTemplate:
         return cls(template, tokens, None, roles)
 
     def on(self, today: datetime.date) -> ChatTemplate:
-        """Return the same on another day."""
+        """Return the template with another date."""
         text, tokens, _, roles = self._made_of
         return ChatTemplate(text, tokens, today, roles)
 
     def __reduce__(self) -> tuple[type[ChatTemplate], tuple[Any, ...]]:
-        """Pickle as what it is made of."""
+        """Pickle as its arguments."""
         return ChatTemplate, self._made_of
 
     @lazy
@@ -124,11 +126,11 @@ class ChatTemplate:
 
     @property
     def writes_date(self) -> bool:
-        """Whether it may write the current date."""
+        """Whether the template may write the current date."""
         return "strftime_now" in self._text
 
     def writes(self, token: str) -> bool:
-        """Whether it may write a special token: as it is, or by its name."""
+        """Whether the template may write a special token, directly or by its name."""
         names = (name for name, one in self._made_of[1].items() if one == token)
         return any(word in self._text for word in (token, *names))
 
@@ -144,10 +146,11 @@ class ChatTemplate:
         tools: object = None,
         add_generation_prompt: bool = False,
     ) -> tuple[str, Spans]:
-        """Return the text of a chat, and what of it lies in generation blocks.
+        """Return the text of a chat, and the places of its generation blocks.
 
         Raises:
-            InvalidArgumentError: If they are no messages, or the template refuses them.
+            InvalidArgumentError: If the messages are invalid, or the template refuses
+                them.
         """
         chat = parse_chat(messages, tools, self._made_of[3])
         return self._render(chat, add_generation_prompt=add_generation_prompt)
@@ -158,7 +161,7 @@ class ChatTemplate:
         try:
             marked = self._marked(chat.messages, chat.tools, add_generation_prompt)
         except TemplateRefusal as problem:
-            # Some ask whether the content of a call is none: then it is.
+            # Some templates expect a content of None beside tool calls.
             said = [
                 {"content": None, **one} if "tool_calls" in one else one
                 for one in chat.messages
@@ -194,11 +197,11 @@ class ChatTemplate:
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
         """Return ids and labels of a chat: uint32 and int32 [tokens].
 
-        Labels are the ids of what the assistant says, and -100 elsewhere.
+        Labels are the ids of the assistant's tokens, and -100 elsewhere.
 
         Raises:
-            InvalidArgumentError: If they are no messages, the template refuses them, or
-                it cannot be told what of its text the assistant says.
+            InvalidArgumentError: If the messages are invalid, the template refuses
+                them, or the answers cannot be found in the text.
         """
         chat = parse_chat(messages, tools, self._made_of[3])
         text, spans = self._render(chat)
@@ -230,7 +233,7 @@ class ChatTemplate:
 
 
 def _weighted(chat: Chat, spans: Spans) -> Spans:
-    """Leave out blocks of messages that are not learned; blocks are the assistant's."""
+    """Return the generation blocks of messages whose weight is not 0."""
     said = [message.get("role") == "assistant" for message in chat.messages]
     if chat.is_learned == said:
         return spans

@@ -1,4 +1,4 @@
-"""Chats as files have them, as templates take them."""
+"""Parses chats of files into the form that templates take."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["Chat", "check_roles", "parse_chat"]
 Message = dict[str, Any]
 
 ROLES = {"human": "user", "gpt": "assistant", "observation": "tool"}
-"""Roles of ShareGPT's messages by what ``from`` says; others are called the same."""
+"""Roles of ShareGPT's ``from`` and their usual names; others stay as they are."""
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names under which messages have what was thought before the answer."""
+"""Fields of messages with the reasoning before an answer."""
 
 
 class Chat(NamedTuple):
-    """A chat as templates take it."""
+    """A chat in the form that templates take."""
 
     messages: list[Message]
     is_learned: list[bool]
-    """Of each message, whether its tokens have labels."""
+    """Whether the tokens of each message have labels."""
     tools: list[Any] | None
     """The tools that the assistant may call."""
 
 
 def check_roles(roles: object) -> dict[str, str]:
-    """Return a mapping from roles of the data to those of templates.
+    """Return a mapping from roles of the data to roles of templates.
 
     Raises:
-        InvalidArgumentError: If it maps anything else than names.
+        InvalidArgumentError: If a key or value is not text.
     """
     given = {} if roles is None else roles
     if isinstance(given, Mapping) and all(
@@ -49,16 +49,16 @@ def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Cha
     """Return a chat of messages and tools, each a list or JSON text of one.
 
     Messages have ``role`` and ``content``, or ShareGPT's ``from`` and ``value``. Fields
-    without a value are left out, and what was thought has all of its names, as in
+    without a value are left out. Reasoning gets all of its field names, as in
     ``transformers``.
 
     Args:
         messages: The messages.
         tools: The tools, or None.
-        roles: What roles of the data are called in templates.
+        roles: Roles of the data, and their names in templates.
 
     Raises:
-        InvalidArgumentError: If they are something else.
+        InvalidArgumentError: If messages or tools have another form.
     """
     found = _parsed(messages, "messages")
     is_list = isinstance(found, Sequence) and not isinstance(found, str | bytes)
@@ -87,7 +87,7 @@ def _parsed(value: object, name: str) -> object:
 
 
 def _without_nulls(value: object) -> object:
-    """Leave out fields that only other rows have: tables fill them with nulls."""
+    """Leave out null fields, with which tables fill up rows."""
     if isinstance(value, Mapping):
         return {
             name: _without_nulls(one) for name, one in value.items() if one is not None
@@ -103,18 +103,12 @@ def _message(message: object, roles: Mapping[str, str]) -> Message:
             f"a message is an object with role and content, not {message!r:.40}"
         )
     known = {name: value for name, value in message.items() if value is not None}
-    if "from" in known and "role" not in known:
-        said = known.pop("from")
-        known = {
-            "role": ROLES.get(said, said),
-            "content": known.pop("value", ""),
-            **known,
-        }
-        role = roles.get(said, known["role"])
-    else:
-        role = roles.get(known.get("role", ""), known.get("role"))
-    if role is not None:
-        known["role"] = role
+    said = known.get("role")
+    if said is None and "from" in known:
+        said, content = known.pop("from"), known.pop("value", "")
+        known = {"role": ROLES.get(said, said), "content": content, **known}
+    if said is not None:
+        known["role"] = roles.get(said, known["role"])
     thought = next((known[name] for name in _REASONING if name in known), None)
     if thought is not None:
         known = {"thinking": thought, **known, "reasoning_content": thought}
@@ -122,7 +116,7 @@ def _message(message: object, roles: Mapping[str, str]) -> Message:
 
 
 def _is_learned(message: Message) -> bool:
-    """Whether a message has labels; takes its weight, which is none of the template's.
+    """Whether a message has labels; removes its weight, which templates do not know.
 
     Raises:
         InvalidArgumentError: If the weight is neither 0 nor 1.

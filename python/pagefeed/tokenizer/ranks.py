@@ -1,4 +1,4 @@
-"""tiktoken's ranks, said as a ``tokenizer.json`` that gives the same ids."""
+"""tiktoken's ranks as a ``tokenizer.json`` that gives the same ids."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["ENCODINGS", "Encoding", "as_json", "parse_ranks"]
+__all__ = ["ENCODINGS", "Encoding", "as_json", "parse_ranks", "pattern_of"]
 
 
 class Encoding(NamedTuple):
-    """What a file of ranks does not hold."""
+    """The rules of an encoding that a file of ranks does not hold."""
 
     pattern: str
-    """What texts are split by before bytes are merged."""
+    """Splits texts before bytes are merged."""
     special_tokens: Mapping[str, int]
 
 
@@ -51,7 +51,7 @@ ENCODINGS: Mapping[str, Encoding] = {
         _O200K, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
     ),
 }
-"""What tiktoken's encodings are split by, and their special tokens, by their names."""
+"""Patterns and special tokens of tiktoken's encodings, by name."""
 
 
 _SAME = {
@@ -60,7 +60,7 @@ _SAME = {
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
     r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s": _CL100K,
 }
-"""How later releases of tiktoken say the same: engines know the first ones."""
+"""Patterns of later releases of tiktoken, which engines know in their first form."""
 _PIECES = re.compile(
     r"\\[pPxu]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}[+?]?|[?*+][?+]?"
     r"|\(\?[a-z-]+\)|\(\?(?:[a-z-]*:|<?[=!]|>)|.",
@@ -70,9 +70,9 @@ _PIECES = re.compile(
 
 
 def _for_tokenizers(pattern: str) -> str:
-    """Return a pattern of tiktoken's as tokenizers reads it, which is as Ruby does.
+    """Return a pattern of tiktoken in the syntax of tokenizers, which is Ruby's.
 
-    There ``$`` is the end of a line, and ``+`` behind braces repeats.
+    In Ruby ``$`` is the end of a line, and ``+`` after braces repeats.
     """
     if pattern in _SAME:
         return _SAME[pattern]
@@ -92,11 +92,17 @@ def _for_tokenizers(pattern: str) -> str:
     return "".join(parts)
 
 
+def pattern_of(pattern: str) -> str:
+    """Return the regular expression of an encoding by its name, or the argument."""
+    known = ENCODINGS.get(pattern)
+    return pattern if known is None else known.pattern
+
+
 def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
     """Read a file of ranks: a line is a token in base64, a space and its rank.
 
     Raises:
-        InvalidArgumentError: Naming the first line that is something else.
+        InvalidArgumentError: Naming the first line of another form.
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(data.splitlines(), 1):
@@ -104,7 +110,7 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
             continue
         try:
             token, rank = line.split()
-            # A sign alone is a token without bytes, as Whisper's files have one.
+            # A single "=" is a token without bytes, as in Whisper's files.
             plain = b"" if token == b"=" else base64.b64decode(token, validate=True)
             ranks[plain] = int(rank)
         except (ValueError, binascii.Error) as problem:
@@ -142,9 +148,9 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
         "decoder": _byte_level(use_regex=False),
         "model": {
             "type": "BPE",
-            # A piece that is a token is that token, whatever its merges come to.
+            # A piece that is a token is never merged from parts.
             "ignore_merges": True,
-            # Special tokens among them: the library numbers those that are not itself.
+            # With special tokens: the library renumbers those that are missing.
             "vocab": {named[token]: rank for token, rank in ranks.items()}
             | dict(encoding.special_tokens),
             "merges": [[named[one], named[other]] for one, other in merges],
@@ -154,7 +160,7 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
 
 
 def _merges(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """Every two tokens whose bytes make a third one, in the order of its rank."""
+    """Return all pairs of tokens that make a third one, in the order of its rank."""
     merges = []
     for token, _ in sorted(ranks.items(), key=lambda item: item[1]):
         halves = ((token[:border], token[border:]) for border in range(1, len(token)))
@@ -193,7 +199,7 @@ def _special(number: int, content: str) -> dict[str, Any]:
 
 
 def _letters() -> dict[int, int]:
-    """Bytes as the letters that byte-level vocabularies are written in."""
+    """Return the letters of bytes in byte-level vocabularies."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: 256 + number for number, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""The text of a row: by a function, or by a template over its columns."""
+"""The text of a row: from a function, or from a template over its columns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ r"""A template such as ``"{title}\n\n{doc.text}"``, or a function of a row."""
 class RowText:
     r"""Makes the text of a row.
 
-    In a template a name in braces is a column, or the dotted path of a field in one. A
-    null is an empty text, the texts of a list that are not empty are lines.
+    In a template a name in braces is a column, or the dotted path of a field. A null is
+    an empty text. The non-empty texts of a list become lines.
 
     Args:
         text: The template, or the function.
@@ -46,17 +46,17 @@ class RowText:
             )
 
     def __reduce__(self) -> tuple[type[RowText], tuple[TextOfRow]]:
-        """Pickle as what it is made of; a function must pickle itself."""
+        """Pickle as its arguments; a function must be picklable."""
         return RowText, (self._text,)
 
     @property
     def columns(self) -> list[str]:
-        """The columns that a template names; none of a function."""
+        """The columns that a template names; empty for a function."""
         return [*dict.fromkeys(path[0] for _, path in self._parts if path)]
 
     @property
     def fingerprint(self) -> str:
-        """What identifies it: a function by its name, code, defaults and closure."""
+        """Identifies it: a function by its name, code, defaults and closure."""
         if isinstance(self._text, str):
             return self._text
         told = [getattr(self._text, "__qualname__", type(self._text).__qualname__)]
@@ -75,8 +75,8 @@ class RowText:
         """Return the text of a row; None if it has none.
 
         Raises:
-            InvalidArgumentError: If a field is missing or no text, or whatever a
-                function raises.
+            InvalidArgumentError: If a field is missing or not text, or the function
+                raises an error.
         """
         if self._parts:
             return "".join(
@@ -124,7 +124,7 @@ def _text_at(value: Any, path: list[str]) -> str:  # noqa: ANN401
         if isinstance(value, str | int | float):
             return f"{value}"
         raise InvalidArgumentError(f"{type(value).__name__} {value!r:.40} is no text")
-    if isinstance(value, str):  # As files keep objects that have no columns.
+    if isinstance(value, str):  # Files keep some objects as JSON.
         value = json.loads(value)
     if not isinstance(value, Mapping) or path[0] not in value:
         raise InvalidArgumentError(f"there is no {path[0]!r} in {value!r:.60}")

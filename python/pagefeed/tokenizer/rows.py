@@ -1,7 +1,7 @@
-"""Rows of several columns as tokens: chats, and texts that are made of a row.
+"""Rows of several columns as tokens: chats, and texts made of several columns.
 
-One implementation for both ways: the data plane calls it for the rows of a page, and
-``pagefeed.tokenize`` for those of any input.
+The data plane calls it for the rows of a page, :func:`pagefeed.tokenize` for the
+records of any input.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,49 +27,49 @@ __all__ = ["ChatRows", "Rows", "TextRows", "check_learned", "on_day", "rows_of"]
 Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]
 
 
-class Rows(Protocol):
-    """Encodes rows, each a mapping from the names of columns."""
+class Rows(ABC):
+    """Encodes rows, each a mapping from the names of columns.
 
-    tokenizer: Tokenizer
-    """What encodes."""
-    columns: tuple[str, ...]
-    """What is read of a row, the column of the dataset first."""
-    has_labels: bool
+    Args:
+        tokenizer: What encodes texts.
+        columns: What is read of a row, the column of the dataset first.
+    """
+
+    has_labels: ClassVar[bool]
     """Whether every token has a label."""
 
+    def __init__(self, tokenizer: Tokenizer, columns: tuple[str, ...]) -> None:
+        self.tokenizer = tokenizer
+        self.columns = columns
+
     @property
+    @abstractmethod
     def fingerprint(self) -> str:
-        """What identifies all that decides on tokens but the tokenizer."""
+        """Identifies everything that decides on tokens, except the tokenizer."""
 
-    def on(self, today: datetime.date) -> Rows:
-        """Return the same on another day."""
-
+    @abstractmethod
     def encode(self, row: Mapping[str, Any]) -> Encoded:
-        """Return ids, and labels if there are such; a null has no tokens.
+        """Return ids, and labels if rows have them; a null has no tokens.
 
         Raises:
-            InvalidArgumentError: If nothing can be made of the row.
+            InvalidArgumentError: If the row cannot be encoded.
         """
 
-    def __call__(self, rows: Any) -> tuple[bytes, bytes, bytes]:  # noqa: ANN401
-        """Encode the rows of a page, for the data plane."""
-
-
-class _Rows:
-    """What the data plane calls."""
-
-    encode: Callable[[Mapping[str, Any]], Encoded]
+    def on(self, today: datetime.date) -> Rows:
+        """Return an encoder that writes ``today`` where templates write a date."""
+        del today
+        return self
 
     def __call__(self, rows: Any) -> tuple[bytes, bytes, bytes]:  # noqa: ANN401
         """Encode an Arrow array of structs, on the thread that loads the page.
 
-        Templates and functions run in Python, so with the GIL; encoding goes without.
+        Templates and functions hold the GIL; encoding releases it.
 
         Returns:
             All ids (uint32), their labels (int32), and the tokens of each row (uint32).
 
         Raises:
-            CorruptFileError: If nothing can be made of a row.
+            CorruptFileError: If a row cannot be encoded.
         """
         arrow = require("pyarrow", extra="pyarrow", purpose="rows of columns")
         ids, labels = [np.zeros(0, np.uint32)], [np.zeros(0, np.int32)]
@@ -93,7 +94,7 @@ class _Rows:
 
 
 def _values(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    """What lies in columns; a dotted path leads through objects."""
+    """Return the values of columns; a dotted path leads through objects."""
     found = {}
     for name in columns:
         value = row[name]
@@ -103,34 +104,27 @@ def _values(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-class ChatRows(_Rows):
-    """Renders and encodes chats.
-
-    Args:
-        tokenizer: What encodes.
-        template: What renders.
-        columns: Of the messages, and of the tools if there is such a column.
-    """
+class ChatRows(Rows):
+    """Renders and encodes chats; the columns are messages, and perhaps tools."""
 
     has_labels = True
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate, columns: tuple[str, ...]
+        self, tokenizer: Tokenizer, columns: tuple[str, ...], template: ChatTemplate
     ) -> None:
-        self.tokenizer = tokenizer
+        super().__init__(tokenizer, columns)
         self.template = template
-        self.columns = columns
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the template, the day it writes, and the column of tools."""
+        """Identifies the template, the day it writes, and the column of tools."""
         day = self.template.today
         told = [self.template.fingerprint, day.isoformat() if day else ""]
         return " ".join([*told, *self.columns[1:]])
 
     def on(self, today: datetime.date) -> ChatRows:
-        """Return the same on another day."""
-        return ChatRows(self.tokenizer, self.template.on(today), self.columns)
+        """Return an encoder whose template writes another day."""
+        return ChatRows(self.tokenizer, self.columns, self.template.on(today))
 
     def writes(self, token: int) -> bool:
         """Whether the template may write a token at the end of a chat."""
@@ -144,34 +138,22 @@ class ChatRows(_Rows):
         return self.template.encode(self.tokenizer, messages, *tools)
 
 
-class TextRows(_Rows):
-    """Makes a text of each row, and encodes it.
-
-    Args:
-        tokenizer: What encodes.
-        text: What makes the text.
-        columns: What of a row it reads, the column of the dataset first.
-    """
+class TextRows(Rows):
+    """Makes a text of each row, and encodes it."""
 
     has_labels = False
 
     def __init__(
-        self, tokenizer: Tokenizer, text: RowText, columns: tuple[str, ...]
+        self, tokenizer: Tokenizer, columns: tuple[str, ...], text: RowText
     ) -> None:
-        self.tokenizer = tokenizer
+        super().__init__(tokenizer, columns)
         self.text = text
-        self.columns = columns
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the function or template, and its columns."""
+        """Identifies the function or template, and its columns."""
         told = repr((self.text.fingerprint, self.columns))
         return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-
-    def on(self, today: datetime.date) -> TextRows:
-        """Return itself: it writes no date."""
-        del today
-        return self
 
     def encode(self, row: Mapping[str, Any]) -> Encoded:
         """Return the ids of a row."""
@@ -181,11 +163,11 @@ class TextRows(_Rows):
 
 
 def on_day(rows: Rows | None, today: datetime.date | None) -> Rows | None:
-    """Return what encodes rows the same each time that they are read.
+    """Return an encoder that gives a row the same tokens on every day.
 
     Raises:
-        InvalidArgumentError: If the template writes the date and it is not said, or is
-            said where nothing writes it.
+        InvalidArgumentError: If the template writes the date and ``today`` is missing,
+            or ``today`` is given and there is no template.
     """
     if today is not None and not isinstance(today, datetime.date):
         raise InvalidArgumentError(
@@ -204,10 +186,10 @@ def on_day(rows: Rows | None, today: datetime.date | None) -> Rows | None:
 
 
 def check_learned(num_learned: int, num_chats: int, *, required: bool) -> None:
-    """Warn of chats of which nothing is learned.
+    """Warn of chats in which no token has a label.
 
     Raises:
-        InvalidArgumentError: If it is so of all, and ``required``.
+        InvalidArgumentError: If no chat has one, and ``required``.
     """
     if num_learned == num_chats:
         return
@@ -236,7 +218,7 @@ def rows_of(
     text: TextOfRow | None,
     columns: Sequence[str],
 ) -> Rows | None:
-    """Return what encodes rows; None if the column holds texts as they are.
+    """Return the encoder of rows; None if the column holds plain texts.
 
     Args:
         tokenizer: What encodes.
@@ -264,7 +246,7 @@ def rows_of(
         read = made.columns or check_columns(columns, "columns")
         first = column or (made.columns or [""])[0]
         names = dict.fromkeys([first, *read])
-        return TextRows(tokenizer, made, tuple(names))
+        return TextRows(tokenizer, tuple(names), made)
     if text is not None:
         raise InvalidArgumentError("text is of texts, messages of chats: give one")
     if column is not None and messages != column:
@@ -274,4 +256,4 @@ def rows_of(
         )
     found = ChatTemplate.of(tokenizer, template, roles)
     read = (messages,) if tools is None else (messages, check_column(tools, "tools"))
-    return ChatRows(tokenizer, found, read)
+    return ChatRows(tokenizer, read, found)

@@ -1,4 +1,4 @@
-"""What templates of the hub are written for: Jinja in a sandbox, within limits."""
+"""Renders chat templates with Jinja in a sandbox, within limits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pagefeed._base import require
 __all__ = ["Sandbox", "TemplateRefusal"]
 
 MOST_STEPS = 1_000_000
-"""Passes of loops and calls in one rendering; long chats take some ten thousand."""
+"""Most loop passes and calls of one rendering; long chats need some ten thousand."""
 MOST_SIZE = 64 << 20
-"""Characters of a text, or items of a list, that a template may make."""
+"""Most characters of a text, or items of a list, that a template may make."""
 
 
 class TemplateRefusal(Exception):  # noqa: N818 - it may be the template's own
-    """Why nothing can be made of a template, or by it."""
+    """A template is invalid, or fails on its messages."""
 
 
 class Sandbox:
@@ -26,11 +26,11 @@ class Sandbox:
 
     Args:
         text: In Jinja.
-        mark: What is written before and behind each generation block.
-        now: ``strftime_now`` of the template.
+        mark: Written before and after each generation block.
+        now: The function ``strftime_now`` of templates.
 
     Raises:
-        TemplateRefusal: If it is no template.
+        TemplateRefusal: If it is not a valid template.
         MissingDependencyError: If jinja2 is not installed.
     """
 
@@ -43,10 +43,10 @@ class Sandbox:
             raise TemplateRefusal(_told(problem)) from problem
 
     def render(self, **variables: object) -> str:
-        """Return what it makes of some variables.
+        """Render the template.
 
         Raises:
-            TemplateRefusal: If it raises whatever it may, or takes too many steps.
+            TemplateRefusal: If it raises an error, or exceeds a limit.
         """
         self._steps.left = MOST_STEPS
         parts, size = [], 0
@@ -56,7 +56,7 @@ class Sandbox:
                 size += len(part)
                 _check_size(size)
             return "".join(parts)
-        except Exception as problem:  # Any: the template is a program of the data's.
+        except Exception as problem:  # The template may raise anything.
             raise TemplateRefusal(_told(problem)) from problem
 
 
@@ -66,7 +66,7 @@ def _told(problem: Exception) -> str:
 
 
 class _Steps(threading.local):
-    """The steps that the rendering on this thread has left."""
+    """Counts the steps of the rendering on this thread."""
 
     left = MOST_STEPS
 
@@ -76,7 +76,7 @@ class _Steps(threading.local):
             raise OverflowError(f"it takes more than {MOST_STEPS:,} steps")
 
     def count(self, items: Any) -> Any:  # noqa: ANN401
-        """Take a step for each item of what a loop runs over."""
+        """Count a step for each item of a loop."""
         if hasattr(items, "__len__"):
             self.take(len(items))
             return items
@@ -104,7 +104,7 @@ def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:  #
         lstrip_blocks=True,
         extensions=[_generation(jinja, extension, mark), extension.loopcontrols],
     )
-    # With a context nothing is made ahead, of constants.
+    # Filters that take the context are never evaluated at compile time.
     made.filters["_counted"] = jinja.pass_context(lambda _, items: steps.count(items))
     made.filters["_bounded"] = jinja.pass_context(lambda _, value: _bounded(value))
     made.filters["tojson"] = as_json
@@ -114,7 +114,7 @@ def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:  #
 
 def _generation(jinja: Any, extension: Any, mark: str) -> Any:  # noqa: ANN401
     class Generation(extension.Extension):  # type: ignore[misc]
-        """Marks the begin and the end of what a block renders to."""
+        """Writes the mark before and after a generation block."""
 
         tags = frozenset({"generation"})
 
@@ -138,7 +138,7 @@ def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:  # noqa: ANN401
         return made.set_lineno(at.lineno).set_environment(at.environment)
 
     class Limited(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]
-        """Counts steps, and makes nothing without bounds."""
+        """Counts steps, and limits the size of values."""
 
         intercepted_binops = frozenset(("+", "*", "**"))
 
@@ -170,7 +170,7 @@ def _bounded(value: Any) -> Any:  # noqa: ANN401
 
 
 def _check_operands(operator: str, left: Any, right: Any) -> None:  # noqa: ANN401
-    """Refuse what makes something large of something small, before it is made."""
+    """Refuse operations with a large result before they run."""
     if operator == "**" and isinstance(left, int) and isinstance(right, int):
         _check_size(left.bit_length() * right)
     elif operator == "*":

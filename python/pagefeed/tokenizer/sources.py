@@ -1,4 +1,4 @@
-"""What a tokenizer is made of, from whatever a caller has."""
+"""Recognizes the sources of tokenizers."""
 
 from __future__ import annotations
 
@@ -16,29 +16,35 @@ from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
 )
-from pagefeed.storage import LocalStorage, local_path
-from pagefeed.tokenizer.ranks import ENCODINGS, Encoding, as_json, parse_ranks
+from pagefeed.storage import Storage, local_path
+from pagefeed.tokenizer.ranks import (
+    ENCODINGS,
+    Encoding,
+    as_json,
+    parse_ranks,
+    pattern_of,
+)
 
 __all__ = ["Definition", "Encode", "define", "sentence_pieces"]
 
 Encode = Callable[[str], Any]
-"""A function of a text that returns its ids."""
+"""Returns the ids of a text."""
 
 
 class Definition(NamedTuple):
-    """All it takes to make the same tokenizer in another process."""
+    """Everything needed to make the same tokenizer in another process."""
 
     kind: Literal["tokenizers", "tiktoken", "sentencepiece", "function"]
     name: str
-    """For people: a file, or what an object calls itself."""
+    """Name of the file or object, for messages."""
     data: Any
     """The text of a ``tokenizer.json``, the bytes of a model, or the function."""
     beginning: str | None = None
-    """Name of the token that begins a document, if the source tells."""
+    """Name of the token that begins a document, if the source has one."""
     end: str | None = None
-    """Name of the token that ends one, likewise."""
+    """Name of the token that ends a document, if the source has one."""
     config: Mapping[str, Any] | None = None
-    """What ``tokenizer_config.json`` says, of chats and special tokens."""
+    """Chat template and special tokens of ``tokenizer_config.json``."""
 
 
 def define(
@@ -47,10 +53,12 @@ def define(
     """Recognize a source.
 
     Raises:
-        InvalidArgumentError: If it is none that is known, or pattern and tokens are
-            missing, or given where they mean nothing.
-        MissingFileError: If it is a file that does not exist.
+        InvalidArgumentError: If the kind is unknown, or pattern or tokens are missing,
+            or given for another kind than ranks.
+        MissingFileError: If the file does not exist.
     """
+    if isinstance(source, Definition):  # A tokenizer that is unpickled.
+        return source
     found = _defined(source, pattern, special_tokens)
     if found.kind != "tiktoken" and (pattern or special_tokens):
         raise InvalidArgumentError(
@@ -77,7 +85,7 @@ def _defined(
     if hasattr(source, "_mergeable_ranks"):  # tiktoken.Encoding
         encoding = Encoding(_known_pattern(source), dict(source._special_tokens))  # noqa: SLF001
         if pattern is not None:
-            encoding = encoding._replace(pattern=_pattern(pattern))
+            encoding = encoding._replace(pattern=pattern_of(pattern))
         ranks = source._mergeable_ranks  # noqa: SLF001 - it has no other face
         return Definition(
             "tiktoken", source.name, as_json(ranks, encoding, source.name)
@@ -97,7 +105,7 @@ def _defined(
 def _from_file(
     path: str, pattern: str | None, special_tokens: Mapping[str, int] | None
 ) -> Definition:
-    storage = LocalStorage()
+    storage = Storage()
     if path in ENCODINGS:
         raise InvalidArgumentError(
             f"{path!r} names an encoding, whose ranks are a file: give its path, and "
@@ -114,17 +122,15 @@ def _from_file(
     return Definition("sentencepiece", name, data)
 
 
-def _found(storage: LocalStorage, path: str) -> tuple[str, bytes]:
-    """A file, or the ``tokenizer.json`` of a folder."""
+def _found(storage: Storage, path: str) -> tuple[str, bytes]:
+    """Return the path and bytes of a file, or of the ``tokenizer.json`` in a folder."""
     try:
         return path, _read(storage, path)
     except MissingFileError as problem:
-        error = MissingFileError(
+        raise MissingFileError(
             f"{path} does not exist: give the path of a tokenizer.json or its folder, "
             "of a SentencePiece .model, or of tiktoken's ranks"
-        )
-        error.file = path
-        raise error from problem
+        ).at(file=path) from problem
     except FileAccessError:
         if path.endswith(_JSON):
             raise
@@ -155,22 +161,17 @@ def _from_ranks(
         )
     ranks = parse_ranks(data, name)
     if known is None or len(ranks) > min(known.special_tokens.values()):
-        # Another vocabulary by the same rules, as many have.
+        # Another vocabulary with the same rules, which many have.
         known = Encoding(
-            _pattern(pattern or "") if known is None else known.pattern, {}
+            pattern_of(pattern or "") if known is None else known.pattern, {}
         )
     if specials is not None:
         known = known._replace(special_tokens=dict(specials))
     return Definition("tiktoken", name, as_json(ranks, known, name))
 
 
-def _pattern(pattern: str) -> str:
-    known = ENCODINGS.get(pattern)
-    return pattern if known is None else known.pattern
-
-
 def _known_pattern(encoding: Any) -> str:  # noqa: ANN401 - tiktoken's
-    """The pattern of an encoding; of known ones as tokenizers reads it."""
+    """Return the pattern of an encoding; known ones in the syntax of tokenizers."""
     known = ENCODINGS.get("gpt2" if encoding.name in _LIKE_GPT2 else encoding.name)
     return str(encoding._pat_str if known is None else known.pattern)  # noqa: SLF001
 
@@ -179,8 +180,8 @@ _JSON = "/tokenizer.json"
 _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 
 
-def _configured(storage: LocalStorage, path: str) -> dict[str, Any]:
-    """What the files beside a tokenizer.json say of special tokens and chats."""
+def _configured(storage: Storage, path: str) -> dict[str, Any]:
+    """Return special tokens and chat template of the files beside a tokenizer.json."""
     folder = os.path.dirname(path)
     name = f"{folder}/tokenizer_config.json"
     config: Any = {}
@@ -202,7 +203,7 @@ def _configured(storage: LocalStorage, path: str) -> dict[str, Any]:
     return {**known, "chat_template": config.get("chat_template")}
 
 
-def _read(storage: LocalStorage, path: str) -> bytes:
+def _read(storage: Storage, path: str) -> bytes:
     return storage.read(path, 0, storage.size(path))
 
 
@@ -213,10 +214,10 @@ def _content(token: object) -> str | None:
 
 
 def sentence_pieces(data: bytes, name: str) -> Any:  # noqa: ANN401 - it has no types
-    """Load a model of SentencePiece.
+    """Load a SentencePiece model.
 
     Raises:
-        InvalidArgumentError: If it is none.
+        InvalidArgumentError: If it is not one.
         MissingDependencyError: If sentencepiece is not installed.
     """
     library = require(
@@ -232,7 +233,7 @@ def sentence_pieces(data: bytes, name: str) -> Any:  # noqa: ANN401 - it has no 
 
 
 def as_bytes(encode: Encode) -> Callable[[str], bytes]:
-    """Wrap a function of ids: the data plane takes them as bytes of uint32."""
+    """Wrap a tokenizer function: the data plane takes ids as bytes of uint32."""
 
     def encoded(text: str) -> bytes:
         ids = np.asarray(encode(text))

@@ -1,4 +1,4 @@
-"""Where in a text its tokens lie: by their bytes where that is sure, else as told."""
+"""Places of tokens in a text: from their bytes if that is safe, or from the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import threading
 import unicodedata
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +17,20 @@ from pagefeed.tokenizer.tokenizer import Tokenizer
 __all__ = ["TokenPlaces"]
 
 TRIED = 256
-"""Borders that are looked up both ways before bytes alone are believed."""
+"""Lookups for which both ways must agree before bytes alone are used."""
 _SPACE = "\u0120"
-"""A space, as byte-level vocabularies write it."""
+"""The letter of a space in byte-level vocabularies."""
 
 
 class TokenPlaces:
-    """The tokens of one text by its characters.
+    """Finds the tokens of characters in one text.
 
-    Of a vocabulary of bytes the lengths of tokens tell where they lie. As with fast
-    engines, it is held against what the library tells until both agreed often enough.
+    In a vocabulary of bytes, the lengths of tokens give their places. The engine checks
+    these places until both have agreed often enough.
 
     Args:
-        tokenizer: What made the tokens.
-        text: Of which text.
+        tokenizer: The tokenizer of the tokens.
+        text: The text.
         ids: Its tokens.
     """
 
@@ -48,7 +48,7 @@ class TokenPlaces:
         self._told: Int64Array | None = None
 
     def token(self, place: int) -> int | None:
-        """Return the first token that has a character; None if none has it."""
+        """Return the first token of a character; None if no token has it."""
         byte = len(self._text[:place].encode())
         known = self._bytes
         if known is None or known.is_refuted:
@@ -72,9 +72,8 @@ class TokenPlaces:
             return self._as_told(byte)
         number, end = int(self._ids[token]), int(self._ends[token])
         if token == 0 and known.before[number]:
-            return self._as_told(
-                byte
-            )  # What is in front of a text may be a space added.
+            # The space before a text may be one that the tokenizer adds.
+            return self._as_told(byte)
         leading = byte - (end - int(known.lengths[number]))
         is_trimmed = leading < known.before[number] or end - byte <= known.after[number]
         return None if is_trimmed else token
@@ -89,28 +88,30 @@ class TokenPlaces:
 
 
 class _Bytes:
-    """The tokens of a byte-level vocabulary."""
+    """The tokens of a byte-level vocabulary.
 
-    def __init__(self, sizes: _Sizes, *, takes_nfc: bool) -> None:
-        self.lengths, self.before, self.after = sizes
+    Args:
+        vocab_size: Number of tokens.
+        takes_nfc: Whether texts are brought into this form first.
+    """
+
+    def __init__(self, vocab_size: int, *, takes_nfc: bool) -> None:
+        self.lengths: Int64Array
+        """Bytes of every token."""
+        self.before: Int64Array
+        """Leading spaces that do not count as its place."""
+        self.after: Int64Array
+        """Trailing spaces that do not count as its place."""
+        self.lengths, self.before, self.after = np.zeros((3, vocab_size), np.int64)
         self.takes_nfc = takes_nfc
-        """Texts are brought into this form first."""
         self.lock = threading.Lock()
         self.untried = TRIED
         self.is_refuted = False
 
 
-class _Sizes(NamedTuple):
-    """Bytes of every token; spaces before and after that do not count as its place."""
-
-    lengths: Int64Array
-    before: Int64Array
-    after: Int64Array
-
-
 @lru_cache(maxsize=4)
 def _bytes_of(tokenizer: Tokenizer) -> _Bytes | None:
-    """The tokens' bytes, if texts are cut into nothing but their own."""
+    """Return the bytes of tokens, if tokens cover exactly the bytes of a text."""
     if tokenizer.kind not in ("tokenizers", "tiktoken"):
         return None
     told = json.loads(tokenizer.to_json())
@@ -126,16 +127,16 @@ def _bytes_of(tokenizer: Tokenizer) -> _Bytes | None:
     trims = any(
         one["type"] == "ByteLevel" and one["trim_offsets"] for one in afterwards
     )
-    sizes = _Sizes(*(np.zeros(tokenizer.vocab_size, np.int64) for _ in range(3)))
+    found = _Bytes(tokenizer.vocab_size, takes_nfc=normalizer is not None)
     for name, number in model["vocab"].items():
-        sizes.lengths[number] = len(name)  # Each letter stands for a byte.
+        found.lengths[number] = len(name)  # A letter is a byte.
         if trims:
-            sizes.before[number] = len(name) - len(name.lstrip(_SPACE))
-            sizes.after[number] = len(name) - len(name.rstrip(_SPACE))
+            found.before[number] = len(name) - len(name.lstrip(_SPACE))
+            found.after[number] = len(name) - len(name.rstrip(_SPACE))
     for token in told.get("added_tokens") or ():
-        sizes.lengths[token["id"]] = len(token["content"].encode())
-        sizes.before[token["id"]] = sizes.after[token["id"]] = 0
-    return _Bytes(sizes, takes_nfc=normalizer is not None)
+        found.lengths[token["id"]] = len(token["content"].encode())
+        found.before[token["id"]] = found.after[token["id"]] = 0
+    return found
 
 
 def _each(part: Any) -> list[dict[str, Any]]:  # noqa: ANN401

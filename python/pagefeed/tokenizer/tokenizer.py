@@ -1,4 +1,4 @@
-"""The tokenizer: one face over all sources."""
+"""The tokenizer, whatever its source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,13 @@ from pagefeed._base import (
     Int64Array,
     check_choice,
     check_positive,
+    check_vocab_size,
     html_of,
     lazy,
     text_of,
 )
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
-from pagefeed.tokenizer.refusal import no_text
-from pagefeed.tokenizer.sources import Definition, as_bytes, define, sentence_pieces
+from pagefeed.tokenizer.sources import as_bytes, define, sentence_pieces
 from pagefeed.tokenizer.trials import trial_texts
 
 __all__ = ["Tokenizer"]
@@ -38,59 +39,46 @@ _ENDS = (
     "<|im_end|>",
 )
 _PROBES = ("", "Hello, world!", " a\tb\n\n 0123", "naïve Ünïcödé 漢字 👩‍💻", "xyz" * 50)
-"""Texts whose ids tell one function from another."""
+"""Texts whose ids identify a function."""
 
 
 Engine = Literal["auto", "tokenizers"]
 
 
-class _Settings(NamedTuple):
-    """What a tokenizer is pickled as."""
-
-    definition: Definition
-    special_tokens: SpecialTokens
-    vocab_size: int | None
-    eos: int | str | None
-    bos: int | str | None
-    name: str | None
-    engine: Engine
-
-
 class Tokenizer:
-    """Texts to token ids, as the library of the tokenizer gives them.
+    """Encodes texts as token ids, the same ids that the tokenizer's library gives.
 
-    No special tokens are added: sequences do that (``Windows(length, eos=tok.eos)``).
-    Texts are never cut off or padded, whatever the source says of it.
+    It adds no special tokens: sequences do that (``Windows(length, eos=tok.eos)``). It
+    never truncates or pads, whatever the source says.
 
-    Two engines of the data plane encode, on its own threads and without the GIL:
-    ``fastokens`` where it has given the same ids as ``tokenizers`` on a fixed set of
-    hard texts when the tokenizer is made, and on the first documents; ``tokenizers``
-    for all else, see :attr:`engine`. Both encode one document in some thousand for as
-    long as it runs: the first difference is an :class:`UnsupportedError`.
-    SentencePiece models and functions run in Python, one text at a time.
+    The data plane has two engines, which run on its own threads without the GIL.
+    ``fastokens`` encodes if it gives the same ids as ``tokenizers`` for a fixed set of
+    hard texts and for the first documents; otherwise ``tokenizers`` does, see
+    :attr:`engine`. Afterwards both encode one document in some thousand; the first
+    difference is an :class:`UnsupportedError`. SentencePiece models and functions run
+    in Python, one text at a time.
 
     Args:
         source: A ``tokenizer.json`` or its folder, a SentencePiece ``.model`` or a file
             of tiktoken's ranks, by its path; an object of ``tokenizers``,
             ``transformers``, ``sentencepiece`` or ``tiktoken``; or a function of a text
             that returns its ids.
-        special_tokens: What special tokens written in a text are: ``"as_token"``, or
-            ``"as_text"``, as any other characters. By default as the library does it:
-            tokens, but text for tiktoken.
-        pattern: Of tiktoken's ranks: the name of an encoding with the rules of
-            splitting (``"gpt2"``, ``"cl100k_base"``, ``"o200k_base"``), or a regular
-            expression.
-        special_ids: Of tiktoken's ranks: special tokens and their ids.
-        vocab_size: Number of ids; by default one more than the largest. A function
-            must have it said.
-        eos: End of a document, by its id or name; by default as the source or custom
-            has it.
-        bos: Begin of one, likewise.
-        name: Of a function: what identifies it, so that counts are found again.
+        special_tokens: ``"as_token"`` encodes special tokens in a text as tokens,
+            ``"as_text"`` like any other characters. The default is that of the library:
+            text for tiktoken, tokens elsewhere.
+        pattern: For tiktoken's ranks: the name of an encoding that splits texts alike
+            (``"gpt2"``, ``"cl100k_base"``, ``"o200k_base"``), or a regular expression.
+        special_ids: For tiktoken's ranks: special tokens and their ids.
+        vocab_size: Number of ids; by default one more than the largest. Required for a
+            function.
+        eos: Token that ends a document, by id or name; by default that of the source,
+            or one with a usual name.
+        bos: Token that begins a document, likewise.
+        name: Identifies a function, so that counts of its tokens are found again.
         engine: ``"auto"``, or ``"tokenizers"`` to leave ``fastokens`` out.
 
     Raises:
-        InvalidArgumentError: If the source is none of these, or cannot be read.
+        InvalidArgumentError: If the source is unknown, or cannot be read.
         MissingFileError: If there is no such file.
         MissingDependencyError: If a SentencePiece model is given, and its package is
             not installed.
@@ -115,49 +103,55 @@ class Tokenizer:
         engine: Engine = "auto",
     ) -> None:
         check_choice(engine, ("auto", "tokenizers"), "engine")
-        definition = define(source, pattern, special_ids)
-        is_plain = definition.kind == "tiktoken"
+        self._definition = define(source, pattern, special_ids)
+        kind, self.name, data, *_ = self._definition
+        self.kind: str = kind
+        """Where it comes from: tokenizers, tiktoken, sentencepiece or function."""
         if special_tokens is None:
-            special_tokens = "as_text" if is_plain else "as_token"
+            special_tokens = "as_text" if kind == "tiktoken" else "as_token"
         check_choice(special_tokens, ("as_token", "as_text"), "special_tokens")
-        if vocab_size is not None:
-            check_positive(vocab_size, "vocab_size")
-        self._load(
-            _Settings(definition, special_tokens, vocab_size, eos, bos, name, engine)
-        )
-
-    def _load(self, settings: _Settings) -> None:
-        self._settings = settings
-        kind, name, data, *_ = settings.definition
-        as_text = settings.special_tokens == "as_text"
+        self.takes_special_tokens = special_tokens == "as_token"
+        """Whether special tokens written in a text are tokens."""
+        self._vocab_size = check_vocab_size(vocab_size)
+        self.name = name or self.name
+        """Name for people: of a file, of an object, or as it was given."""
+        self._settings: dict[str, Any] = {
+            "special_tokens": special_tokens,
+            "vocab_size": vocab_size,
+            "eos": eos,
+            "bos": bos,
+            "name": name,
+            "engine": engine,
+        }
         self._pieces: Any = None
-        if kind in ("tokenizers", "tiktoken"):
-            trials = trial_texts if settings.engine == "auto" else None
-            self.handle = _core.Tokenizer.from_json(
-                data, as_text=as_text, trials=trials
-            )
-            """The tokenizer as the data plane takes it."""
-        elif kind == "sentencepiece":
-            if settings.special_tokens == "as_text":
+        self.handle = self._loaded(data)
+        """The tokenizer as the data plane takes it."""
+        for given in (eos, bos):  # A wrong one is an error now, not when it is used.
+            self._id_of(given, None, ())
+
+    def _loaded(self, data: Any) -> _core.Tokenizer:  # noqa: ANN401 - of any kind
+        as_text = not self.takes_special_tokens
+        if self.kind in ("tokenizers", "tiktoken"):
+            trials = trial_texts if self._settings["engine"] == "auto" else None
+            return _core.Tokenizer.from_json(data, as_text=as_text, trials=trials)
+        if self.kind == "sentencepiece":
+            if as_text:
                 raise InvalidArgumentError(
                     "special_tokens='as_text' is not known for SentencePiece models, "
                     "which take control symbols in a text for text anyhow"
                 )
-            self._pieces = sentence_pieces(data, name)
-            self.handle = _core.Tokenizer.from_function(as_bytes(self._pieces.encode))
-        else:
-            if settings.vocab_size is None:
-                raise InvalidArgumentError(
-                    f"a function does not tell its vocabulary: give vocab_size, one "
-                    f"more than the largest id that {name} returns"
-                )
-            self.handle = _core.Tokenizer.from_function(as_bytes(data))
-        for given in (settings.eos, settings.bos):  # Told here, not when they are used.
-            self._id_of(given, None, ())
+            self._pieces = sentence_pieces(data, self._definition.name)
+            return _core.Tokenizer.from_function(as_bytes(self._pieces.encode))
+        if self._vocab_size is None:
+            raise InvalidArgumentError(
+                f"a function does not tell its vocabulary: give vocab_size, one more "
+                f"than the largest id that {self._definition.name} returns"
+            )
+        return _core.Tokenizer.from_function(as_bytes(data))
 
-    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
-        """Pickle as what it is made of; a function must pickle itself."""
-        return _rebuild, (type(self), self._settings)
+    def __reduce__(self) -> tuple[Callable[[], Tokenizer], tuple[()]]:
+        """Pickle as its arguments; a function must be picklable."""
+        return partial(type(self), self._definition, **self._settings), ()
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
@@ -171,32 +165,17 @@ class Tokenizer:
             "kind": self.kind,
             "vocab_size": self.vocab_size,
             "engine": self.engine,
-            "special_tokens": self._settings.special_tokens,
+            "special_tokens": self._settings["special_tokens"],
         }
 
     @property
-    def name(self) -> str:
-        """Name for people: of a file, of an object, or as it was given."""
-        return self._settings.name or self._settings.definition.name
-
-    @property
-    def kind(self) -> str:
-        """Where it comes from: tokenizers, tiktoken, sentencepiece or function."""
-        return self._settings.definition.kind
-
-    @property
     def config(self) -> Mapping[str, Any]:
-        """What ``tokenizer_config.json`` says: special tokens, and chat_template."""
-        return self._settings.definition.config or {}
-
-    @property
-    def takes_special_tokens(self) -> bool:
-        """Whether special tokens written in a text are tokens."""
-        return self._settings.special_tokens == "as_token"
+        """Special tokens and chat template of ``tokenizer_config.json``."""
+        return self._definition.config or {}
 
     @property
     def record(self) -> dict[str, Any]:
-        """What files of its tokens say of it, as JSON."""
+        """The record of the tokenizer in files of its tokens, as JSON types."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -209,49 +188,47 @@ class Tokenizer:
 
     @property
     def engine(self) -> str:
-        """What encodes: ``"fastokens"``, ``"tokenizers"`` or ``"python"``."""
+        """Engine that encodes: ``"fastokens"``, ``"tokenizers"`` or ``"python"``."""
         return self.handle.engine()[0]
 
     @property
     def engine_reason(self) -> str:
-        """Why this engine encodes, in words."""
+        """Why this engine encodes."""
         return self.handle.engine()[1]
 
     def to_json(self) -> str:
-        """Return the ``tokenizer.json`` that says it.
+        """Return the ``tokenizer.json`` of the tokenizer.
 
         Raises:
-            UnsupportedError: Of SentencePiece models and functions, which have none.
+            UnsupportedError: For SentencePiece models and functions, which have none.
         """
-        definition = self._settings.definition
-        if definition.kind in ("tokenizers", "tiktoken"):
-            return str(definition.data)
+        if self.kind in ("tokenizers", "tiktoken"):
+            return str(self._definition.data)
         raise UnsupportedError(
-            f"{self.name} is {definition.kind}: no tokenizer.json says the same"
+            f"{self.name} is {self.kind}: no tokenizer.json says the same"
         )
 
     def replaced(self, content: str) -> Tokenizer:
-        """Return a tokenizer of another ``tokenizer.json``, with settings as this one.
+        """Return a tokenizer of another ``tokenizer.json`` with the same settings.
 
         Raises:
-            InvalidArgumentError: If it is none.
+            InvalidArgumentError: If it is not a valid ``tokenizer.json``.
         """
-        definition = self._settings.definition._replace(data=content)
-        settings = self._settings._replace(definition=definition, vocab_size=None)
-        return _rebuild(type(self), settings)
+        settings = self._settings | {"vocab_size": None}
+        return type(self)(self._definition._replace(data=content), **settings)
 
     @lazy
     def vocab_size(self) -> int:
-        """Number of ids: one more than the largest, or as it was given."""
-        if self._settings.vocab_size is not None:
-            return self._settings.vocab_size
+        """Number of ids: the given number, or one more than the largest id."""
+        if self._vocab_size is not None:
+            return self._vocab_size
         if self._pieces is not None:
             return int(self._pieces.vocab_size())
         return self.handle.vocab_size
 
     @lazy
     def special_ids(self) -> dict[str, int]:
-        """Special tokens and their ids, by rising ids."""
+        """Special tokens and their ids, in the order of ids."""
         if self._pieces is not None:
             return {
                 self._pieces.id_to_piece(number): number
@@ -266,14 +243,12 @@ class Tokenizer:
     @lazy
     def eos(self) -> int | None:
         """Id of the token that ends a document; None if there is none."""
-        definition = self._settings.definition
-        return self._id_of(self._settings.eos, definition.end, _ENDS)
+        return self._id_of(self._settings["eos"], self._definition.end, _ENDS)
 
     @lazy
     def bos(self) -> int | None:
         """Id of the token that begins a document; None if there is none."""
-        definition = self._settings.definition
-        return self._id_of(self._settings.bos, definition.beginning, _BEGINS)
+        return self._id_of(self._settings["bos"], self._definition.beginning, _BEGINS)
 
     def _id_of(
         self, given: int | str | None, told: str | None, usual: Iterable[str]
@@ -301,16 +276,15 @@ class Tokenizer:
 
     @lazy
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify it: equal wherever it gives equal ids.
+        """32 hexadecimal digits that are equal for tokenizers with equal ids.
 
-        Digest of all that decides on ids; not of names, nor of what merely decodes. Of
-        a function: of its name and vocabulary, and the ids of some texts.
+        A digest of everything that decides on ids, without names and decoders. For a
+        function: a digest of its name, vocabulary size and the ids of some texts.
         """
         digest = hashlib.blake2b(digest_size=16)
-        definition = self._settings.definition
-        digest.update(f"1 {self._settings.special_tokens} ".encode())
+        digest.update(f"1 {self._settings['special_tokens']} ".encode())
         if self.kind == "sentencepiece":
-            digest.update(b"sentencepiece " + definition.data)
+            digest.update(b"sentencepiece " + self._definition.data)
         elif self.kind == "function":
             ids = [self.encode(text).tolist() for text in _PROBES]
             told = ["function", self.name, self.vocab_size, ids]
@@ -323,13 +297,13 @@ class Tokenizer:
         """Return the ids of a text: uint32 [tokens].
 
         Raises:
-            InvalidArgumentError: If it is no text, or holds half of a surrogate pair,
-                which no UTF-8 has.
+            InvalidArgumentError: If it is not text, or has half of a surrogate pair,
+                which UTF-8 cannot encode.
         """
         try:
             return np.frombuffer(self.handle.encode(text), dtype=np.uint32)
         except (TypeError, UnicodeEncodeError) as problem:
-            raise no_text([text]) from problem
+            raise _no_text([text]) from problem
 
     def encode_batch(
         self, texts: Sequence[str], *, num_threads: int | None = None
@@ -355,17 +329,17 @@ class Tokenizer:
         try:
             ids, counts = self.handle.encode_batch(given, num_threads)
         except (TypeError, UnicodeEncodeError) as problem:
-            raise no_text(given) from problem
+            raise _no_text(given) from problem
         ends = np.cumsum(np.frombuffer(counts, dtype=np.uint32), dtype=np.int64)
         numbers = np.frombuffer(ids, dtype=np.uint32)
         borders = itertools.pairwise([0, *ends.tolist()])
         return [numbers[begin:end] for begin, end in borders]
 
     def places(self, text: str) -> Int64Array | None:
-        """Return where in a text each of its tokens comes from.
+        """Return the place of each token in a text.
 
         Returns:
-            Bytes of the text, begin and end: int64 [tokens, 2]. Tokens that are parts
+            Begin and end in bytes of the text: int64 [tokens, 2]. Tokens that are parts
             of one character have all of its bytes. None for SentencePiece models and
             functions, which do not tell.
         """
@@ -377,11 +351,11 @@ class Tokenizer:
     def decode(self, ids: npt.ArrayLike) -> str:
         """Return the text of ids, special tokens included.
 
-        Bytes that are no UTF-8 become U+FFFD.
+        Bytes that are not UTF-8 become U+FFFD.
 
         Raises:
             TokenRangeError: If an id is not in the vocabulary.
-            InvalidArgumentError: Of a function, which only encodes.
+            InvalidArgumentError: For a function, which cannot decode.
         """
         numbers = np.asarray(ids).astype(np.int64).tolist()
         wrong = [number for number in numbers if not 0 <= number < self.vocab_size]
@@ -396,7 +370,18 @@ class Tokenizer:
         return self.handle.decode(numbers)
 
 
-def _rebuild(kind: type[Tokenizer], settings: _Settings) -> Tokenizer:
-    made = kind.__new__(kind)
-    made._load(settings)  # noqa: SLF001 - as the constructor does
-    return made
+def _no_text(texts: Sequence[object]) -> InvalidArgumentError:
+    """Return the error of the first item that is not text."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            return InvalidArgumentError(
+                f"text {number} is {type(text).__name__}, not str: decode bytes first"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as problem:
+            return InvalidArgumentError(
+                f"text {number} is not Unicode text: {problem}; read it with "
+                "errors='replace', or leave it out"
+            )
+    return InvalidArgumentError("texts must be a list of str")

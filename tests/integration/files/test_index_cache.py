@@ -20,7 +20,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import Storage
 
 
 def build(paths, cache_dir, **options):
@@ -184,7 +184,7 @@ def is_a_file(path):
 
 def is_a_folder_where_the_index_goes(path):
     recipe = IndexRecipe(
-        storage=LocalStorage(),
+        storage=Storage(),
         files=(str(path.parent / "a.parquet"),),
         column="input_ids",
         cache_dir=str(path),

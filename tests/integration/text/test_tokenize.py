@@ -19,7 +19,7 @@ from made.texts_made import make_texts, make_tokenizer
 from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import main
 from pagefeed.prepare.texts.tables import ArrowFile
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import Storage
 
 TEXTS = [text or "" for text in make_texts()]
 SCORES = [number * 7 % 11 for number in range(len(TEXTS))]
@@ -142,7 +142,7 @@ def test_arrow_files_are_divided_at_their_batches(tmp_path, num_batches, most):
     with ipc.new_file(path, TABLE.schema) as out:
         for _ in range(num_batches):
             out.write_table(TABLE[:3])
-    pieces = [*ArrowFile().pieces(LocalStorage(), str(path), most)]
+    pieces = [*ArrowFile().pieces(Storage(), str(path), most)]
     ends = [(piece.begin, piece.end) for piece in pieces]
     if num_batches and most == 1:
         assert ends == [(n, n + 1) for n in range(num_batches)]

@@ -21,7 +21,7 @@ from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Converter
 from pagefeed.batches.metadata import Metadata
-from pagefeed.dataset import ColumnPages, Dataset, FolderColumn
+from pagefeed.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.run import NO_SEQUENCE, BatchPlan
 from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
 
@@ -239,7 +239,7 @@ class DocumentFeed:
 
 def _told(
     dataset: Dataset, metadata: Metadata | None
-) -> list[ColumnPages | FolderColumn]:
+) -> list[PageIndex | FolderColumn]:
     """Where its metadata comes from."""
     if metadata is None:
         return []
@@ -255,7 +255,7 @@ def _first_values(dataset: Dataset) -> Int64Array:
     return np.zeros(len(dataset.files), dtype=np.int64)
 
 
-def _first_pages(columns: Sequence[ColumnPages | FolderColumn]) -> Int64Array:
+def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
     """Number of the first page of each: the values of folders are one."""
     sizes = np.array([1 if isinstance(c, FolderColumn) else len(c) for c in columns])
     first: Int64Array = np.cumsum(sizes) - sizes

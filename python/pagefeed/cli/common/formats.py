@@ -11,7 +11,7 @@ from pagefeed.cli.common.pairs import configure_storage, storage_options
 from pagefeed.dataset import FlatDataset, ParquetDataset, parquet
 from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.prepare import TOKEN_FORMATS
-from pagefeed.storage import LocalStorage, Paths
+from pagefeed.storage import Paths, Storage
 
 __all__ = ["configure_paths", "open_parquet", "open_paths", "same_named"]
 
@@ -99,7 +99,7 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:
     """Whether a path is a file of such a name, the begin of one, or has some below."""
-    storage = LocalStorage()
+    storage = Storage()
     for meant in (path, *(path + name for name in names)):
         try:
             return all(

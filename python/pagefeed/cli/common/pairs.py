@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from typing import cast
 
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage import StorageOptions
 
 __all__ = ["configure_storage", "pairs_of", "storage_options"]
 
@@ -34,7 +36,8 @@ def configure_storage(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
+def storage_options(options: argparse.Namespace) -> StorageOptions | None:
     """Return the settings of remote storage that were given, None if none were."""
     form = "--storage-option NAME=VALUE"
-    return dict(pairs_of(options.storage_option, form)) or None
+    given = dict(pairs_of(options.storage_option, form))
+    return cast("StorageOptions", given) if given else None

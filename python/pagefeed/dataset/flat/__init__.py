@@ -1,10 +1,9 @@
 """Flat files of tokens as datasets: raw, Megatron's, MDS shards, and streams.
 
-Each module of a format says what lies in a file: the type of its tokens, where they
-begin, and where documents end; and it writes such files, as an :class:`Output`.
-``pages`` cuts files into pages, runs of tokens as the data plane reads them;
-:class:`FlatDataset` is the face of all. :data:`FLAT_FORMATS` is the one list of the
-formats: their names, and what reads and writes each.
+The module of a format has a function that names a dataset, a ``FlatFormat`` that finds
+tokens and documents in a file, and an :class:`Output` that writes files.
+:data:`FLAT_FORMATS` lists the formats. ``pages`` cuts files into pages, which the data
+plane reads; :class:`FlatDataset` is the dataset of every format.
 """
 
 from typing import Literal
@@ -33,7 +32,7 @@ FLAT_FORMATS: dict[str, TokenFormat] = {
     "npy": TokenFormat(tokens, NpyOutput),
     "raw": TokenFormat(tokens, RawOutput),
 }
-"""The formats by their names; files are of the first whose signs they bear."""
+"""The formats by name; a file has the first format whose signs match its name."""
 
 __all__ = [
     "FLAT_FORMATS",

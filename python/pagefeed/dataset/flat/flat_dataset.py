@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from pagefeed._base import check_column, lazy
 from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
 from pagefeed.dataset.flat.output import Output
-from pagefeed.dataset.index_recipe import CACHE_DIR_VARIABLE, build_or_open
+from pagefeed.dataset.index_recipe import cache_folder
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.rows import DatasetRows
-from pagefeed.dataset.select import Selection
-from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -31,57 +28,42 @@ __all__ = ["FlatDataset", "TokenFormat", "flat_dataset"]
 class FlatDataset(DatasetRows):
     """Flat token files read as one dataset.
 
-    Made by :func:`tokens`, :func:`megatron`, :func:`mds` and :func:`stream`; for
-    sequences, shuffles, mixtures, states and reports a dataset like any other.
+    Made by :func:`tokens`, :func:`megatron`, :func:`mds` and :func:`stream`. Sequences,
+    shuffles, mixtures, states and reports treat it like any other dataset.
     """
 
-    files: tuple[str, ...]
-    """Absolute paths of the files with the tokens, in the order of the dataset."""
-    column: str
-    """What the tokens are called."""
     format: FlatFormat
     """How the files are read."""
-    cache_dir: str | None = None
-    """Folder of the index."""
-    metadata: tuple[str, ...] = ()
-    """Further columns of the same rows: none."""
-    span_columns: tuple[str, ...] = ()
-    """Columns of ranges of tokens: the spans of streams."""
-    aligned: tuple[Aligned, ...] = ()
-    """Columns with a number for every token: fields of the records of streams."""
-    selection: Selection | None = None
-    """The rows, if these are not all rows of the files."""
 
     @property
     def verify_checksums(self) -> bool:
-        """Whether checksums of pages are verified: they have none."""
+        """Whether checksums of pages are verified: flat files have none."""
         return False
 
     @property
     def aligned_sources(self) -> tuple[AlignedSource, ...]:
-        """Where the numbers of :attr:`aligned` lie, beside those of tokens."""
+        """The numbers of :attr:`aligned`, beside the tokens."""
         return ()
 
     @lazy
     def index(self) -> PageIndex:
-        """Where the tokens lie: an index of pages, built or opened on first use."""
+        """The page index of the tokens, built or opened on first use."""
         if self.selection is not None:
-            return cast("PageIndex", self.selection.index)
-        folder = self.cache_dir or os.environ.get(CACHE_DIR_VARIABLE)
+            return self.selection.index
         recipe = FlatRecipe(
             files=self.files,
             column=self.column,
-            cache_dir=local_path(folder, CACHE_DIR_VARIABLE) if folder else None,
+            cache_dir=cache_folder(self.cache_dir),
             format=self.format,
         )
-        return PageIndex(build_or_open(recipe, 1, refresh=False), recipe)
+        return PageIndex.of(recipe, num_threads=1)
 
     def column_index(self, column: str) -> PageIndex:
-        """Return the index of the column, which is the only one.
+        """Return the index of the token column, the only one with an index.
 
         Raises:
-            ColumnNotFoundError: If another is meant.
-            UnsupportedError: If it comes with the tokens, and not by itself.
+            ColumnNotFoundError: If there is no such column.
+            UnsupportedError: If the column is part of the records of tokens.
         """
         others = (*(each.column for each in self.aligned), *self.span_columns)
         if column in others:
@@ -96,8 +78,8 @@ class FlatDataset(DatasetRows):
             )
         return self.index
 
-    def source_of(self, column: str) -> ColumnPages:
-        """Return where a column comes from, see :meth:`column_index`."""
+    def source_of(self, column: str) -> PageIndex:
+        """Return the pages of a column, see :meth:`column_index`."""
         return self.column_index(column)
 
 
@@ -105,9 +87,9 @@ class TokenFormat(NamedTuple):
     """A format of token files."""
 
     reader: Callable[..., Any]
-    """Names a dataset of such files; its parameters are what can be said of them."""
+    """Names a dataset of such files; its parameters describe them."""
     writer: type[Output]
-    """Writes such files, and says how their names end."""
+    """Writes such files; has the ends of their names."""
 
 
 Kind = TypeVar("Kind", bound=FlatDataset)
@@ -123,7 +105,7 @@ def flat_dataset(
     aligned: tuple[Aligned, ...] = (),
     span_columns: tuple[str, ...] = (),
 ) -> Kind:
-    """Return the dataset of files in a format; checks the arguments all have."""
+    """Return a dataset of files; checks the arguments that all formats have."""
     if "." in check_column(column, "column"):
         raise InvalidArgumentError(f"column={column!r} is a name, without dots")
     return kind(

@@ -1,4 +1,4 @@
-"""What lies in a flat file, whatever its format."""
+"""The contents of a flat file, whatever its format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What a file holds, token by token."""
+    """The records of a file: a token each, and perhaps more."""
 
     dtype: str
     """Type of the tokens, as NumPy names it: little-endian."""
@@ -51,45 +51,43 @@ class Records:
     offset: int = 0
     """Bytes of a record before its token."""
     joined: bool = False
-    """Whether nothing is known of documents, and a file is one."""
+    """Whether documents are unknown, so that a file is one."""
 
 
 class FlatFile(NamedTuple):
-    """One file, read as far as to know where its tokens and documents lie."""
+    """The places of tokens and documents in a file."""
 
     records: Records
     pages: FilePages
 
 
 class FlatFormat(ABC):
-    """How files are read; equal ones read alike, and have the same ``repr``."""
+    """How files are read; formats that read alike are equal and have one ``repr``."""
 
     __slots__ = ()
 
     @abstractmethod
     def read(self, storage: Storage, path: str) -> FlatFile:
-        """Return what lies in a file of tokens."""
+        """Find the tokens and documents of a file."""
 
     def digest(self, storage: Storage, path: str) -> bytes:
-        """Return 16 bytes that tell the contents of a file from others."""
+        """Return 16 bytes that differ between files with different contents."""
         return sampled_digest(storage, path)
 
     def sides(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - of a file that has some
-        """Return the files that say what lies in a file of tokens."""
+        """Return the files that describe a file of tokens."""
         return ()
 
 
 def corrupt(
     path: str | None, message: str, kind: type[DataError] = CorruptFileError
 ) -> DataError:
-    """Return the error of bytes that are not what their format promises."""
-    error = kind(message if path is None else f"{path}: {message}")
-    error.file = path
-    return error
+    """Return the error of a file that breaks the rules of its format."""
+    return kind(message if path is None else f"{path}: {message}").at(file=path)
 
 
 def unsupported(path: str, message: str) -> DataError:
-    """Return the error of a sound file that is not read."""
+    """Return the error of a valid file that pagefeed does not read."""
     return corrupt(path, message, UnsupportedError)
 
 
@@ -101,10 +99,10 @@ _SENSELESS = (
 
 @contextmanager
 def parsed(path: str | None, what: str) -> Iterator[None]:
-    """Have all that goes wrong while a file's text is taken apart name the file.
+    """Turn every error of parsing a file into one that names the file.
 
     Raises:
-        CorruptFileError: If it makes no sense.
+        CorruptFileError: If the text cannot be parsed.
     """
     try:
         yield
@@ -116,10 +114,10 @@ def parsed(path: str | None, what: str) -> Iterator[None]:
 
 
 def whole(value: object, most: int = (1 << 63) - 1) -> int:
-    """Return a number of a file, from 0 on.
+    """Return a whole number of a file, at least 0.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is anything else.
     """
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"{value!r:.40} is no whole number from 0 to {most:,}")
@@ -130,7 +128,7 @@ def token_dtype(dtype: np.dtype[np.generic], path: str) -> str:
     """Return the name of a type of tokens.
 
     Raises:
-        UnsupportedError: If tokens do not come in it.
+        UnsupportedError: If it is not a little-endian integer type.
     """
     if dtype.kind not in "iu" or dtype.newbyteorder("<") != dtype:
         raise unsupported(
@@ -142,10 +140,10 @@ def token_dtype(dtype: np.dtype[np.generic], path: str) -> str:
 
 
 def given_dtype(dtype: npt.DTypeLike | None) -> str | None:
-    """Return the name of a type of tokens that a user gave; None of none.
+    """Return the name of the type of tokens that a caller gave; None if none.
 
     Raises:
-        InvalidArgumentError: If tokens do not come in it.
+        InvalidArgumentError: If it is not a type of tokens.
     """
     if dtype is None:
         return None
@@ -159,10 +157,10 @@ def given_dtype(dtype: npt.DTypeLike | None) -> str | None:
 
 
 def sampled_digest(storage: Storage, path: str, *more: bytes) -> bytes:
-    """Return 16 bytes of a file's size and samples, and of what else identifies it.
+    """Return a digest of a file's size and samples, and of ``more``: 16 bytes.
 
-    Files of terabytes are not read for it: two of one size that differ in a few places
-    only may have the same. That one changed is seen from its version in any case.
+    It does not read whole files. Two files of one size that differ in a few places may
+    have the same digest; a file that changes is found by its version.
     """
     size = storage.size(path)
     digest = hashlib.blake2b(
@@ -179,11 +177,11 @@ def sampled_digest(storage: Storage, path: str, *more: bytes) -> bytes:
 def fitting(
     values: npt.NDArray[Any], dtype: np.dtype[Any], name: str
 ) -> npt.NDArray[Any]:
-    """Return values that fit an integer type, or are to be converted to another.
+    """Check that values fit a type, and return them unchanged.
 
     Raises:
-        InvalidArgumentError: If they are no integers, and should be.
-        TokenRangeError: If one does not fit.
+        InvalidArgumentError: If they should be integers and are not.
+        TokenRangeError: If a value is out of range.
     """
     if values.dtype == dtype or not len(values):
         return values

@@ -1,11 +1,10 @@
-"""How the index of flat files is built."""
+"""The recipe of the index of flat files."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +16,9 @@ from pagefeed.dataset.flat.flat_file import (
     Records,
     unsupported,
 )
+from pagefeed.dataset.index_recipe import Recipe
 from pagefeed.errors import DataError
-from pagefeed.storage import LocalStorage, Storage
+from pagefeed.storage import Storage
 
 __all__ = ["FlatRecipe"]
 
@@ -26,45 +26,28 @@ VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FlatRecipe:
-    """All it takes to build the same index again."""
+class FlatRecipe(Recipe):
+    """How to index flat files, which must be on this machine."""
 
-    files: tuple[str, ...]
-    column: str
-    cache_dir: str | None
     format: FlatFormat
 
     @property
-    def storage(self) -> Storage:
-        """This machine: the data plane reads flat files of no other."""
-        return LocalStorage()
+    def settings(self) -> list[str]:
+        """All that decides on the index but the files.
 
-    @property
-    def verify_checksums(self) -> bool:
-        """Whether checksums of pages are verified: they have none."""
-        return False
-
-    def cache_file(self) -> Path | None:
-        """Return where the cache folder has it; None without a folder.
-
-        Versions of the files that say where documents lie are part of the name: these
-        are not held against the index later.
+        Versions of the files that say where documents are belong to it: the index does
+        not check these later.
         """
-        if self.cache_dir is None:
-            return None
-        storage = self.storage
         sides = [side for file in self.files for side in self.format.sides(file)]
-        versions = [storage.version(side) for side in sides]
-        parts = [str(VERSION), repr(self.format), self.column, *versions, *self.files]
-        key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
-        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+        versions = map(self.storage.version, sides)
+        return [str(VERSION), repr(self.format), self.column, *versions]
 
     def build(
         self,
         num_threads: int,  # noqa: ARG002 - one a CPU
         advance: Callable[[int], object],
     ) -> _core.Index:
-        """Read what says where documents lie; files of which nothing does, in whole."""
+        """Read the places of documents; a file without these is read as a whole."""
         storage = self.storage
 
         def read(path: str) -> tuple[FlatFile, bytes]:
@@ -91,14 +74,14 @@ class FlatRecipe:
         )
 
     def file_identity(self, storage: Storage, file: int) -> bytes:
-        """Return what tells the contents of a file from those of others."""
+        """Return bytes that differ between files with different contents."""
         return self.format.digest(storage, self.files[file])
 
     def _identity(self, file: FlatFile, contents: bytes) -> bytes:
-        """Return what tells a file, and where its tokens lie, from others.
+        """Return a digest of a file and of the places of its documents.
 
-        The samples of a large file may miss where documents begin, and of the same
-        bytes another cut is another dataset.
+        The places count: the same bytes with other documents are another dataset, and
+        samples of a large file may miss the difference.
         """
         how = f"{VERSION} {file.records} {self.column}".encode()
         digest = hashlib.blake2b(how + contents, digest_size=16)

@@ -34,7 +34,6 @@ from pagefeed.errors import (
 )
 from pagefeed.storage import (
     FileWriter,
-    LocalStorage,
     PathLike,
     Paths,
     Storage,
@@ -47,19 +46,19 @@ _INDEX = "index.json"
 _ARRAY = "ndarray"
 _SIZES_AT_ONCE = 16 << 20
 _MOST_BYTES = (1 << 32) - 1
-"""Of a shard, whose places are numbers of 32 bits."""
+"""Most bytes of a shard: offsets have 32 bits."""
 
 
 class _Shard(NamedTuple):
-    """What an index says of a shard."""
+    """The entry of a shard in an index."""
 
     name: str
     size: int
     samples: int
     columns: tuple[tuple[str, str, int | None], ...]
-    """Name, encoding and bytes of each; None where samples say how many."""
+    """Name, encoding and bytes of each; None for values of varying size."""
     told: str
-    """All of it, as JSON."""
+    """The entry as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +71,17 @@ class MdsFormat(FlatFormat):
     """Type of the tokens where the column is plain bytes."""
 
     def sides(self, path: str) -> tuple[str, ...]:
-        """Return the index, which says what columns there are."""
+        """Return the index, which names the columns."""
         return (_index_of(path),)
 
     def digest(self, storage: Storage, path: str) -> bytes:
-        """Return what tells a shard from others."""
+        """Return a digest of the shard and of its entry in the index."""
         told = _described(storage, path).told
         text = hashlib.blake2b(told.encode(), digest_size=16).digest()
         return sampled_digest(storage, path, text)
 
     def read(self, storage: Storage, path: str) -> FlatFile:
-        """Return where the tokens of the samples lie."""
+        """Find the tokens of the samples."""
         shard = _described(storage, path)
         names = [name for name, _, _ in shard.columns]
         if self.column not in names:
@@ -96,7 +95,7 @@ class MdsFormat(FlatFormat):
         dtype, shape_known = _token_type(encoding, self.dtype, path)
         starts, num_bytes = _values(storage, path, begins, sizes, place)
         if not shape_known:
-            # One axis: a byte that says so, and its length in 1, 2, 4 or 8 bytes.
+            # An array begins with a byte for its axes, then its length in 1 to 8 bytes.
             heads = _bytes_at(storage, path, starts)
             if (heads >> 2 != 1).any():
                 message = f"{self.column!r} holds arrays of several axes"
@@ -144,7 +143,7 @@ def _shard(told: dict[str, Any]) -> _Shard:
 
 
 def _described(storage: Storage, path: str) -> _Shard:
-    """What the index says of a shard; it must be there as it says, uncompressed."""
+    """Return the entry of a shard, which must have the size that the index gives."""
     name = path[path.rindex("/") + 1 :]
     for shard in _shards(storage, _index_of(path)):
         if shard.name == name:
@@ -162,7 +161,7 @@ def _described(storage: Storage, path: str) -> _Shard:
 def _token_type(
     encoding: str, dtype: str | None, path: str
 ) -> tuple[np.dtype[np.generic], bool]:
-    """Type of the tokens, and whether no shape lies before them."""
+    """Return the type of the tokens, and whether they have no shape before them."""
     kind, *how = encoding.split(":")
     if kind == "bytes":
         if dtype is None:
@@ -184,7 +183,7 @@ def _token_type(
 
 
 def _sample_begins(storage: Storage, path: str, num_samples: int) -> Int64Array:
-    """Where samples begin in the shard, and the end of the last."""
+    """Return the offsets of the samples in the shard, and the end."""
     size = storage.size(path)
     end = 4 * (num_samples + 2)
     if end > size:
@@ -207,7 +206,7 @@ def _values(
     sizes: list[int | None],
     place: int,
 ) -> tuple[Int64Array, Int64Array]:
-    """Where a column of each sample lies, and its bytes."""
+    """Return the offset and size of a column in each sample."""
     samples, ends = begins[:-1], begins[1:]
     unknown = [number for number, size in enumerate(sizes) if size is None]
     at = samples + 4 * len(unknown)
@@ -218,7 +217,7 @@ def _values(
         if size is not None:
             width = np.full_like(at, size)
         elif unknown == [place]:
-            # The only one without a fixed size: what the others leave.
+            # The only column of varying size has the bytes that the others leave.
             width = ends - at - sum(other or 0 for other in sizes[place:])
         else:
             width = _u32_at(storage, path, samples + 4 * unknown.index(number))
@@ -276,7 +275,7 @@ def mds(
     Example:
         >>> mds("corpus/mds", column="tokens")  # doctest: +SKIP
     """
-    storage = LocalStorage()
+    storage = Storage()
     files, names = [], set[str]()
     for index in storage.list_files(folders, (_INDEX,)):
         for shard in _shards(storage, index):
@@ -309,7 +308,7 @@ class MdsOutput(Output):
         self.files = [self.path]
 
     def put(self, rows: TokenRows) -> None:
-        """Write documents; MDS has none without tokens, and these are left out."""
+        """Write documents; MDS cannot hold empty ones, which it leaves out."""
         for tokens in rows.each():
             if not len(tokens):
                 self.num_left_out += 1
@@ -325,7 +324,7 @@ class MdsOutput(Output):
 
     @property
     def _most(self) -> int:
-        return min(self.shard_bytes, 1 << 31)  # Places in a shard have 32 bits.
+        return min(self.shard_bytes, 1 << 31)  # Offsets in a shard have 32 bits.
 
     def _write_shard(self) -> None:
         about: dict[str, Any] = {

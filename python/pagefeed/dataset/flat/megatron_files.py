@@ -1,4 +1,4 @@
-"""Megatron's indexed datasets: tokens in a ``.bin``, their places in an ``.idx``."""
+"""Megatron's indexed datasets: tokens in a ``.bin``, documents in an ``.idx``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pagefeed.dataset.flat.flat_file import (
 from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.pages import document_pages
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage import FileWriter, LocalStorage, PathLike, Storage
+from pagefeed.storage import FileWriter, PathLike, Storage
 
 __all__ = ["MegatronDataset", "MegatronFormat", "MegatronOutput", "megatron"]
 
@@ -37,17 +37,17 @@ _DTYPES = (
     *(np.float64, np.float32, np.uint16),
 )
 _AT_ONCE = 1 << 22
-"""Sequences of which lengths and places are in memory at a time."""
+"""Sequences whose lengths and places are in memory at a time."""
 
 
 class _Index(NamedTuple):
-    """What the header of an ``.idx`` says, and where its arrays lie."""
+    """The header of an ``.idx``, and the offsets of its arrays."""
 
     path: str
     dtype: np.dtype[np.generic]
     num_sequences: int
     num_documents: int
-    """Borders of documents: one more than documents."""
+    """Borders of documents: one more than there are documents."""
     lengths: int
     pointers: int
     documents: int
@@ -60,14 +60,14 @@ class MegatronFormat(FlatFormat):
     """How Megatron's files are read."""
 
     rows: Rows
-    """What is a row: whole documents, or the sequences these consist of."""
+    """Whether a row is a document, or one of its sequences."""
 
     def sides(self, path: str) -> tuple[str, ...]:
-        """Return the file that says where sequences and documents lie."""
+        """Return the index of sequences and documents."""
         return (_idx_of(path),)
 
     def digest(self, storage: Storage, path: str) -> bytes:
-        """Return what tells the contents of a file from others: all of its index."""
+        """Return a digest of samples of the file and of all of its index."""
         idx = _idx_of(path)
         digest = hashlib.blake2b(digest_size=16)
         size = storage.size(idx)
@@ -76,7 +76,7 @@ class MegatronFormat(FlatFormat):
         return sampled_digest(storage, path, digest.digest())
 
     def read(self, storage: Storage, path: str) -> FlatFile:
-        """Return where the documents lie."""
+        """Find the documents."""
         index = _read_header(storage, _idx_of(path))
         dtype = index.dtype
         token_dtype(dtype, index.path)
@@ -137,7 +137,7 @@ def _read_header(storage: Storage, path: str) -> _Index:
 
 
 def _lengths(storage: Storage, index: _Index) -> Iterator[Int64Array]:
-    """Yield the tokens of sequences, which must lie one behind the other."""
+    """Yield the lengths of sequences, which must be contiguous."""
     end = 0
     for first in range(0, index.num_sequences, _AT_ONCE):
         stop = min(index.num_sequences, first + _AT_ONCE)
@@ -183,7 +183,7 @@ def _borders(storage: Storage, index: _Index) -> Int64Array:
 def _by_document(
     lengths: Iterable[Int64Array], borders: Int64Array
 ) -> Iterator[Int64Array]:
-    """Yield the tokens of documents, some at a time."""
+    """Yield the lengths of documents, some at a time."""
     first, document, carried = 0, 0, 0
     for some in lengths:
         before = np.concatenate([[0], np.cumsum(some)])
@@ -224,10 +224,10 @@ class MegatronDataset(FlatDataset):
         """
         found = []
         for path in self.files:
-            index = _read_header(LocalStorage(), _idx_of(path))
+            index = _read_header(Storage(), _idx_of(path))
             if index.modes == index.size:
                 return None
-            data = LocalStorage().read(index.path, index.modes, index.size)
+            data = Storage().read(index.path, index.modes, index.size)
             found.append(np.frombuffer(data, np.int8))
         return np.concatenate(found)
 
@@ -263,7 +263,7 @@ def megatron(
     given = [given] if not isinstance(given, Iterable) else given
     return flat_dataset(
         MegatronDataset,
-        LocalStorage().list_files([_bin_of(prefix) for prefix in given]),
+        Storage().list_files([_bin_of(prefix) for prefix in given]),
         MegatronFormat(rows),
         column=column,
         cache_dir=cache_dir,
@@ -278,11 +278,11 @@ class MegatronOutput(Output):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The two files; the index is published last."""
+        """The two files; the index appears last."""
         return _idx_of(_bin_of(self.path)), _bin_of(self.path)
 
     def check(self) -> None:
-        """Refuse types that have no number in an index, and files that are there."""
+        """Refuse types that an index cannot name, and files that exist."""
         known = [kind and np.dtype(kind) for kind in _DTYPES]
         if self.dtype not in known:
             raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""What writes documents as files of one format; what it writes appears whole."""
+"""Writers of documents; their files appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array
 from pagefeed.dataset.flat.flat_file import fitting
 from pagefeed.errors import InvalidArgumentError, MissingFileError
-from pagefeed.storage import LocalStorage
+from pagefeed.storage import Storage
 
 __all__ = ["Output", "TokenRows"]
 
@@ -37,24 +37,24 @@ class TokenRows(NamedTuple):
 class Output(ABC):
     """Writes documents as files of one format.
 
-    It checks what it can when it is made, and opens files in :meth:`begin`.
+    The constructor checks all arguments; :meth:`begin` opens files.
 
     Args:
-        path: Where: a folder, a prefix or a file, as the format has it.
+        path: A folder, a prefix or a file, as the format needs.
         dtype: Type of the tokens.
-        column: What they are called, where the format has names.
-        shard_bytes: Bytes of tokens from which on another shard begins.
-        num_tokens: Tokens that will be written.
+        column: Name of the tokens, where the format has names.
+        shard_bytes: Bytes of tokens after which a new shard begins.
+        num_tokens: Number of tokens that will be written.
 
     Raises:
-        InvalidArgumentError: If the format cannot hold the type, or files of it are
-            there already.
+        InvalidArgumentError: If the format cannot hold the type, or files of the format
+            exist at ``path``.
     """
 
     signs: ClassVar[tuple[str, ...]]
-    """How names of its files end; those of a folder are found by it."""
+    """Ends of the names of its files, by which files of a folder are found."""
     wide: ClassVar[str] = "uint32"
-    """Type of tokens that need more than 16 bits, if nobody chooses one."""
+    """Default type of tokens that need more than 16 bits."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Output(ABC):
         self.shard_bytes = shard_bytes
         self.num_tokens = num_tokens
         self.files: list[str] = []
-        """What was written, as it can be opened again."""
+        """The files, folders or prefixes that were written."""
         self.num_left_out = 0
         """Documents that the format cannot hold."""
         self.stack = ExitStack()
-        """Publishes what is open, or clears it; of what fails whole shards stay."""
+        """Publishes open files, or removes them after an error. Whole shards stay."""
         self.check()
 
     @property
@@ -84,17 +84,17 @@ class Output(ABC):
         return (self.path,)
 
     def check(self) -> None:
-        """Refuse what cannot be written: nothing is open yet."""
+        """Check the output before anything is opened."""
         for place in self.places:
             with suppress(MissingFileError):
-                found = LocalStorage().list_files(place, self.signs)
+                found = Storage().list_files(place, self.signs)
                 raise InvalidArgumentError(
                     f"{found[0]} is there already, and would be replaced or read with "
                     "what is written: choose another output, or remove it"
                 )
 
     def begin(self) -> None:  # noqa: B027 - some open files only later
-        """Open what is written."""
+        """Open the files."""
 
     def write(self, rows: TokenRows) -> None:
         """Write documents.
@@ -107,7 +107,7 @@ class Output(ABC):
 
     @abstractmethod
     def put(self, rows: TokenRows) -> None:
-        """Write documents whose tokens are of the type."""
+        """Write documents whose tokens have the type."""
 
     def finish(self) -> None:  # noqa: B027 - of some files nothing comes last
-        """Write what comes last, once all went well."""
+        """Write what comes last; called only after all documents."""

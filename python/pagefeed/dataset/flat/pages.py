@@ -14,10 +14,10 @@ from pagefeed.errors import LimitExceededError
 __all__ = ["PAGE_BYTES", "FilePages", "apart", "document_pages", "joined_pages"]
 
 PAGE_BYTES = 64 << 10
-"""Bytes of a page, about: what is read at once.
+"""Approximate bytes of a page, which is read at once.
 
-A window of some thousand tokens takes a few KB, so that a full shuffle reads several
-times what it delivers; smaller pages would cost more calls of the system than bytes.
+A window of some thousand tokens has a few KB, so a full shuffle reads several times
+what it delivers. Smaller pages would cost more system calls than they save bytes.
 """
 
 _MOST = np.iinfo(np.uint32).max
@@ -45,7 +45,7 @@ _NONE = np.empty(0, dtype=np.uint32)
 
 
 def joined_pages(begin: int, num_tokens: int, record_size: int) -> FilePages:
-    """Cut tokens of which nothing else is known: every page is a row.
+    """Cut tokens without documents: every page is a row.
 
     Example:
         >>> joined_pages(8, 40_000, 2).num_values.tolist()
@@ -67,12 +67,12 @@ def joined_pages(begin: int, num_tokens: int, record_size: int) -> FilePages:
 def document_pages(
     begin: int, lengths: Iterable[Int64Array], record_size: int
 ) -> FilePages:
-    """Cut documents that lie close together; a page holds whole ones.
+    """Cut contiguous documents; a page holds whole documents.
 
     Args:
-        begin: Where the first begins in the file.
-        lengths: Tokens of each, some at a time: int64 each.
-        record_size: Bytes of a token, with what lies beside it.
+        begin: Offset of the first in the file.
+        lengths: Tokens of each, some at a time: int64 arrays.
+        record_size: Bytes of a token and the fields beside it.
 
     Raises:
         LimitExceededError: If a document has 2^32 tokens or more.
@@ -113,10 +113,10 @@ def document_pages(
 
 
 def apart(starts: Int64Array, num_tokens: Int64Array, token_bytes: int) -> FilePages:
-    """Cut rows that lie apart, rising; a page holds whole ones and what is between.
+    """Cut rows with gaps between them; a page holds whole rows and their gaps.
 
     Args:
-        starts: Where the tokens of each begin in the file: int64 [rows].
+        starts: Offset of the tokens of each row, rising: int64 [rows].
         num_tokens: Tokens of each: int64 [rows].
         token_bytes: Bytes of a token.
 

@@ -1,4 +1,4 @@
-"""How payloads of spans become bytes, and bytes payloads."""
+"""Payloads of spans: to bytes, and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Deserialize = Callable[[bytes], Any]
 
 
 def serializer(how: object) -> tuple[str, Serialize]:
-    """Return the name of a serialization, and what makes bytes of a payload.
+    """Return the name of a serialization and its function.
 
     Raises:
         InvalidArgumentError: If there is none of this name.
@@ -45,7 +45,7 @@ def serializer(how: object) -> tuple[str, Serialize]:
 def deserializer(
     name: str, custom: Deserialize | None, path: str | None
 ) -> Deserialize:
-    """Return what makes payloads of their bytes; ``path`` is the file that errors name.
+    """Return the function that parses payloads; errors name the file ``path``.
 
     Raises:
         MissingDependencyError: If it needs an extra.

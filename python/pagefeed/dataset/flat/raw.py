@@ -27,7 +27,7 @@ from pagefeed.dataset.flat.flat_file import (
 from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.pages import document_pages, joined_pages
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage import FileWriter, LocalStorage, PathLike, Paths, Storage
+from pagefeed.storage import FileWriter, PathLike, Paths, Storage
 
 __all__ = ["NpyOutput", "RawFormat", "RawOutput", "tokens"]
 
@@ -42,10 +42,10 @@ class RawFormat(FlatFormat):
     dtype: str | None
     """Type of the tokens of files without a header."""
     eos: int | None
-    """The last token of every document; None if nothing is known of documents."""
+    """The last token of every document; None if documents are unknown."""
 
     def read(self, storage: Storage, path: str) -> FlatFile:
-        """Return where the tokens lie, and of documents what ``eos`` says."""
+        """Find the tokens, and the documents if there is an ``eos``."""
         dtype, begin, count = self._content(storage, path)
         joined = self.eos is None
         records = Records(dtype.name, dtype.itemsize, joined=joined)
@@ -59,7 +59,7 @@ class RawFormat(FlatFormat):
     def _content(
         self, storage: Storage, path: str
     ) -> tuple[np.dtype[np.generic], int, int]:
-        """Type of the tokens, where they begin, and how many there are."""
+        """Return the type of the tokens, their offset and their number."""
         size = storage.size(path)
         if size >= len(_MAGIC) and storage.read(path, 0, len(_MAGIC)) == _MAGIC:
             return _npy_content(storage, path, size)
@@ -112,7 +112,7 @@ def _lengths(
     count: int,
     eos: int,
 ) -> Iterator[Int64Array]:
-    """Yield the lengths of documents, each with its last token; reads all tokens."""
+    """Yield the lengths of documents, ``eos`` included; reads all tokens."""
     step, open_since = _SCANNED_BYTES // dtype.itemsize, 0
     for first in range(0, count, step):
         stop = min(count, first + step)
@@ -122,7 +122,7 @@ def _lengths(
         if len(ends):
             yield np.diff(ends, prepend=open_since)
             open_since = int(ends[-1])
-    if open_since < count:  # What is behind the last end is a document, too.
+    if open_since < count:  # Tokens after the last eos are a document too.
         yield np.array([count - open_since])
 
 
@@ -159,7 +159,7 @@ def tokens(
     """
     return flat_dataset(
         FlatDataset,
-        LocalStorage().list_files(paths, RawOutput.signs),
+        Storage().list_files(paths, RawOutput.signs),
         RawFormat(given_dtype(dtype), check_token(eos, "eos")),
         column=column,
         cache_dir=cache_dir,
@@ -177,12 +177,12 @@ class RawOutput(Output):
         self.files = [self.path]
 
     def put(self, rows: TokenRows) -> None:
-        """Write documents, of which nothing but their tokens is left."""
+        """Write documents as their tokens alone."""
         self._file.write(rows.tokens.tobytes())
 
 
 class NpyOutput(RawOutput):
-    """The same behind NumPy's header."""
+    """One file of tokens behind NumPy's header."""
 
     signs = (".npy",)
 

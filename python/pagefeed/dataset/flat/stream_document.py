@@ -1,4 +1,4 @@
-"""One document of a stream, with all that lies beside its tokens."""
+"""One document of a stream, with the fields and spans of its tokens."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def read_document(
     """Read a document: one read of tokens, one of the index, one of payloads.
 
     Args:
-        storage: Where the shard lies.
-        header: What it says of itself.
+        storage: Storage of the shard.
+        header: Header of the shard.
         first: The document's first token, counted through the shard.
         num_tokens: Tokens of the document.
-        custom: What makes payloads of bytes, if it is the user's.
+        custom: The caller's function that parses payloads, if there is one.
 
     Raises:
         CorruptFileError: If a token names a payload that is not there.
@@ -104,7 +104,7 @@ def _spans(
 
 
 def _ends(storage: Storage, header: StreamHeader, low: int, high: int) -> Int64Array:
-    """Where the payloads from ``low`` to ``high`` begin, and the end of the last."""
+    """Return the offsets of the payloads from ``low`` to ``high``, and the end."""
     path = header.file(INDEX)
     data = storage.read(path, 8 * low, 8 * (high + 2))
     ends = np.frombuffer(data, "<u8").astype(np.int64)

@@ -1,4 +1,4 @@
-"""The header of a stream's shard: what lies in its files. See docs/stream.md."""
+"""The header of a shard of a stream. See docs/stream.md."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ NO_PAYLOAD = 0xFFFFFFFF
 
 @dataclass(frozen=True, kw_only=True)
 class StreamHeader:
-    """What a shard says of itself."""
+    """The header of a shard."""
 
     path: str
-    """Where the header lies."""
+    """Path of the header."""
     dtype: np.dtype[Any]
-    """Of a record: a type of tokens, or a structure with one called ``token``."""
+    """Type of a record: a number, or a structure with a field ``token``."""
     num_tokens: int
     """Tokens of the shard."""
     num_documents: int
@@ -65,7 +65,7 @@ class StreamHeader:
     num_payloads: int
     """Payloads of its spans."""
     serialization: str
-    """How payloads are written: ``bytes``, ``numpy``, ``msgpack`` or ``custom``."""
+    """Serialization of payloads: ``bytes``, ``numpy``, ``msgpack`` or ``custom``."""
     files: dict[str, tuple[int, int]]
     """Bytes and CRC-32 of each file, by its name."""
 
@@ -74,8 +74,13 @@ class StreamHeader:
         """Whether tokens name payloads."""
         return METADATA in (self.dtype.names or ())
 
+    def place(self, field: str) -> int:
+        """Return the bytes of a record before a field."""
+        places: Any = self.dtype.fields
+        return int(places[field][1])
+
     def text(self) -> bytes:
-        """Return the file that says it."""
+        """Return the header as the bytes of its file."""
         content = json.dumps(
             {
                 "format": FORMAT,
@@ -100,12 +105,11 @@ class StreamHeader:
         return self.path.removesuffix(HEADER) + name
 
     def check_sizes(self, storage: Storage) -> None:
-        """Refuse a shard whose files are not as large as they were written.
+        """Check that files of the shard have the sizes in the header.
 
         Raises:
-            CorruptFileError: For the first that is not, or if the header's numbers do
-                not fit each other.
-            MissingFileError: If one is gone.
+            CorruptFileError: If a size differs, or the header contradicts itself.
+            MissingFileError: If a file is gone.
         """
         expected = {
             TOKENS: self.num_tokens * self.dtype.itemsize,
@@ -126,7 +130,7 @@ class StreamHeader:
                 )
 
     def check_contents(self, storage: Storage) -> None:
-        """Hold all bytes of all files against their checksums.
+        """Verify the checksums of all files.
 
         Raises:
             ChecksumError: For the first file that is not as it was written.
@@ -149,11 +153,11 @@ _AT_ONCE = 16 << 20
 
 
 def record_dtype(dtype: object) -> np.dtype[Any]:
-    """Return the type of records: of tokens alone, or with what lies beside them.
+    """Return the type of records: tokens alone, or tokens and further fields.
 
     Raises:
         TypeError: If NumPy does not know it.
-        UnsupportedError: If its tokens are no integers, or payloads have no u4 ids.
+        UnsupportedError: If tokens are not integers, or ids of payloads not ``u4``.
     """
     found: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
     if found.names is None:

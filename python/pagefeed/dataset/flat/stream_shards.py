@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, lazy
+from pagefeed._base import Int64Array, check_columns, lazy
 from pagefeed.dataset.aligned import AlignedSource, parse_aligned
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import (
@@ -22,44 +22,48 @@ from pagefeed.dataset.flat.flat_file import (
 )
 from pagefeed.dataset.flat.pages import document_pages
 from pagefeed.dataset.flat.payloads import Deserialize, deserializer
-from pagefeed.dataset.flat.record_column import RecordColumn
+from pagefeed.dataset.flat.record_column import PayloadFiles, RecordColumn
 from pagefeed.dataset.flat.stream_document import StreamDocument, read_document
 from pagefeed.dataset.flat.stream_header import (
     DOCUMENTS,
     HEADER,
+    INDEX,
     METADATA,
+    PAYLOADS,
     TOKEN,
     TOKENS,
     StreamHeader,
     read_header,
 )
-from pagefeed.dataset.flat.stream_spans import payload_files, span_columns
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row
-from pagefeed.dataset.token_index import ColumnPages
 from pagefeed.errors import (
     ColumnNotFoundError,
+    DataError,
     InvalidArgumentError,
 )
-from pagefeed.storage import LocalStorage, PathLike, Paths, Storage
+from pagefeed.storage import PathLike, Paths, Storage
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
 
+SPANS = "spans"
+"""Default name of the column of spans."""
 _AT_ONCE = 1 << 22
-"""Documents of which borders are in memory at a time."""
+"""Documents whose borders are in memory at a time."""
 
 
 class Field(NamedTuple):
-    """A number of every record beside its token."""
+    """A field of every record beside its token."""
 
     name: str
     dtype: str
     """As NumPy names it."""
     offset: int
-    """Bytes of the record before it."""
+    """Bytes of the record before the field."""
 
 
 class FieldSource(NamedTuple):
-    """Where the data plane finds a field."""
+    """A field as the data plane reads it."""
 
     handle: _core.FlatField
     value_bytes: int
@@ -70,19 +74,19 @@ class StreamFormat(FlatFormat):
     """How shards of streams are read."""
 
     fields: tuple[Field, ...] = ()
-    """Fields that come with the tokens."""
+    """Fields that are delivered with the tokens."""
 
     def sides(self, path: str) -> tuple[str, ...]:
-        """Return the header, which is written anew with every shard."""
+        """Return the header of the shard."""
         return (_header_of(path),)
 
     def digest(self, storage: Storage, path: str) -> bytes:
-        """Return what tells a shard from others: its header has checksums of all."""
+        """Return a digest of the header, which has checksums of all files."""
         text = read_header(storage, _header_of(path)).text()
         return hashlib.blake2b(text, digest_size=16).digest()
 
     def read(self, storage: Storage, path: str) -> FlatFile:
-        """Return where the documents lie."""
+        """Find the documents."""
         header = read_header(storage, _header_of(path))
         header.check_sizes(storage)
         dtype = header.dtype
@@ -97,16 +101,10 @@ class StreamFormat(FlatFormat):
         if dtype.names is None:
             records = Records(dtype.name, dtype.itemsize)
         else:
-            kind, offset = _place(dtype)
-            records = Records(kind.name, dtype.itemsize, offset)
+            place = header.place(TOKEN)
+            records = Records(dtype[TOKEN].name, dtype.itemsize, place)
         pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
         return FlatFile(records, pages)
-
-
-def _place(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
-    """Type of the token of a record, and the bytes before it."""
-    places: Any = dtype.fields
-    return places[TOKEN][:2]  # type: ignore[no-any-return]
 
 
 def _fields(dtype: np.dtype[Any]) -> list[Field]:
@@ -146,7 +144,7 @@ class StreamDataset(FlatDataset):
 
     @property
     def aligned_sources(self) -> tuple[AlignedSource, ...]:
-        """Where the numbers of :attr:`aligned` lie: in the records of the tokens."""
+        """The fields of records that :attr:`aligned` names."""
         how: StreamFormat = self.format  # type: ignore[assignment]
         return tuple(
             FieldSource(
@@ -157,17 +155,17 @@ class StreamDataset(FlatDataset):
         )
 
     @lazy
-    def _span_column(self) -> ColumnPages:
-        """Where the spans lie."""
+    def _span_column(self) -> PageIndex:
+        """The column of spans."""
         headers = [_header_of(path) for path in self.files]
-        offset, shards = payload_files(headers)
+        offset, shards = _payload_files(headers)
         return RecordColumn(self.index, "uint32", offset, shards)
 
-    def source_of(self, column: str) -> ColumnPages:
-        """Return where a column comes from: tokens, what is aligned, or spans.
+    def source_of(self, column: str) -> PageIndex:
+        """Return the pages of a column: tokens, an aligned field, or spans.
 
         Raises:
-            ColumnNotFoundError: If another is meant.
+            ColumnNotFoundError: If there is no such column.
         """
         if column in self.span_columns:
             return self._span_column
@@ -178,7 +176,7 @@ class StreamDataset(FlatDataset):
         return super().source_of(column)
 
     def payload(self, data: bytes) -> Any:  # noqa: ANN401 - as it was written
-        """Make a payload of the bytes that a batch, or a row, has of it.
+        """Parse a payload from the bytes in a batch or row.
 
         Args:
             data: The ``payload`` of a span.
@@ -205,7 +203,7 @@ class StreamDataset(FlatDataset):
 
     @lazy
     def _deserialize(self) -> Deserialize:
-        header = read_header(LocalStorage(), _header_of(self.files[0]))
+        header = read_header(Storage(), _header_of(self.files[0]))
         return deserializer(header.serialization, None, None)
 
     def check_contents(self) -> None:
@@ -214,7 +212,7 @@ class StreamDataset(FlatDataset):
         Raises:
             ChecksumError: For the first file that is not as it was written.
         """
-        storage = LocalStorage()
+        storage = Storage()
         for path in self.files:
             header = read_header(storage, _header_of(path))
             header.check_sizes(storage)
@@ -243,7 +241,7 @@ class StreamDataset(FlatDataset):
             [(1, 3, b'payload')]
         """
         number = checked_row(row, len(self))
-        spans, storage = self.spans, LocalStorage()
+        spans, storage = self.spans, Storage()
         span = spans.spans_of_rows([number])
         [page], [first] = spans.places(span)
         place = int(first + number - spans.first_rows(span)[0])
@@ -290,10 +288,10 @@ def stream(
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
-    found = LocalStorage().list_files(paths, (HEADER,))
+    found = Storage().list_files(paths, (HEADER,))
     headers = [path.removesuffix(TOKENS) for path in found]
     headers = [path if path.endswith(HEADER) else path + HEADER for path in headers]
-    first = read_header(LocalStorage(), headers[0])
+    first = read_header(Storage(), headers[0])
     known = {field.name: field for field in _fields(first.dtype)}
     chosen = parse_aligned(aligned, [column])
     taken = [column, *(name for name, _ in chosen)]
@@ -308,6 +306,69 @@ def stream(
         StreamFormat(tuple(known[name] for name, _ in chosen)),
         column=column,
         aligned=chosen,
-        span_columns=span_columns(spans, first, taken),
+        span_columns=_span_columns(spans, first, taken),
         cache_dir=cache_dir,
+    )
+
+
+def _span_columns(
+    spans: Iterable[str] | None, header: StreamHeader, taken: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the name of the column of spans; empty if the shards have none.
+
+    Args:
+        spans: The name, as asked for; None for the usual one.
+        header: That of the first shard.
+        taken: Columns that have another role.
+
+    Raises:
+        InvalidArgumentError: If it is not one name.
+        ColumnNotFoundError: If the caller asks for spans and the shards have none.
+    """
+    names = check_columns([SPANS] if spans is None else spans, "spans")
+    if len(names) > 1 or set(names) & set(taken):
+        raise InvalidArgumentError(
+            f"spans={list(names)} must be one name, that the spans of all shards get, "
+            f"beside {', '.join(map(repr, taken))}"
+        )
+    if header.has_payloads:
+        return names
+    if spans is not None and names:
+        raise ColumnNotFoundError(
+            f"spans={list(names)}: {header.path} has none; its records need a field "
+            f"{METADATA!r} of type 'u4', see StreamWriter"
+        )
+    return ()
+
+
+def _payload_files(headers: Sequence[str]) -> tuple[int, tuple[PayloadFiles, ...]]:
+    """Return the offset of payload ids in records, and the payload files of all shards.
+
+    Raises:
+        UnsupportedError: If shards differ in the offset or the serialization.
+        CorruptFileError: If a file has another size than its header says.
+    """
+    storage = Storage()
+    found, first, place = [], None, 0
+    for path in headers:
+        header = read_header(storage, path)
+        header.check_sizes(storage)
+        if first is None:
+            first, place = header, header.place(METADATA)
+        kind = header.serialization
+        if not header.has_payloads or header.place(METADATA) != place:
+            raise _other(path, f"records are {header.dtype}", f"{first.dtype}")
+        if kind != first.serialization:
+            raise _other(path, f"payloads are {kind!r}", f"{first.serialization!r}")
+        size = header.files[PAYLOADS][0]
+        names = header.file(INDEX), header.file(PAYLOADS)
+        found.append((*names, header.num_payloads, size))
+    return place, tuple(found)
+
+
+def _other(path: str, found: str, expected: str) -> DataError:
+    return unsupported(
+        path,
+        f"{found}, and of the shards before it {expected}: make a dataset of each kind "
+        "of shards, and mix them",
     )

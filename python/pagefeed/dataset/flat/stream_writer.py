@@ -32,8 +32,8 @@ from pagefeed.errors import (
 )
 from pagefeed.storage import (
     FileWriter,
-    LocalStorage,
     PathLike,
+    Storage,
     SummedWriter,
     local_path,
     make_folder,
@@ -87,7 +87,7 @@ class StreamWriter(WholeWriter):
         self.folder = make_folder(local_path(folder, "folder"))
         """The folder of the shard."""
         with suppress(MissingFileError):
-            LocalStorage().size(f"{self.folder}/{HEADER}")
+            Storage().size(f"{self.folder}/{HEADER}")
             raise InvalidArgumentError(
                 f"{self.folder} has a shard already: write to another folder, or "
                 "remove this one"
@@ -170,7 +170,7 @@ class StreamWriter(WholeWriter):
         self.num_documents += len(counts)
 
     def close(self) -> None:
-        """Finish the shard: its header is written last, and makes it one."""
+        """Finish the shard; its header is written last."""
         if not self._is_open:
             return
         self._is_open = False
@@ -243,7 +243,7 @@ class StreamWriter(WholeWriter):
         return records
 
     def _mark(self, records: npt.NDArray[Any], spans: list[Span]) -> list[bytes]:
-        """Write the numbers of payloads to the tokens of spans; return the payloads."""
+        """Write ids of payloads to the tokens of spans; return the payloads."""
         if spans and not self._has_payloads:
             raise InvalidArgumentError(
                 f"dtype={self.dtype} has no {METADATA!r}: payloads of spans need it, "

@@ -1,20 +1,20 @@
 """Parts of a dataset: rows chosen by predicate, tier, length or hash.
 
-A :class:`Criterion` labels rows, a :class:`Division` keeps the labels as runs of rows
-beside the page index, and a :class:`Selection` is one part of a division, as spans;
-``divide`` has the ways to make them.
+A ``Criterion`` labels rows. A ``Division`` keeps the labels beside the page index, as
+runs of rows. A :class:`Selection` is one part of a division, as spans. The functions
+of ``divide`` make them.
 """
 
 from pagefeed.dataset.select.divide import by_length, by_tiers, by_weights, where
-from pagefeed.dataset.select.predicate import Constant
-from pagefeed.dataset.select.query import Expression
-from pagefeed.dataset.select.scanning import schema_of
+from pagefeed.dataset.select.query import Constant, Expression
+from pagefeed.dataset.select.scanning import Files, schema_of
 from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.select.taking import taken
 
 __all__ = [
     "Constant",
     "Expression",
+    "Files",
     "Selection",
     "by_length",
     "by_tiers",

@@ -1,10 +1,11 @@
-"""Criteria: what divides the rows of a dataset into parts."""
+"""Criteria, which divide the rows of a dataset into parts."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,39 +19,35 @@ from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 __all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan", "mix_hash"]
 
 NO_PART = 65_535
-"""Marks rows that are in no part; there are at most so many parts."""
+"""Marks rows that are in no part; also the largest number of parts."""
 
 
 class Labels(NamedTuple):
-    """What a criterion says of the rows of a piece."""
+    """The parts of the rows of a piece."""
 
     part: npt.NDArray[np.uint16]
-    """Part of each row, or ``NO_PART``; anything for rows that are not looked at."""
+    """Part of each row, or ``NO_PART``; undefined for rows outside of the spans."""
     num_values: Int64Array | None = None
-    """Values of each row, if they were looked at: 0 for rows that are not."""
+    """Values of each row, if they were read; 0 for rows outside of the spans."""
 
 
-class Criterion(Protocol):
-    """Divides rows into parts, by what each row holds or where it lies."""
+class Criterion(ABC):
+    """Divides rows into parts, by what each row holds or where it is."""
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the parts."""
+    parts: tuple[str, ...]
+    """Names of the parts."""
+    key: str
+    """Differs between any two criteria."""
+    what: str
+    """What it looks for, for messages."""
 
-    @property
-    def key(self) -> str:
-        """What tells it from all other criteria."""
-
-    @property
-    def what(self) -> str:
-        """What it looks for, for people."""
-
+    @abstractmethod
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
 
 
-class Scan:
-    """By the values of other columns: reads these, and nothing else.
+class Scan(Criterion):
+    """Divides by the values of other columns, and reads nothing else.
 
     Args:
         query: Gives the number of the part; or true for the only part.
@@ -60,16 +57,8 @@ class Scan:
     def __init__(self, query: Query, parts: Sequence[str]) -> None:
         self.query = query
         self.parts = tuple(parts)
-
-    @property
-    def key(self) -> str:
-        """What tells it from all other criteria."""
-        return f"scan {len(self.parts)} {self.query.key}"
-
-    @property
-    def what(self) -> str:
-        """What it looks for, for people."""
-        return self.query.text
+        self.key = f"scan {len(self.parts)} {query.key}"
+        self.what = query.text
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
@@ -93,7 +82,7 @@ class Scan:
         return Labels(part)
 
     def _elsewhere(self, piece: Piece) -> str:
-        """What the columns are in the first file, to which the question was fit."""
+        """Return the types of the columns in the first file, which the query fits."""
         schema = schema_of(piece.index, 0)
         kinds = [
             f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns
@@ -101,27 +90,20 @@ class Scan:
         return f"; in {piece.index.files[0]} {', '.join(kinds)}" if kinds else ""
 
 
-class Lengths:
-    """By the number of tokens, for which the pages of the rows are read.
+class Lengths(Criterion):
+    """Divides by the number of tokens; reads the pages of the rows.
 
     Args:
         edges: Rising numbers of tokens.
         parts: Names of the parts: below the first edge, from it on, and so on.
     """
 
+    what = "lengths of rows"
+
     def __init__(self, edges: Sequence[int], parts: Sequence[str]) -> None:
         self._edges = np.array(edges, dtype=np.int64)
         self.parts = tuple(parts)
-
-    @property
-    def key(self) -> str:
-        """What tells it from all other criteria."""
-        return f"lengths {self._edges.tolist()}"
-
-    @property
-    def what(self) -> str:
-        """What it looks for, for people."""
-        return "lengths of rows"
+        self.key = f"lengths {self._edges.tolist()}"
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
@@ -137,13 +119,15 @@ class Lengths:
         return Labels(part.astype(np.uint16), num_values)
 
 
-class Hashing:
-    """By a hash of the contents of the file and the number of the row in it.
+class Hashing(Criterion):
+    """Divides by a hash of the file's footer and the number of the row in the file.
 
     Args:
         seed: Another seed divides otherwise.
         weights: Share of each part; they sum to 1 at most.
     """
+
+    what = "hashes of rows"
 
     def __init__(self, seed: int, weights: Mapping[str, float]) -> None:
         self._seed = seed
@@ -152,16 +136,7 @@ class Hashing:
         if abs(ends[-1] - 1) < 1e-9:
             ends[-1] = 1  # Every row is in a part.
         self._ends = np.round(ends * 2.0**_HASH_BITS).astype(np.uint64)
-
-    @property
-    def key(self) -> str:
-        """What tells it from all other criteria."""
-        return f"hashing {self._seed} {self._ends.tolist()}"
-
-    @property
-    def what(self) -> str:
-        """What it looks for, for people."""
-        return "hashes of rows"
+        self.key = f"hashing {seed} {self._ends.tolist()}"
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
@@ -173,9 +148,9 @@ class Hashing:
         return Labels(part.astype(np.uint16))
 
     def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
-        """Two numbers that belong to the seed and the footer of the file.
+        """Return two numbers made of the seed, and of size and footer of the file.
 
-        Neither its name nor its place in the dataset: both may change.
+        Name of the file and its place in the dataset do not count: both may change.
         """
         size = piece.index.storage.size(piece.path)
         footer = piece.index.file_identity(piece.file)

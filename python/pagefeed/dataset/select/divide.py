@@ -1,4 +1,4 @@
-"""How datasets are divided: by predicates, tiers, lengths and hashes."""
+"""Divides datasets by predicates, tiers, lengths and hashes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from pagefeed.dataset.select.criteria import NO_PART, Criterion, Hashing, Lengths, Scan
 from pagefeed.dataset.select.division import Division
-from pagefeed.dataset.select.predicate import Constant
-from pagefeed.dataset.select.query import ColumnQuery, Expression, query_of
+from pagefeed.dataset.select.predicate import query_of
+from pagefeed.dataset.select.query import ColumnQuery, Constant, Expression
 from pagefeed.dataset.select.scanning import quantiles_of, schema_of
 from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.spans import Spans
@@ -24,7 +24,7 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
     """Select the rows for which a predicate is true."""
     query = query_of(predicate)
     if spans.index.files:
-        # Errors early; other files are asked when they are read.
+        # Bind to the first file for early errors; other files are bound when read.
         query.bind(schema_of(spans.index, 0))
     criterion = Scan(query, [query.text])
     return Selection(_division(spans, criterion), 0)
@@ -36,7 +36,7 @@ def by_tiers(
     edges: Sequence[Constant] | None,
     quantiles: int | None,
 ) -> dict[str, Selection]:
-    """Divide by the value of a column; rows without one last, if there are any."""
+    """Divide by the value of a column; rows without a value are the last part."""
     if (edges is None) == (quantiles is None):
         raise InvalidArgumentError("give either edges=[...] or quantiles=")
     if quantiles is not None:
@@ -106,7 +106,7 @@ def _division(spans: Spans, criterion: Criterion) -> Division:
 
 
 def _rising(edges: Sequence[Constant]) -> list[Constant]:
-    """The edges as plain values, checked."""
+    """Return checked edges as plain values."""
     values = [edge.item() if isinstance(edge, np.generic) else edge for edge in edges]
     if isinstance(edges, str) or not values or len(values) >= NO_PART - 1:
         raise InvalidArgumentError(

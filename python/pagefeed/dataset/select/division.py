@@ -1,4 +1,4 @@
-"""Divisions: rows labelled by a criterion, kept as runs of rows of each part."""
+"""Divisions: rows labelled by a criterion, stored as runs of rows of each part."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class _Runs(NamedTuple):
     row: Int64Array
     num_rows: Int64Array
     new_page: npt.NDArray[np.bool_]
-    """Whether the page is another than that of the run before."""
+    """Whether a run begins in another page than the run before."""
     num_values: Int64Array | None
 
 
 class Division:
-    """The rows of some spans, divided into parts by one pass over the criterion.
+    """The rows of spans, divided into parts by one pass over the criterion.
 
-    With a cache folder of the index the result lies there, and all processes of the
-    machine map it; without, every process makes its own.
+    The cache folder of the index keeps the result, and all processes of the machine
+    map it. Without a folder, every process makes its own.
 
     Args:
         spans: The rows.
-        origin: What tells ``spans`` from all others of the index.
-        criterion: What divides them.
-        expected: Digests of the rows of each part, if they were seen before.
+        origin: Differs between any two ``spans`` of the index.
+        criterion: Divides the rows.
+        expected: Digests of the rows of each part, if they are known.
     """
 
     def __init__(
@@ -68,10 +68,7 @@ class Division:
 
     @lazy
     def key(self) -> str:
-        """What tells this division from all others: of which contents, and how.
-
-        Versions of the files are part of it, and what their folders are named.
-        """
+        """Differs between any two divisions: by rows, criterion and folder columns."""
         index = self.spans.index
         parts: list[str | bytes] = [str(VERSION), index.fingerprint]
         parts += [self.origin, self.criterion.key]
@@ -81,7 +78,7 @@ class Division:
 
     @lazy
     def stored(self) -> ArrayFolder:
-        """The parts, mapped; made if nobody has."""
+        """The parts, mapped; made on first use."""
         stored = derived_arrays(self.spans.index, "select", self.key, self._write)
         if self._expected not in (None, stored.about["digests"]):
             raise StaleFileError(
@@ -91,7 +88,7 @@ class Division:
         return stored
 
     def _write(self, writer: ArrayWriter) -> None:
-        """Make the parts, piece after piece, and write them down."""
+        """Make the parts piece by piece, and store them."""
         num_parts = len(self.criterion.parts)
         digests = [hashlib.blake2b(digest_size=16) for _ in range(num_parts)]
         rows, values = [0] * num_parts, [0] * num_parts
@@ -125,7 +122,7 @@ class Division:
         }
 
     def _all_runs(self) -> Iterator[list[_Runs]]:
-        """The runs of piece after piece, made by a thread per CPU."""
+        """Yield the runs of each piece, in order, made by a thread per CPU."""
         what, total = self.criterion.what, self.spans.num_rows
         _logger.info("%s: %d rows are looked at, once", what, total)
         with Work(what, total=total, unit="rows") as work:
@@ -136,7 +133,7 @@ class Division:
             )
 
     def _runs_of(self, piece: Piece) -> list[_Runs]:
-        """The runs of rows of each part with rows in a piece, broken by its pages."""
+        """Return the runs of each part in a piece; a run ends where its page does."""
         index = piece.index
         part, num_values = self.criterion.labels(piece)
         part[~piece.wanted()] = NO_PART
@@ -147,7 +144,7 @@ class Division:
         begins[borders] = True
         first = np.flatnonzero(begins)
         length = np.diff(np.append(first, piece.num_rows))
-        # Runs of each part together, in the order of their rows.
+        # Sort runs by part, and by row within a part.
         order = np.argsort(part[first], kind="stable")
         order = order[part[first[order]] != NO_PART]
         first, length = first[order], length[order]

@@ -1,4 +1,4 @@
-"""Pieces: a dataset in whole row groups, a few of one file at a time."""
+"""Pieces: consecutive row groups of one file, which are read at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
-from pagefeed.dataset.token_index import TokenIndex
 
 __all__ = ["Piece", "pieces_of"]
 
@@ -19,10 +19,10 @@ PIECE_ROWS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Consecutive row groups of one file, and which of their rows are looked at."""
+    """Consecutive row groups of one file, and which of their rows are wanted."""
 
     spans: Spans
-    """The rows that are looked at, among others."""
+    """The wanted rows, of this piece and others."""
     file: int
     """Number of the file."""
     row_groups: tuple[int, ...]
@@ -31,7 +31,7 @@ class Piece:
     """First row of each, numbered through the index, and the end: [row groups + 1]."""
 
     @property
-    def index(self) -> TokenIndex:
+    def index(self) -> PageIndex:
         """The index that numbers the rows."""
         return self.spans.index
 
@@ -47,18 +47,18 @@ class Piece:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the row groups, those that are not looked at included."""
+        """Rows of the row groups, wanted or not."""
         return int(self.first_rows[-1]) - self.begin
 
     @property
     def num_wanted(self) -> int:
-        """Rows that are looked at."""
+        """Rows that are wanted."""
         spans = self.spans.spans_before(self.first_rows[[0, -1]])
         first, end = self.spans.first_rows(spans).tolist()
         return int(end - first)
 
     def held_groups(self) -> list[int]:
-        """Return the numbers of the row groups with rows that are looked at."""
+        """Return the numbers of the row groups with wanted rows."""
         num_spans = np.diff(self.spans.spans_before(self.first_rows))
         pairs = zip(self.row_groups, num_spans.tolist(), strict=True)
         return [group for group, count in pairs if count]
@@ -75,11 +75,11 @@ class Piece:
         return first, np.diff(rows)
 
     def wanted(self) -> npt.NDArray[np.bool_]:
-        """Return which rows are looked at: bool [num_rows]."""
+        """Return which rows are wanted: bool [num_rows]."""
         first, num_rows = self.span_rows()
         first, num_rows = first[num_rows > 0], num_rows[num_rows > 0]
         change = np.zeros(self.num_rows + 1, dtype=np.int8)
-        # A span may begin where another ends, but no two begin at one row.
+        # Two spans never begin at one row; one may begin where another ends.
         change[first] += 1
         change[first + num_rows] -= 1
         return np.cumsum(change[:-1], dtype=np.int8).astype(bool)

@@ -1,44 +1,40 @@
-"""Questions to the other columns of the rows, answered by pyarrow.
+"""Expressions over the columns of rows, which pyarrow evaluates.
 
-Everything here is made for one schema: files of a dataset may differ in the types of
+An expression is made for one schema: files of a dataset may differ in the types of
 their columns.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import operator
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from pagefeed._base import near_name, require
-from pagefeed.dataset.select.predicate import (
-    Constant,
-    Predicate,
-    column_of,
-    constant_of,
-)
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 
-__all__ = ["ColumnQuery", "Query", "arrow", "field_of", "query_of"]
+__all__ = [
+    "ColumnQuery",
+    "Constant",
+    "Expression",
+    "ExpressionQuery",
+    "Query",
+    "Schema",
+    "arrow",
+    "balanced",
+    "check_boolean",
+    "field_of",
+]
+
+Constant: TypeAlias = str | int | float | bool
 
 Expression: TypeAlias = Any
 """A ``pyarrow.compute.Expression``."""
 Schema: TypeAlias = Any
 """A ``pyarrow.Schema``."""
-
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Expression]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 
 
 def arrow(module: str = "pyarrow") -> Any:  # noqa: ANN401
@@ -54,11 +50,11 @@ class Query(ABC):
     """An expression over the columns of a row."""
 
     text: str
-    """What it asks, as shown to people."""
+    """What it asks, for messages."""
     key: str
-    """What tells it from all other queries."""
+    """Differs between any two queries."""
     columns: tuple[str, ...]
-    """Columns it names, as far as that is known."""
+    """Columns it names; none if that is not known."""
 
     @abstractmethod
     def bind(self, schema: Schema) -> Expression:
@@ -74,137 +70,6 @@ class Query(ABC):
         """Whether statistics may show that no row of a row group is selected."""
 
 
-class WhereQuery(Query):
-    """A predicate in text form."""
-
-    def __init__(self, predicate: Predicate) -> None:
-        self._predicate = predicate
-        self.text = predicate.text
-        self.key = f"text {predicate.text}"
-        self.columns = predicate.columns
-
-    def bind(self, schema: Schema) -> Expression:
-        """Return the expression for files of a schema."""
-        expression = self._boolean(self._predicate.tree, schema)
-        _check_boolean(expression, schema, self.text)
-        return expression
-
-    def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may be used: they say nothing about NaN.
-
-        Every comparison with NaN is false but ``!=``, and all ranges leave it out; so
-        without a negation no row is lost.
-        """
-        types = arrow("pyarrow.types")
-        if not any(
-            types.is_floating(field_of(schema, name)[1]) for name in self.columns
-        ):
-            return True
-        return not any(
-            isinstance(node, ast.Not | ast.NotEq | ast.NotIn)
-            for node in ast.walk(self._predicate.tree)
-        )
-
-    def _boolean(self, node: ast.expr, schema: Schema) -> Expression:
-        if isinstance(node, ast.BoolOp):
-            join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
-            first, *others = [self._boolean(part, schema) for part in node.values]
-            for other in others:
-                first = join(first, other)
-            return first
-        if isinstance(node, ast.UnaryOp):
-            return ~self._boolean(node.operand, schema)
-        if isinstance(node, ast.Compare):
-            return self._comparison(node, schema)
-        name = column_of(node) or ""
-        field, kind = field_of(schema, name)
-        if not arrow("pyarrow.types").is_boolean(kind):
-            raise self._predicate.refuse(
-                node, f"column {name!r} has type {kind}: compare it with something"
-            )
-        return field
-
-    def _comparison(self, node: ast.Compare, schema: Schema) -> Expression:
-        left, found = node.left, None
-        for comparison, right in zip(node.ops, node.comparators, strict=True):
-            if isinstance(comparison, ast.In | ast.NotIn):
-                one = self._membership(left, right, schema)
-                one = ~one if isinstance(comparison, ast.NotIn) else one
-            elif isinstance(comparison, ast.Is | ast.IsNot):
-                one = self._column(left, schema)[0].is_null()
-                one = ~one if isinstance(comparison, ast.IsNot) else one
-            else:
-                one = _OPERATORS[type(comparison)](*self._pair(left, right, schema))
-            found = one if found is None else found & one
-            left = right
-        return found
-
-    def _pair(
-        self, left: ast.expr, right: ast.expr, schema: Schema
-    ) -> tuple[Expression, Expression]:
-        """The two sides of a comparison; a literal in the type of the column."""
-        values = constant_of(left), constant_of(right)
-        if values[0] is not None and values[1] is not None:
-            raise self._predicate.refuse(left, "no column is compared here")
-        if values[0] is not None:
-            field, kind = self._column(right, schema)
-            return self._scalar(values[0], kind, left, right), field
-        field, kind = self._column(left, schema)
-        if values[1] is None:
-            return field, self._column(right, schema)[0]
-        return field, self._scalar(values[1], kind, right, left)
-
-    def _membership(
-        self, left: ast.expr, right: ast.expr, schema: Schema
-    ) -> Expression:
-        field, kind = self._column(left, schema)
-        items = getattr(right, "elts", ())
-        values = [
-            self._scalar(value, kind, item, left)
-            for item in items
-            if (value := constant_of(item)) is not None
-        ]
-        # By equality: is_in takes null for false, so that not in would select it.
-        parts = [field == value for value in values]
-        parts = parts or [arrow("pyarrow.compute").scalar(bool(values))]
-        return _balanced(operator.or_, parts)
-
-    def _column(self, node: ast.expr, schema: Schema) -> tuple[Expression, Any]:
-        name = column_of(node)
-        if name is None:
-            raise self._predicate.refuse(node, "here a column is expected")
-        return field_of(schema, name)
-
-    def _scalar(
-        self,
-        value: Constant,
-        kind: Any,  # noqa: ANN401
-        node: ast.expr,
-        column: ast.expr,
-    ) -> Expression:
-        """A literal that can be compared with values of a type."""
-        pa, types = arrow(), arrow("pyarrow.types")
-        numeric = types.is_integer(kind) or types.is_floating(kind)
-        if numeric or types.is_decimal(kind):
-            fits = isinstance(value, int | float) and not isinstance(value, bool)
-        else:
-            fits = isinstance(value, bool if types.is_boolean(kind) else str)
-        try:
-            if fits and isinstance(value, str) and types.is_temporal(kind):
-                return pa.scalar(value).cast(kind)
-            if fits and types.is_decimal(kind):
-                return pa.scalar(Decimal(repr(value)))
-            if fits:
-                return pa.scalar(value)
-        except (pa.ArrowException, OverflowError):
-            pass
-        raise self._predicate.refuse(
-            node,
-            f"{value!r} cannot be compared with column {column_of(column)!r} of type "
-            f"{kind}",
-        )
-
-
 class ExpressionQuery(Query):
     """A ``pyarrow.compute.Expression`` that somebody made."""
 
@@ -218,11 +83,11 @@ class ExpressionQuery(Query):
 
     def bind(self, schema: Schema) -> Expression:
         """Return the expression for files of a schema."""
-        _check_boolean(self._expression, schema, self.text)
+        check_boolean(self._expression, schema, self.text)
         return self._expression
 
     def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may be used: not if there can be NaN, see WhereQuery."""
+        """Whether statistics may be used: not if there can be NaN, see Predicate."""
         types = arrow("pyarrow.types")
         return not any(
             types.is_floating(kind) or types.is_nested(kind) for kind in schema.types
@@ -253,7 +118,7 @@ class ColumnQuery(Query):
             if isinstance(edge, str) and types.is_temporal(kind):
                 value = value.cast(kind)
             reached.append((field >= value).cast(pa.int32()))
-        part = _balanced(operator.add, reached)
+        part = balanced(operator.add, reached)
         missing = field.is_null(nan_is_null=types.is_floating(kind))
         last = pa.scalar(len(self._edges) + 1, pa.int32())
         expression = pc.if_else(missing, last, part)
@@ -264,25 +129,6 @@ class ColumnQuery(Query):
     def prunes(self, schema: Schema) -> bool:  # noqa: ARG002 - as others are asked
         """Every row has a part."""
         return False
-
-
-def query_of(predicate: str | Expression) -> Query:
-    """Return the query of a predicate in either form.
-
-    Raises:
-        InvalidArgumentError: If it is neither, or not well formed.
-        MissingDependencyError: If pyarrow is not installed.
-    """
-    if isinstance(predicate, str):
-        found = WhereQuery(Predicate(predicate))
-        arrow()
-        return found
-    if isinstance(predicate, arrow("pyarrow.compute").Expression):
-        return ExpressionQuery(predicate)
-    raise InvalidArgumentError(
-        f"{predicate!r} must be text such as \"quality > 0.8 and lang == 'en'\", or a "
-        "pyarrow.compute.Expression"
-    )
 
 
 def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
@@ -308,7 +154,7 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     return field, kind
 
 
-def _balanced(
+def balanced(
     join: Callable[[Expression, Expression], Expression], parts: list[Expression]
 ) -> Expression:
     """Join one or more expressions in a balanced tree: a chain could be too deep."""
@@ -345,16 +191,14 @@ def _listed(schema: Schema) -> str:
 
 def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
     names = [name for name, _ in _scalar_columns(schema)]
-    error = ColumnNotFoundError(
+    return ColumnNotFoundError(
         f"no column {name!r}{near_name(name, names)} (columns with one value per row: "
         f"{_listed(schema)})"
-    )
-    error.column = name
-    return error
+    ).at(column=name)
 
 
 def _type_of(expression: Expression, schema: Schema, text: str) -> Any:  # noqa: ANN401
-    """The type of an expression over columns of a schema, which binds it."""
+    """Return the type of an expression over the columns of a schema."""
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     try:
         scanner = dataset.dataset(schema.empty_table()).scanner(
@@ -374,7 +218,12 @@ def _type_of(expression: Expression, schema: Schema, text: str) -> Any:  # noqa:
         ) from None
 
 
-def _check_boolean(expression: Expression, schema: Schema, text: str) -> None:
+def check_boolean(expression: Expression, schema: Schema, text: str) -> None:
+    """Refuse an expression that is not true or false.
+
+    Raises:
+        InvalidArgumentError: Naming its type.
+    """
     kind = _type_of(expression, schema, text)
     if not arrow("pyarrow.types").is_boolean(kind):
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Reading the columns that queries name, in batches, with pyarrow."""
+"""Reads the columns that queries name, in batches, with pyarrow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Work
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select.pieces import Piece, pieces_of
 from pagefeed.dataset.select.query import Expression, Schema, arrow, field_of
 from pagefeed.dataset.spans import Spans
@@ -26,6 +27,7 @@ from pagefeed.errors import (
 from pagefeed.storage import Storage
 
 __all__ = [
+    "Files",
     "Opened",
     "list_size",
     "open_piece",
@@ -44,20 +46,17 @@ COMMON_VALUES = 5
 _logger = logging.getLogger("pagefeed")
 
 
-class Files(Protocol):
-    """Files, and what the folders on the way to them tell: a dataset or its index."""
+class Files(NamedTuple):
+    """Files, and the columns in the names of their folders."""
 
-    @property
-    def storage(self) -> Storage:
-        """Where the files lie."""
+    storage: Storage
+    files: Sequence[str]
+    folder_columns: Mapping[str, FolderColumn]
 
-    @property
-    def files(self) -> Sequence[str]:
-        """Names of the files."""
-
-    @property
-    def folder_columns(self) -> Mapping[str, FolderColumn]:
-        """Columns that lie in the names of folders."""
+    @classmethod
+    def of(cls, index: PageIndex) -> Files:
+        """Return the files of an index."""
+        return cls(index.storage, index.files, index.folder_columns)
 
 
 class Opened(NamedTuple):
@@ -65,16 +64,17 @@ class Opened(NamedTuple):
 
     fragment: Fragment
     schema: Schema
-    """Their columns, those in the names of folders included."""
+    """Their columns and those in the names of folders."""
 
 
 def open_piece(piece: Piece) -> Opened:
-    """Open the row groups of a piece that hold rows which are looked at."""
-    return _with_folders(piece.index, piece.file, piece.held_groups())
+    """Open the row groups of a piece that hold wanted rows."""
+    return _with_folders(Files.of(piece.index), piece.file, piece.held_groups())
 
 
-def schema_of(files: Files, file: int) -> Schema:
-    """Return the columns of a file, those in the names of folders included."""
+def schema_of(files: Files | PageIndex, file: int) -> Schema:
+    """Return the columns of a file and those in the names of its folders."""
+    files = files if isinstance(files, Files) else Files.of(files)
     return _with_folders(files, file).schema
 
 
@@ -87,8 +87,8 @@ def list_size(
 ) -> int:
     """Return the tokens of every row, if the column is of fixed-size lists; else 0.
 
-    Kept for as long as the fingerprint, which covers the type, is the same. Without
-    pyarrow nothing is known, and nothing is lost but time.
+    The result is cached by fingerprint, which covers the type. Without pyarrow it is 0,
+    which costs time alone.
     """
     try:
         schema = _open(storage, path).physical_schema
@@ -109,7 +109,7 @@ def scan(
     Args:
         piece: Where the fragment lies.
         opened: Some of its row groups.
-        expression: Truth values, of which null is false; or numbers.
+        expression: Gives truth values, where null is false; or numbers.
 
     Yields:
         The first row of a batch, counted from the begin of the piece, and its values.
@@ -121,7 +121,7 @@ def scan(
     groups = [piece.row_groups.index(group.id) for group in opened.fragment.row_groups]
     if not groups:
         return
-    # Batches may not end where row groups do: rows are counted through all of them.
+    # Batches may cross row groups: rows are counted through all of them.
     firsts = piece.first_rows[groups] - piece.begin
     counts = np.diff(piece.first_rows)[groups]
     before = np.cumsum(counts) - counts
@@ -139,12 +139,10 @@ def scan(
             continue
         break
     if at != counts.sum():
-        error = CorruptFileError(
+        raise CorruptFileError(
             f"{piece.path}: pyarrow finds other rows than the {counts.sum()} of the "
             f"index in the row groups {[piece.row_groups[each] for each in groups]}"
-        )
-        error.file = piece.path
-        raise error
+        ).at(file=piece.path)
 
 
 def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
@@ -188,7 +186,7 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
 
 
 def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
-    """Values of the rows of a piece that have one, and whether they are integers."""
+    """Return the values of a piece without nulls, and whether they are integers."""
     types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
     opened = open_piece(piece)
     field, kind = field_of(opened.schema, column)
@@ -196,7 +194,7 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
         raise InvalidArgumentError(
             f"column {column!r} has type {kind}: quantiles are of numbers; use edges"
         )
-    # NaN stands for null, which has no place among the quantiles either.
+    # Nulls become NaN, which quantiles leave out.
     number = pc.if_else(
         field.is_null(), float("nan"), field.cast("float64", safe=False)
     )
@@ -208,9 +206,9 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
 
 
 def summary_of(spans: Spans, columns: Sequence[str]) -> str:
-    """Say what columns hold, for people whose predicate selects nothing.
+    """Describe columns, for the message of a predicate that selects no row.
 
-    Reads about a million rows at most; says nothing rather than fail.
+    Reads about a million rows at most. Returns an empty text instead of failing.
     """
     pa = arrow()
     tables, num_rows = [], 0
@@ -232,7 +230,7 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
 
 
 def _describe(name: str, values: Any) -> str:  # noqa: ANN401
-    """The range of numbers and times, or the most frequent values."""
+    """Describe a column: the range of its values, or the most frequent ones."""
     pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
     missing = f", {values.null_count:,} null" if values.null_count else ""
     if values.null_count == len(values):
@@ -253,9 +251,9 @@ def _describe(name: str, values: Any) -> str:  # noqa: ANN401
 def _with_folders(
     files: Files, file: int, row_groups: Sequence[int] | None = None
 ) -> Opened:
-    """A fragment of a file with the values that its folders name.
+    """Open a file with the values in the names of its folders.
 
-    A column that the file itself has is taken from there.
+    A column of the file has precedence.
     """
     path = files.files[file]
     fragment = _open(files.storage, path, row_groups)
@@ -280,23 +278,18 @@ def _open(
     row_groups: Sequence[int] | None = None,
     known: Expression | None = None,
 ) -> Fragment:
-    """A fragment of a file, and what is known of all of its rows.
+    """Open a fragment of a file, with an expression that is true for all its rows.
 
     Raises:
         CorruptFileError: If pyarrow cannot read its footer.
         MissingFileError: If the file is gone.
     """
-    pa = arrow()
+    pa, dataset = arrow(), arrow("pyarrow.dataset")
     try:
-        fragment = (
-            arrow("pyarrow.dataset")
-            .ParquetFileFormat()
-            .make_fragment(
-                path,
-                filesystem=storage.arrow_filesystem(),
-                partition_expression=known,
-                row_groups=None if row_groups is None else list(row_groups),
-            )
+        fragment = dataset.ParquetFileFormat().make_fragment(
+            storage.open_arrow(path),
+            partition_expression=known,
+            row_groups=None if row_groups is None else list(row_groups),
         )
         fragment.ensure_complete_metadata()
     except (pa.ArrowException, OSError) as problem:
@@ -330,6 +323,4 @@ def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedErro
     except FileAccessError as gone:  # Which says nothing of what the file held.
         return gone
     line = (str(problem).splitlines() or [type(problem).__name__])[0]
-    error = CorruptFileError(f"{path}: pyarrow cannot read it: {line}")
-    error.file = path
-    return error
+    return CorruptFileError(f"{path}: pyarrow cannot read it: {line}").at(file=path)

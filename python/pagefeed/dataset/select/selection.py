@@ -1,4 +1,4 @@
-"""Selections: one part of a division, as the spans that sequences are cut from."""
+"""Selections: one part of a division, as spans."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pagefeed._base import (
     narrow_difference,
 )
 from pagefeed.dataset.derived import derived_arrays
+from pagefeed.dataset.page_index import BlockKind
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.scanning import list_size, summary_of
 from pagefeed.dataset.spans import SpanParts, Spans, cut_at
-from pagefeed.dataset.token_index import BlockKind, TokenIndex
 from pagefeed.errors import EmptySelectionError
 
 __all__ = ["Selection"]
@@ -33,21 +33,21 @@ PAGES_AT_ONCE = 256
 _logger = logging.getLogger("pagefeed")
 
 
-class Selection:
+class Selection(Spans):
     """One part of the rows of a dataset, or of another selection, as spans.
 
     Args:
-        division: What divides the rows.
-        number: Which part this is.
+        division: Divides the rows.
+        number: Number of the part.
     """
 
     def __init__(self, division: Division, number: int) -> None:
-        self.index: TokenIndex = division.spans.index
+        super().__init__(division.spans.index)
         self._division = division
         self._number = number
 
     def __reduce__(self) -> tuple[type[Selection], tuple[Division, int]]:
-        """Pickle as the recipe, see :class:`Division`."""
+        """Pickle as the division and the number of the part."""
         return Selection, (self._division, self._number)
 
     @property
@@ -57,24 +57,24 @@ class Selection:
 
     @property
     def before(self) -> Selection | None:
-        """The selection that is divided; None if all rows are."""
+        """The selection that is divided; None if all rows of the index are."""
         divided = self._division.spans
         return divided if isinstance(divided, Selection) else None
 
     @lazy
     def names(self) -> tuple[str, ...]:
-        """Names of all parts on the way, the first one first."""
+        """Names of this part and of the selections before it, the first one first."""
         before = self.before
         return (*(() if before is None else before.names), self.name)
 
     @property
     def origin(self) -> str:
-        """What tells it from all other selections of the same index."""
+        """Differs between any two selections of the same index."""
         before, key = self._division.origin, self._division.criterion.key
         return f"{len(before)} {before}{len(key)} {key}{self._number}"
 
     def over(self, spans: Spans) -> Selection:
-        """Return the same choice among the rows of another index of the same files."""
+        """Return the same selection of another index of the same files."""
         before = self.before
         rows = spans if before is None else before.over(spans)
         division = self._division
@@ -84,12 +84,12 @@ class Selection:
 
     @property
     def known_rows(self) -> int | None:
-        """How many rows; None until they are selected, which reads columns."""
+        """Number of rows; None until columns were read for it."""
         return self.num_rows if is_made(self._division, "stored") else None
 
     @property
     def known_tokens(self) -> int | None:
-        """How many tokens; None until they are counted, which may read pages."""
+        """Number of tokens; None until pages were read for it."""
         return self.num_values if is_made(self, "values_before") else None
 
     def check_not_empty(self) -> None:
@@ -115,10 +115,7 @@ class Selection:
 
     @lazy
     def fingerprint(self) -> str:
-        """What identifies the contents: those of the files, and which rows these are.
-
-        Not how they were selected.
-        """
+        """Identifies the files and the rows, however these were selected."""
         rows = self._division.stored.about["digests"][self._number]
         text = f"{self.index.fingerprint} {rows}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -231,8 +228,8 @@ class Selection:
     def values_before(self) -> Int64Array:
         """Values of the spans before each, and of all: int64 [spans + 1].
 
-        Where a page is selected as a whole the index knows them; rows of other pages
-        have to be read, once.
+        The index has the counts of whole pages. Pages that are selected in part are
+        read, once.
         """
         stored = self._division.stored
         if stored.about["has_values"]:
@@ -253,13 +250,13 @@ class Selection:
         writer.append("values_before", [total])
 
     def _held_pages(self, count: int) -> Iterator[tuple[Int64Array, Int64Array]]:
-        """Pages that hold spans, ``count`` at a time, and their first spans and end."""
+        """Yield pages with spans, ``count`` at a time, first spans and end."""
         for begin in range(0, self.num_pages, count):
             first = self._page_span[begin : begin + count + 1]
             yield self.places(first[:-1])[0], first
 
     def _count_values(self, held: tuple[Int64Array, Int64Array]) -> Int64Array:
-        """Values of each span of some pages; reads those that are selected in part."""
+        """Return the values of each span of pages; reads pages selected in part."""
         pages, first = held
         index = self.index
         spans = np.arange(first[0], first[-1])
@@ -272,7 +269,7 @@ class Selection:
             np.diff(page_row, axis=0)[0],
             np.diff(page_value, axis=0)[0],
         )
-        # Rows of equal length, if that is what the values of the page come to.
+        # Rows have equal lengths if these add up to the values of the page.
         length = self._promised_length(pages)
         length[length * page_rows != page_values] = 0
         num_values: Int64Array = num_rows * np.repeat(length, np.diff(first))
@@ -287,7 +284,7 @@ class Selection:
         return num_values
 
     def _promised_length(self, pages: Int64Array) -> Int64Array:
-        """Tokens of every row, where the type of the column says so; else 0."""
+        """Return the tokens of every row by the type of the column, or 0."""
         index = self.index
         file = np.searchsorted(index.file_first_page, pages, side="right") - 1
         files, which = np.unique(file, return_inverse=True)

@@ -20,7 +20,7 @@ from pagefeed._base import (
     lazy,
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
-from pagefeed.dataset.select.criteria import NO_PART, Labels, mix_hash
+from pagefeed.dataset.select.criteria import NO_PART, Criterion, Labels, mix_hash
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.pieces import Piece, pieces_of
 from pagefeed.dataset.select.selection import Selection
@@ -74,8 +74,8 @@ def _parse_count(value: object) -> int:
     return count
 
 
-class Taking:
-    """A criterion: the rows with the smallest hashes, until they hold enough tokens.
+class Taking(Criterion):
+    """Takes the rows with the smallest hashes, until they hold enough tokens.
 
     The hash of a row depends on the seed and on the number of the row in the dataset.
     So the rows of a smaller subset are among those of a larger one, and the same rows
@@ -94,11 +94,7 @@ class Taking:
         self._spans = spans
         self._tokens = tokens
         self._seed = seed
-
-    @property
-    def key(self) -> str:
-        """What tells it from all other criteria."""
-        return f"take {VERSION} {self._seed} {self._tokens}"
+        self.key = f"take {VERSION} {seed} {tokens}"
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""

@@ -1,4 +1,4 @@
-"""How many tokens every row of a column of texts has: counted once, and kept."""
+"""Numbers of tokens of the rows of a column of texts: counted once, and kept."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["TokenCounts", "token_counts"]
 
 VERSION = 2
 KIND = "tokens"
-"""Begin of the names of what is kept."""
+"""Begin of the names of the stored folders."""
 PART_ROWS = 1 << 14
-"""Rows counted as one, unless a page has more: what a killed process loses."""
+"""Rows of a part, unless a page has more: a killed process loses that much work."""
 _logger = logging.getLogger("pagefeed")
 
 Counts = npt.NDArray[np.uint32]
@@ -46,11 +46,11 @@ class TokenCounts(NamedTuple):
     first_token: Int64Array
     """Tokens before each page, and of all: int64 [pages + 1]."""
     num_learned: int
-    """Rows of which a token is learned, if they have labels."""
+    """Rows with at least one labelled token; 0 without labels."""
 
 
 class _Counted(NamedTuple):
-    """What some rows come to."""
+    """Counts of some rows."""
 
     of_row: Counts
     num_learned: int
@@ -73,16 +73,16 @@ def token_counts(
 ) -> TokenCounts:
     """Count the tokens of every row, or map what was counted before.
 
-    All texts are encoded, by a thread per CPU. With a cache folder the counts are kept
-    beside the index: parts of them as they are done, so that a process that is killed,
-    or others at work on the same files, leave what they have; in the end as one array
-    of four bytes a row. Processes begin with different parts and wait for nobody.
+    Encodes all texts, with a thread per CPU. With a cache folder, each finished part is
+    stored beside the index, so that work survives a killed process and processes share
+    it. In the end the counts are one array of four bytes a row. Processes begin with
+    different parts and never wait for each other.
 
     Args:
         index: The texts.
-        tokenizer: What encodes them.
-        rows: What encodes rows, if these are not texts as they are.
-        beside: Further columns that it reads.
+        tokenizer: Encodes them.
+        rows: Encodes rows, if the column does not hold plain texts.
+        beside: Further columns that ``rows`` reads.
 
     Raises:
         UnsupportedError: If the column is not one of texts.
@@ -107,7 +107,7 @@ def token_counts(
 
 
 class _CountedElsewhereError(Exception):
-    """Another process was first with all of it."""
+    """Another process has stored all counts."""
 
     def __init__(self, found: ArrayFolder) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class _CountedElsewhereError(Exception):
 
 
 class _Counting:
-    """One pass over the texts of an index."""
+    """Counts the tokens of an index, part by part."""
 
     def __init__(
         self,
@@ -132,32 +132,32 @@ class _Counting:
         self._key = key
         self._parts = [*_parts(index)]
         self._folder: str | None = None
-        """Where parts are kept; None if they are not."""
+        """Folder of the parts; None if they are not stored."""
 
     def make_parts(self) -> None:
-        """Count all parts that nobody has kept, and keep them, if there is a place.
+        """Count and store all parts that are not stored, if the folder can be written.
 
         Raises:
-            _CountedElsewhereError: With all of it, as soon as somebody has that.
+            _CountedElsewhereError: As soon as another process has stored all counts.
         """
         index = self._index
         if index.cache_dir is None:
             return
         folder = f"{index.cache_dir}/{KIND}-{self._key}.parts"
-        self._folder = folder  # Also parts that a process left that was killed.
+        self._folder = folder  # It may have parts of a process that was killed.
         self._check_whole()
         if not keeps_arrays(folder):
             self._folder = None
             return
         index.check_files()
         with self._work() as work:
-            # Beside others at the same work, it is best to begin elsewhere.
+            # In random order: other processes count other parts meanwhile.
             anywhere = random.SystemRandom().sample(self._parts, len(self._parts))
             for part in in_order(self._keep, anywhere):
                 work.advance(part.num_rows)
 
     def write(self, writer: ArrayWriter) -> None:
-        """Write all parts down as one."""
+        """Join all parts and store them as one."""
         begin, total = time.monotonic(), 0
         left = np.zeros(0, dtype=np.uint32)
         writer.append("of_row", [])
@@ -192,7 +192,7 @@ class _Counting:
         )
 
     def clean(self) -> None:
-        """Remove the parts: the whole is there."""
+        """Remove the parts, once all counts are stored as one."""
         if self._folder is not None:
             remove_arrays(self._folder)
 
@@ -202,7 +202,7 @@ class _Counting:
         return Work("tokens of rows", total=total, unit="rows")
 
     def _counted(self) -> Iterator[tuple[_Part, _Counted]]:
-        """Yield the counts of all parts, in order."""
+        """Yield all parts with their counts, in order."""
         if self._folder is None:
             with self._work() as work:
                 counted = in_order(self._count, self._parts)
@@ -212,7 +212,7 @@ class _Counting:
             return
         for part in self._parts:
             kept = find_arrays(self._folder, *self._name(part))
-            if kept is None:  # Removed by who was first, or damaged.
+            if kept is None:  # It is damaged, or another process removed it.
                 self._check_whole()
                 yield part, self._count(part)
             else:
@@ -220,11 +220,11 @@ class _Counting:
                 yield part, _Counted(counts, int(kept["num_learned"][0]))
 
     def _name(self, part: _Part) -> tuple[str, str]:
-        """The name of a part, and what it holds."""
+        """Return the name of a part, and its key."""
         return f"part-{part.number}", f"{self._key} {tuple(part)}"
 
     def _keep(self, part: _Part) -> _Part:
-        """Count a part, unless it lies there."""
+        """Count and store a part, unless it is stored."""
         name, key = self._name(part)
 
         def write(writer: ArrayWriter) -> None:
@@ -237,7 +237,7 @@ class _Counting:
         return part
 
     def _check_whole(self) -> None:
-        """Raise with all of it if it is there."""
+        """Raise a _CountedElsewhereError if all counts are stored."""
         folder = self._index.cache_dir
         if folder is not None:
             found = find_arrays(folder, f"{KIND}-{self._key}", self._key)
@@ -262,13 +262,13 @@ class _Counting:
 
 
 def _padded(counts: Counts) -> Int64Array:
-    """Two counts to a number, as arrays are stored."""
+    """Return counts as int64 numbers of two counts each: stored arrays are int64."""
     padding = np.zeros(len(counts) % 2, dtype=np.uint32)
     return np.append(counts, padding).view(np.int64)
 
 
 def _parts(index: PageIndex) -> Iterator[_Part]:
-    """Cut the pages into runs of some rows."""
+    """Divide the pages into parts."""
     first = index.first_rows(np.arange(len(index) + 1))
     page = number = 0
     while page < len(index):

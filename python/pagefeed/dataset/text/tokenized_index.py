@@ -1,4 +1,4 @@
-"""An index of texts as one of tokens."""
+"""The index of a column of texts as an index of their tokens."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Facts, Int64Array, lazy
-from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.page_index import PageIndex, Pieces
 from pagefeed.dataset.spans import cut_at
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
-from pagefeed.dataset.token_index import Pieces
 from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["LABELS", "TokenizedIndex", "tokenized"]
-
-LABELS = "labels"
-"""What labels of chats are called in batches."""
+__all__ = ["TokenizedIndex", "tokenized"]
 
 
 def tokenized(
@@ -29,7 +25,7 @@ def tokenized(
     rows: Rows | None = None,
     beside: Sequence[PageIndex] = (),
 ) -> TokenizedIndex:
-    """Return an index of texts, or rows, as one of their tokens, counted if need be.
+    """Return an index of texts, or rows, as an index of tokens; counts them if needed.
 
     Raises:
         UnsupportedError: If the column is not one of these.
@@ -39,16 +35,17 @@ def tokenized(
 
 
 class TokenizedIndex(PageIndex):
-    """The pages of a column of texts as pages of tokens: a row's tokens are its text's.
+    """The pages of a column of texts as pages of tokens.
 
-    Loading a page includes encoding it, and refuses what is not as it was counted.
+    A page is encoded when it is loaded. Loading fails if the tokens are not those that
+    were counted.
 
     Args:
-        texts: Where the texts lie.
-        tokenizer: What encodes them.
-        counts: What that comes to.
-        rows: What encodes rows, if these are not texts as they are.
-        beside: Further columns that it reads.
+        texts: The index of the texts.
+        tokenizer: Encodes them.
+        counts: Numbers of tokens.
+        rows: Encodes rows, if the column does not hold plain texts.
+        beside: Further columns that ``rows`` reads.
         is_labels: The rows are those of the labels of chats.
     """
 
@@ -65,7 +62,7 @@ class TokenizedIndex(PageIndex):
         self._counts = counts
         self._of_row, self._first_token, num_learned = counts
         self.num_learned = num_learned
-        """Rows of which a token is learned, if they have labels."""
+        """Rows with at least one labelled token; 0 without labels."""
         core = tokenizer.handle.tokenized(
             texts.handle,
             tokenizer.vocab_size,
@@ -76,11 +73,11 @@ class TokenizedIndex(PageIndex):
         )
         super().__init__(core, texts.recipe)
         self.texts = texts
-        """Where the texts lie."""
+        """The index of the texts."""
         self.tokenizer = tokenizer
-        """What encodes them."""
+        """The tokenizer of the texts."""
         self.rows = rows
-        """What encodes rows, if these are not texts as they are."""
+        """Encodes rows, if the column does not hold plain texts."""
         self._beside = tuple(beside)
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
@@ -104,7 +101,7 @@ class TokenizedIndex(PageIndex):
 
     @lazy
     def fingerprint(self) -> str:
-        """What identifies the contents: those of the texts, and the tokenizer."""
+        """Identifies the contents: the texts and the tokenizer."""
         text = f"tokens {self.texts.fingerprint} {self.tokenizer.fingerprint}"
         if self.rows is not None:
             text += f" {self.rows.fingerprint}"
@@ -129,7 +126,7 @@ class TokenizedIndex(PageIndex):
 
     @lazy
     def mean_row_bytes(self) -> int:
-        """Bytes of a row in memory, about."""
+        """Approximate bytes of a row in memory."""
         return self.num_values * self.value_bytes // max(self.num_rows, 1)
 
     @lazy
@@ -161,7 +158,7 @@ class TokenizedIndex(PageIndex):
         return np.searchsorted(self._first_token, values, side="right") - 1
 
     def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
-        """Return what of a text some of its tokens come from.
+        """Return the part of a text that some of its tokens encode.
 
         Args:
             page: Number of the page.
@@ -169,8 +166,8 @@ class TokenizedIndex(PageIndex):
             tokens: Numbers of tokens of the row.
 
         Returns:
-            Bytes of the text, begin and end; None if the tokenizer does not tell, or
-            the text is made of a row.
+            Begin and end in bytes of the text. None if the tokenizer does not tell, or
+            the text is made from several columns.
         """
         if self.rows is not None:
             return None
@@ -186,7 +183,7 @@ class TokenizedIndex(PageIndex):
     def row_offsets(self, page: int) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1].
 
-        Nothing is read: they were counted.
+        Comes from the counts; reads nothing.
         """
         number = self._check_page(page)
         first, end = self.first_rows([number, number + 1]).tolist()

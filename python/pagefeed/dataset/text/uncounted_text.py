@@ -1,4 +1,4 @@
-"""Texts whose tokens nobody has counted: read on and on, from any place in a pass."""
+"""Texts without token counts, read in passes that begin at any place."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["UncountedText"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UncountedText:
-    """Texts as tokens that are not counted; made by ``tokenize(count=False)``.
+    """Texts whose tokens are not counted; made by ``tokenize(count=False)``.
 
-    A :class:`Loader` of it begins at once. Nothing of it can be planned or looked up
-    ahead: sequences have no numbers.
+    A :class:`Loader` of it begins at once. Its sequences have no numbers, so that
+    nothing can be planned or looked up ahead.
     """
 
     texts: Dataset
@@ -47,12 +47,12 @@ class UncountedText:
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the contents: those of the texts, and the tokenizer."""
+        """Identifies the contents: the texts and the tokenizer."""
         text = f"uncounted {self.texts.fingerprint} {self.tokenizer.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def facts(self) -> Facts:
-        """Return what is known by now, for people; nothing is read or built."""
+        """Return what is known without reading or building anything."""
         facts = dict(self.texts.facts())
         facts |= {"tokens": None, "tokenizer": self.tokenizer.name, "counted": False}
         return facts

@@ -7,6 +7,7 @@ the place where it lies.
 
 from pagefeed.prepare.texts.formats import (
     FORMATS,
+    Format,
     Inputs,
     find_inputs,
     pieces_of,
@@ -28,6 +29,7 @@ __all__ = [
     "FORMATS",
     "RECORD_BYTES",
     "Batch",
+    "Format",
     "Inputs",
     "Piece",
     "Rejected",

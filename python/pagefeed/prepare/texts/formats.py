@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 
 from pagefeed.errors import (
     CorruptFileError,
@@ -27,8 +28,17 @@ from pagefeed.prepare.texts.samples import Mds, Tar
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
 from pagefeed.storage import Paths, Storage, StorageOptions, located
 
-__all__ = ["FORMATS", "Inputs", "find_inputs", "pieces_of", "read_piece", "types_of"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Inputs",
+    "find_inputs",
+    "pieces_of",
+    "read_piece",
+    "types_of",
+]
 
+Format = Literal["jsonl", "csv", "parquet", "arrow", "mds", "tar", "text", "lines"]
 _READERS: Mapping[str, Reader] = {
     "jsonl": JsonLines(),
     "csv": Csv(),
@@ -96,20 +106,15 @@ def _check_splits(storage: Storage, files: list[str]) -> None:
     for folder in sorted(folders):
         parts.setdefault(folder.rpartition("/")[0], []).append(folder)
     for above, splits in parts.items():
-        if len(splits) > 1 and _exists(storage, f"{above}/dataset_dict.json"):
+        if len(splits) < 2:
+            continue
+        with suppress(MissingFileError):
+            storage.size(f"{above}/dataset_dict.json")
             names = [split.rpartition("/")[2] for split in splits]
             raise InvalidArgumentError(
                 f"{above} holds the parts {names} of one dataset: name those wanted, "
                 f"such as {splits[-1]}"
             )
-
-
-def _exists(storage: Storage, file: str) -> bool:
-    try:
-        storage.size(file)
-    except MissingFileError:
-        return False
-    return True
 
 
 def types_of(inputs: Inputs, number: int) -> dict[str, Any] | None:

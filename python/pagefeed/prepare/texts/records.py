@@ -155,14 +155,10 @@ def translated(file: str) -> Iterator[None]:
     except PagefeedError:
         raise
     except OSError as problem:
-        error: PagefeedError
         if problem.errno is not None:
             error = FileAccessError(f"{file}: cannot be read: {problem}")
-        else:  # pyarrow's own: a stream that does not decompress.
-            error = CorruptFileError(f"{file}: {problem}")
-        error.file = file
-        raise error from problem
+            raise error.at(file=file) from problem
+        # Without a number it is pyarrow's: a stream that does not decompress.
+        raise CorruptFileError(f"{file}: {problem}").at(file=file) from problem
     except (arrow().ArrowException, TarError, ValueError, EOFError) as problem:
-        error = CorruptFileError(f"{file}: {problem}")
-        error.file = file
-        raise error from problem
+        raise CorruptFileError(f"{file}: {problem}").at(file=file) from problem

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import struct
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.errors import ColumnNotFoundError, CorruptFileError, UnsupportedError
+from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.prepare.texts.json_lines import parsed
 from pagefeed.prepare.texts.kept import batch_of, source_of
 from pagefeed.prepare.texts.records import (
@@ -25,10 +25,13 @@ from pagefeed.prepare.texts.records import (
     too_long,
 )
 from pagefeed.prepare.texts.streams import Whole, opened, read_some
+from pagefeed.prepare.texts.tables import check_columns_of
 from pagefeed.storage import Storage
 
 __all__ = ["Mds", "Tar"]
 
+Sample = tuple[str, dict[str, Any] | None, str, bytes | None]
+"""Where it is; its values, or why there are none; and its bytes if they are known."""
 KEY = "__key__"
 """The column of a sample's name in tar files."""
 
@@ -44,17 +47,12 @@ class Tar(Whole):
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the samples."""
-        gathered = _Gathered(piece.file, wanted)
         with opened(storage, piece.file) as stream:
-            try:
-                for key, parts in _samples(stream, wanted):
-                    gathered.take(f"sample {key}", *_of_tar(key, parts, wanted))
-                    if gathered.is_full:
-                        yield gathered.batch()
-            except (CorruptFileError, tarfile.TarError, OSError):
-                yield gathered.batch()  # What came whole is not lost with the rest.
-                raise
-        yield gathered.batch()
+            samples = (
+                (f"sample {key}", *_of_tar(key, parts, wanted))
+                for key, parts in _samples(stream, wanted)
+            )
+            yield from _batches(piece.file, wanted, samples)
 
 
 class _Header(tarfile.TarInfo):
@@ -138,11 +136,8 @@ def _of_tar(
         elif part is not None:  # A field of a JSON file.
             found, error = parsed(part)
             if found is None or field not in found:
-                return (
-                    None,
-                    f"no {field!r} in its {kind}: {error or 'no such field'}",
-                    part,
-                )
+                error = f"no {field!r} in its {kind}: {error or 'no such field'}"
+                return None, error, part
             row[name] = found[field]
         elif name == wanted.source:
             return None, f"there is no {name!r}, only {shown([*parts])}", None
@@ -167,34 +162,31 @@ class Mds(Whole):
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the samples of a shard."""
-        gathered = _Gathered(piece.file, wanted)
         with opened(storage, piece.file) as stream:
             config, sizes = _head(stream, piece.file)
-            for name in wanted.columns:
-                if name not in config["column_names"]:
-                    raise ColumnNotFoundError(
-                        f"{piece.file}: there is no column {name!r}; it has "
-                        f"{shown(config['column_names'])}"
-                    )
-            try:
-                for number, size in enumerate(sizes.tolist()):
-                    place = f"sample {number}"
-                    if size > wanted.record_bytes:
-                        _pass(stream, size, piece.file)
-                        gathered.take(place, None, too_long(wanted.record_bytes), None)
-                        continue
-                    sample = _exactly(stream, size, piece.file)
-                    row, error = _of_mds(sample, config, wanted)
-                    gathered.take(place, row, error, sample)
-                    if gathered.is_full:
-                        yield gathered.batch()
-                is_all = not stream.read(1)
-            except (CorruptFileError, OSError):
-                yield gathered.batch()  # What came whole is not lost with the rest.
-                raise
-        yield gathered.batch()
-        if not is_all:
-            raise CorruptFileError(f"{piece.file}: there is more behind its samples")
+            check_columns_of(config["column_names"], wanted, piece.file)
+            samples = _of_shard(stream, piece.file, config, sizes.tolist(), wanted)
+            yield from _batches(piece.file, wanted, samples)
+
+
+def _of_shard(
+    stream: Any,  # noqa: ANN401
+    file: str,
+    config: dict[str, Any],
+    sizes: list[int],
+    wanted: Wanted,
+) -> Iterator[Sample]:
+    for number, size in enumerate(sizes):
+        place = f"sample {number}"
+        if size > wanted.record_bytes:
+            for begin in range(0, size, 1 << 20):
+                _exactly(stream, min(size - begin, 1 << 20), file)
+            yield place, None, too_long(wanted.record_bytes), None
+            continue
+        sample = _exactly(stream, size, file)
+        yield place, *_of_mds(sample, config, wanted), sample
+    if stream.read(1):
+        raise CorruptFileError(f"{file}: there is more behind its samples")
 
 
 def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:  # noqa: ANN401
@@ -231,25 +223,15 @@ def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:  
     return data
 
 
-def _pass(stream: Any, size: int, file: str) -> None:  # noqa: ANN401
-    while size > 0:
-        step = min(size, 1 << 20)
-        _exactly(stream, step, file)
-        size -= step
-
-
 def _of_mds(
     sample: bytes, config: dict[str, Any], wanted: Wanted
 ) -> tuple[dict[str, Any] | None, str]:
     row: dict[str, Any] = {}
-    sizes = list(config["column_sizes"])
-    variable = [place for place, size in enumerate(sizes) if not size]
-    at = 4 * len(variable)
+    count = sum(not size for size in config["column_sizes"])
+    at = 4 * count
     try:
-        for place, size in zip(
-            variable, struct.unpack_from(f"<{len(variable)}I", sample), strict=True
-        ):
-            sizes[place] = size
+        variable = iter(struct.unpack_from(f"<{count}I", sample))
+        sizes = [size or next(variable) for size in config["column_sizes"]]
         if at + sum(sizes) != len(sample):
             return None, "its columns do not fill the sample"
         for name, encoding, size in zip(
@@ -290,28 +272,36 @@ def _decoders(encoding: str) -> Callable[[bytes], Any]:
     return lambda value: np.frombuffer(value, dtype)[0].item()
 
 
+def _batches(file: str, wanted: Wanted, samples: Iterable[Sample]) -> Iterator[Batch]:
+    """Yield samples as batches; those before damage come before its error."""
+    gathered = _Gathered(file, wanted)
+    try:
+        for sample in samples:
+            gathered.take(*sample)
+            if gathered.num_bytes >= wanted.batch_bytes:
+                yield gathered.batch()
+                gathered = _Gathered(file, wanted)
+    except (CorruptFileError, tarfile.TarError, OSError):
+        yield gathered.batch()
+        raise
+    yield gathered.batch()
+
+
 class _Gathered:
-    """Samples on their way into a batch."""
+    """Samples of one batch."""
 
     def __init__(self, file: str, wanted: Wanted) -> None:
         self._file = file
         self._wanted = wanted
-        self._clear()
-
-    def _clear(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._places: list[str] = []
         self._rejected: list[Rejected] = []
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._bytes >= self._wanted.batch_bytes
+        self.num_bytes = 0
 
     def take(
         self, place: str, row: dict[str, Any] | None, error: str, record: bytes | None
     ) -> None:
-        """Add a sample, unless it is none."""
+        """Add a sample; without a row it is rejected."""
         if row is not None:
             try:
                 name = self._wanted.source
@@ -323,11 +313,10 @@ class _Gathered:
             return
         self._rows.append(row)
         self._places.append(place)
-        self._bytes += sum(len(v) for v in row.values() if isinstance(v, str | bytes))
+        sizes = (len(v) for v in row.values() if isinstance(v, str | bytes))
+        self.num_bytes += sum(sizes)
 
     def batch(self) -> Batch:
-        """Return what was gathered, and begin anew."""
+        """Return the samples."""
         place, rejected = self._places.__getitem__, self._rejected
-        made = batch_of(self._rows, self._wanted, self._file, place, rejected)
-        self._clear()
-        return made
+        return batch_of(self._rows, self._wanted, self._file, place, rejected)

@@ -42,7 +42,7 @@ def codec_of(file: str) -> str | None:
 
 def opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Open a file of any storage as a ``pyarrow.NativeFile``, decompressed."""
-    stream = storage.arrow_filesystem().open_input_file(file)
+    stream = storage.open_arrow(file)
     codec = codec_of(file)
     return stream if codec is None else arrow().CompressedInputStream(stream, codec)
 

@@ -149,19 +149,13 @@ def _reader(
     options: Any = None,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     csv = arrow("pyarrow.csv")
-    reading = csv.ReadOptions(use_threads=False, block_size=size)
-    return csv.open_csv(stream, reading, _parsing(file, skip), options)
-
-
-def _parsing(file: str, handler: Any) -> Any:  # noqa: ANN401
-    name = file
-    for end in with_compressed(""):
-        name = name.removesuffix(end) if end else name
-    return arrow("pyarrow.csv").ParseOptions(
-        delimiter="\t" if name.endswith(".tsv") else ",",
+    parsing = csv.ParseOptions(
+        delimiter="\t" if file.endswith(with_compressed(".tsv")) else ",",
         newlines_in_values=True,
-        invalid_row_handler=handler,
+        invalid_row_handler=skip,
     )
+    reading = csv.ReadOptions(use_threads=False, block_size=size)
+    return csv.open_csv(stream, reading, parsing, options)
 
 
 class ArrowFile(Whole):
@@ -184,37 +178,33 @@ class ArrowFile(Whole):
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return the columns of the file."""
-        ipc = arrow("pyarrow.ipc")
         with opened(storage, file) as stream:
-            is_file = _is_file(storage, file)
-            reader = ipc.open_file(stream) if is_file else ipc.open_stream(stream)
-            return {field.name: field.type for field in reader.schema}
+            schema = _ipc_reader(stream, is_file=_is_file(storage, file)).schema
+            return {field.name: field.type for field in schema}
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the rows of a piece."""
-        ipc = arrow("pyarrow.ipc")
+        is_file, rows = _is_file(storage, piece.file), 0
         with opened(storage, piece.file) as stream:
-            if _is_file(storage, piece.file):
-                reader = ipc.open_file(stream)
-                rows = 0
-                numbers = range(reader.num_record_batches)
-                for number in numbers[: piece.end]:
-                    batch = reader.get_batch(number)
-                    if number >= piece.begin:
-                        yield from _some(batch, rows, piece.file, wanted)
-                    rows += len(batch)
-            else:
-                rows = 0
-                for batch in ipc.open_stream(stream):
+            batches = reader = _ipc_reader(stream, is_file=is_file)
+            if is_file:
+                numbers = range(reader.num_record_batches)[: piece.end]
+                batches = map(reader.get_batch, numbers)
+            for number, batch in enumerate(batches):
+                if number >= piece.begin:
                     yield from _some(batch, rows, piece.file, wanted)
-                    rows += len(batch)
+                rows += len(batch)
+
+
+def _ipc_reader(stream: Any, *, is_file: bool) -> Any:  # noqa: ANN401
+    ipc = arrow("pyarrow.ipc")
+    return ipc.open_file(stream) if is_file else ipc.open_stream(stream)
 
 
 def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
     check_columns_of(batch.schema.names, wanted, file)
     table = arrow().Table.from_batches([batch]).select(wanted.columns)
-    # Places in it are what the file says: nothing is read there before they are held
-    # against the buffers.
+    # Offsets come from the file: check that they lie in its buffers before any use.
     table.validate(full=True)
     yield from sliced(table, first, wanted)
 
@@ -241,11 +231,9 @@ def check_columns_of(names: list[str], wanted: Wanted, file: str) -> None:
     """
     for name in wanted.columns:
         if name not in names:
-            error = ColumnNotFoundError(
+            raise ColumnNotFoundError(
                 f"{file}: there is no column {name!r}; it has {shown(names)}"
-            )
-            error.file = file
-            raise error
+            ).at(file=file)
 
 
 def _is_file(storage: Storage, file: str) -> bool:
@@ -264,10 +252,9 @@ def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
             named[folder] = {one["filename"] for one in found}
         except (MissingFileError, ValueError, KeyError, TypeError):
             named[folder] = None
-    sound = []
-    for file in files:
-        folder, _, name = file.rpartition("/")
-        of_folder = named[folder]
-        if of_folder is None or name in of_folder:
-            sound.append(file)
-    return sound
+    parts = [(file, *file.rpartition("/")[::2]) for file in files]
+    return [
+        file
+        for file, folder, name in parts
+        if (known := named[folder]) is None or name in known
+    ]

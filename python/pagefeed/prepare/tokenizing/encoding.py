@@ -14,12 +14,9 @@ from pagefeed import _core
 from pagefeed.errors import InvalidArgumentError, TokenRangeError
 from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.tokenizer import Rows, Tokenizer
+from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
 __all__ = ["Encoded", "encode", "num_lists_of", "schema_of"]
-
-LABELS = "labels"
-IGNORED = -100
 
 Ints = npt.NDArray[Any]
 
@@ -32,7 +29,7 @@ class Encoded(NamedTuple):
     num_rows: int
     num_tokens: int
     num_learned: int
-    """Rows of which a token is learned, if they have labels."""
+    """Rows with at least one labelled token; 0 without labels."""
     rejected: list[Rejected]
 
 

@@ -21,7 +21,7 @@ from pagefeed.prepare.texts import Rejected, WidenedError
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.storage import (
     FileWriter,
-    LocalStorage,
+    Storage,
     make_folder,
     names_in,
     remove_files,
@@ -309,7 +309,7 @@ def _told(one: Rejected) -> dict[str, Any]:
 
 
 def _read_json(path: str) -> Any:  # noqa: ANN401
-    storage = LocalStorage()
+    storage = Storage()
     try:
         return json.loads(storage.read(path, 0, storage.size(path)))
     except MissingFileError:

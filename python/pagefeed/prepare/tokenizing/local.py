@@ -12,9 +12,8 @@ from typing import Self
 
 from pagefeed._base import Work
 from pagefeed.errors import FileAccessError
-from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.prepare.tokenizing.task import is_done, run_task
+from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
 __all__ = ["TokenWork", "run_locally", "with_retries"]
 
@@ -70,8 +69,7 @@ class TokenWork:
 
 def run_locally(job: Job, num_threads: int, retries: int) -> None:
     """Run all tasks that are left, several at a time."""
-    folder = JobFolder(job.folder)
-    left = [task for task in range(len(job.tasks)) if not is_done(folder, task)]
+    left = tasks_left(job)
     stop = threading.Event()
     running = 0
     lock = threading.Lock()

@@ -12,7 +12,7 @@ from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.local import TokenWork, with_retries
-from pagefeed.prepare.tokenizing.task import is_done, run_task
+from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
 __all__ = ["run_on_ray"]
 
@@ -42,7 +42,7 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     folder = JobFolder(job.folder)
-    left = [task for task in range(len(job.tasks)) if not is_done(folder, task)]
+    left = tasks_left(job)
     remote = ray.remote(num_cpus=1, max_retries=0)(_run)
     shared = ray.put(job)
     deaths = _Deaths(job, folder, retries)
@@ -92,12 +92,10 @@ class _Deaths:
         if count <= self._retries:
             _logger.warning("a worker died and %s is tried again: %s", names, said)
             return
-        error = DataError(
+        raise DataError(
             f"{names}: the worker that tokenizes it died {count} times at the same "
             f"place: {said}; look at its memory, or tokenize the file by itself"
-        )
-        error.file = pieces[0].file
-        raise error
+        ).at(file=pieces[0].file)
 
 
 def _run(job: Job, task: int, retries: int) -> tuple[int, int]:

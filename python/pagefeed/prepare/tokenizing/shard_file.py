@@ -34,7 +34,7 @@ class ShardFile:
         layout: Layout,
     ) -> None:
         self.path = path
-        """Where the file will be."""
+        """Path of the file."""
         empty = arrow().BufferOutputStream()
         arrow("pyarrow.parquet").ParquetWriter(empty, schema).close()
         self.lists = _core.ListFile(
@@ -116,6 +116,6 @@ class ShardFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing of it, unless it was committed."""
+        """Remove the file, unless it was committed."""
         if self._file is not None:
             self._file.abandon()

@@ -20,7 +20,7 @@ from pagefeed.prepare.tokenizing.folder import (
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.shard_file import ShardFile
 
-__all__ = ["is_done", "run_task"]
+__all__ = ["run_task", "tasks_left"]
 
 GROUP_BYTES = 64 << 20
 """Of a row group, before its pages are compressed."""
@@ -30,10 +30,11 @@ Advance = Callable[[int, int], object]
 """Called with bytes of text read and tokens made since the last call."""
 
 
-def is_done(folder: JobFolder, task: int) -> bool:
-    """Tell whether nothing of a task is left to do."""
-    shards = folder.shards(task)
-    return bool(shards) and shards[-1].next is None
+def tasks_left(job: Job) -> list[int]:
+    """Return the numbers of the tasks that are not finished."""
+    folder = JobFolder(job.folder)
+    shards = [folder.shards(task) for task in range(len(job.tasks))]
+    return [n for n, some in enumerate(shards) if not some or some[-1].next is not None]
 
 
 def run_task(
@@ -95,12 +96,10 @@ def _check(job: Job, rejected: list[Rejected]) -> None:
             _logger.warning("%s, %s: %s", one.file, one.place, one.error)
         return
     one = rejected[0]
-    error = CorruptFileError(
+    raise CorruptFileError(
         f"{one.file}, {one.place}: {one.error}; on_error='skip' or 'quarantine' goes "
         "on without such records and lists them"
-    )
-    error.file = one.file
-    raise error
+    ).at(file=one.file)
 
 
 class _Shard:

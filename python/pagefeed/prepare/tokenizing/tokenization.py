@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pagefeed._base import (
     check_choice,
@@ -17,7 +17,13 @@ from pagefeed._base import (
     parse_bytes,
 )
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.prepare.texts import FORMATS, RECORD_BYTES, WidenedError, find_inputs
+from pagefeed.prepare.texts import (
+    FORMATS,
+    RECORD_BYTES,
+    Format,
+    WidenedError,
+    find_inputs,
+)
 from pagefeed.prepare.tokenizing.folder import JobFolder, Tokenized
 from pagefeed.prepare.tokenizing.job import (
     Job,
@@ -45,7 +51,7 @@ LOCK = ".tokenize.lock"
 _logger = logging.getLogger("pagefeed")
 
 OnError = Literal["fail", "skip", "quarantine"]
-Format = Literal["jsonl", "csv", "parquet", "arrow", "mds", "tar", "text", "lines"]
+Engine = Literal["local", "ray"]
 Compression = Literal["zstd", "lz4", "snappy", "none"]
 
 
@@ -73,7 +79,7 @@ def tokenize(
     compression: Compression = "zstd",
     num_threads: int | None = None,
     retries: int = 3,
-    engine: Literal["local", "ray"] = "local",
+    engine: Engine = "local",
     storage_options: StorageOptions | None = None,
 ) -> Tokenized:
     r"""Tokenize texts of any input into Parquet files that training reads at random.
@@ -152,9 +158,9 @@ def tokenize(
         >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
         >>> tokenize("web/", "tokens", tokenizer=tok, keep=["url"])  # doctest: +SKIP
     """
-    check_choice(on_error, ("fail", "skip", "quarantine"), "on_error")
-    check_choice(engine, ("local", "ray"), "engine")
-    check_choice(compression, ("zstd", "lz4", "snappy", "none"), "compression")
+    check_choice(on_error, get_args(OnError), "on_error")
+    check_choice(engine, get_args(Engine), "engine")
+    check_choice(compression, get_args(Compression), "compression")
     if format is not None:
         check_choice(format, FORMATS, "format")
     if not isinstance(tokenizer, Tokenizer):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pagefeed._base import require
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
-from pagefeed.storage import FileWriter, LocalStorage, make_folder
+from pagefeed.storage import FileWriter, Storage, make_folder
 
 __all__ = ["Change", "Checkpoint", "TensorFacts", "check_output", "open_checkpoint"]
 
@@ -73,7 +73,7 @@ def check_output(path: str, output: str) -> None:
         raise InvalidArgumentError(
             f"output={output!r} is not of the kind of {path}: name it alike"
         )
-    folders = {os.path.dirname(LocalStorage().name_of(each)) for each in (path, output)}
+    folders = {os.path.dirname(Storage().name_of(each)) for each in (path, output)}
     if kind is _Sharded and len(folders) < 2:
         raise InvalidArgumentError(
             f"output={output!r} would replace the shards of {path}: name a file in "
@@ -98,7 +98,7 @@ class _Safetensors(Checkpoint):
     """A header in JSON and the bytes of tensors, of which a few are read."""
 
     def __init__(self, path: str) -> None:
-        self._storage = LocalStorage()
+        self._storage = Storage()
         self.path = self._storage.name_of(path)
         size = self._storage.size(self.path)
         length = int.from_bytes(
@@ -181,7 +181,7 @@ class _Sharded(Checkpoint):
     """Several files of safetensors in one folder, and which has which tensor."""
 
     def __init__(self, path: str) -> None:
-        storage = LocalStorage()
+        storage = Storage()
         self.path = storage.name_of(path)
         folder = os.path.dirname(self.path)
         try:
@@ -206,7 +206,7 @@ class _Sharded(Checkpoint):
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
         """Write all files beside ``output``, which comes last."""
-        folder, total = make_folder(os.path.dirname(LocalStorage().name_of(output))), 0
+        folder, total = make_folder(os.path.dirname(Storage().name_of(output))), 0
         for name, part in self._parts.items():
             place = os.path.join(folder, name)
             part.write(place, [n for n in names if self._file_of[n] == name], change)
@@ -219,9 +219,7 @@ class _Sharded(Checkpoint):
 
 
 def _corrupt(path: str, what: str) -> CorruptFileError:
-    error = CorruptFileError(f"{path} {what}")
-    error.file = path
-    return error
+    return CorruptFileError(f"{path} {what}").at(file=path)
 
 
 def _of_bfloat16(values: Values) -> Values:
@@ -242,7 +240,7 @@ class _Torch(Checkpoint):
 
     def __init__(self, path: str) -> None:
         self._torch = require("torch", extra="torch", purpose="a torch checkpoint")
-        storage = LocalStorage()
+        storage = Storage()
         self.path = storage.name_of(path)
         storage.size(self.path)  # Tells whether there is such a file.
         try:

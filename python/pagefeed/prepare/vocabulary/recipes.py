@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.tokenizer import ENCODINGS
 
 __all__ = [
     "BYTES",
@@ -19,7 +18,6 @@ __all__ = [
     "Recipe",
     "letters_of",
     "library",
-    "pattern_of",
     "train",
 ]
 
@@ -235,12 +233,6 @@ def _check_room(recipe: Recipe, least: int, what: str) -> None:
             f"vocab_size={recipe.vocab_size} is too small: {what} alone are {least:,}; "
             "give more, or a lower character_coverage where there is one"
         )
-
-
-def pattern_of(pattern: str) -> str:
-    """Return the regular expression of an encoding's name, or what was given."""
-    known = ENCODINGS.get(pattern)
-    return pattern if known is None else known.pattern
 
 
 _TRAINERS: dict[Kind, Callable[[Recipe, Iterable[str]], str]] = {

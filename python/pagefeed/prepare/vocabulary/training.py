@@ -15,7 +15,6 @@ from pagefeed.prepare.vocabulary.recipes import (
     Kind,
     Recipe,
     library,
-    pattern_of,
     train,
 )
 from pagefeed.prepare.vocabulary.sampling import (
@@ -25,7 +24,7 @@ from pagefeed.prepare.vocabulary.sampling import (
     drawn,
 )
 from pagefeed.storage import FileWriter, PathLike, local_path
-from pagefeed.tokenizer import Tokenizer
+from pagefeed.tokenizer import Tokenizer, pattern_of
 
 __all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import Work, in_order, require
-from pagefeed.dataset import TokenIndex
+from pagefeed.dataset import PageIndex
 from pagefeed.reports.soundness import UNREADABLE
 
 __all__ = ["NO_CHECKSUMS", "ColumnFacts", "FileFacts", "checksum_share", "file_facts"]
@@ -61,7 +61,7 @@ class FileFacts:
     """What the files' own metadata say of a tokenizer."""
 
 
-def file_facts(index: TokenIndex) -> FileFacts:
+def file_facts(index: PageIndex) -> FileFacts:
     """Read footers and say what is in them.
 
     Raises:
@@ -70,13 +70,12 @@ def file_facts(index: TokenIndex) -> FileFacts:
     parquet: Any = require(
         "pyarrow.parquet", extra="pyarrow", purpose="reading all of a footer"
     )
-    system = index.storage.arrow_filesystem()
     files = index.files
     count = min(len(files), MOST_FOOTERS)
     chosen = [files[n] for n in np.linspace(0, len(files) - 1, count).astype(int)]
 
     def read(file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-        return parquet.read_metadata(file, filesystem=system)
+        return parquet.read_metadata(index.storage.open_arrow(file))
 
     gathered = _Gathered(index.column)
     with Work("footers", total=count, unit="files") as work:
@@ -146,7 +145,7 @@ class _Gathered:
         )
 
 
-def checksum_share(index: TokenIndex) -> float | None:
+def checksum_share(index: PageIndex) -> float | None:
     """Return the share of pages with a checksum, by the headers of some of them.
 
     None if none could be read.

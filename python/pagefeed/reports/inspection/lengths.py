@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import Int64Array, Work, in_order, require
-from pagefeed.dataset import Dataset, PageIndex, TokenIndex
+from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import MissingDependencyError, UnsupportedError
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
@@ -80,7 +80,7 @@ def document_lengths(
     return _lengths(joined, unit, is_sample=count < len(spans)), damage
 
 
-def _unit(index: TokenIndex, places: list[tuple[int, int, int]]) -> str | None:
+def _unit(index: PageIndex, places: list[tuple[int, int, int]]) -> str | None:
     """What the rows of the column are measured in, by the first that can be read."""
     for page, _, _ in places:
         try:
@@ -97,7 +97,7 @@ def _unit(index: TokenIndex, places: list[tuple[int, int, int]]) -> str | None:
     return None
 
 
-def _text_lengths(index: TokenIndex, page: int) -> Int64Array:
+def _text_lengths(index: PageIndex, page: int) -> Int64Array:
     if not isinstance(index, PageIndex):
         raise UnsupportedError("these rows are no texts")
     pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="lengths of texts")

@@ -17,8 +17,9 @@ from pagefeed.mixture import Mixture
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
 from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
-from pagefeed.reports.smoke_test.learning import IGNORED, Learning
+from pagefeed.reports.smoke_test.learning import Learning
 from pagefeed.reports.smoke_test.observation import Arrays, Observation
+from pagefeed.tokenizer import IGNORED
 
 __all__ = [
     "Check",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Work, require
+from pagefeed.tokenizer import IGNORED
 
 __all__ = ["Learning", "Model", "learn"]
 
@@ -22,7 +23,6 @@ MOST_LOGITS = 1 << 21
 """Logits of an update at most: fewer tokens of a batch for a large vocabulary."""
 WIDTH = 32
 RATE = 3e-2
-IGNORED = -100
 
 Tokens = npt.NDArray[np.int64]
 
