@@ -36,7 +36,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def dataset(options: StorageOptions) -> pf.dataset.ParquetDataset:
     return data
 
 
-def pagefeed_run(options: dict[str, str], shuffle: str, memory: str) -> Run:
+def pagefeed_run(options: StorageOptions, shuffle: str, memory: str) -> Run:
     """The loader, one epoch."""
     import pagefeed as pf
 
@@ -188,7 +188,7 @@ def measure(run: Run, most_seconds: float) -> dict[str, float]:
     }
 
 
-RUNS: dict[str, Callable[[dict[str, str]], Run]] = {
+RUNS: dict[str, Callable[[StorageOptions], Run]] = {
     "pagefeed page": lambda options: pagefeed_run(options, "page", "1GiB"),
     "pagefeed row_group": lambda options: pagefeed_run(options, "row_group", "1GiB"),
     "ranged GETs": ranged_run,
@@ -262,7 +262,7 @@ def compare(options: argparse.Namespace) -> None:
     print(f"{'':20}" + "".join(f"{name:>10}" for name in head))
     os.environ["PAGEFEED_CACHE_DIR"] = str(root / "index")
     with s3_server(root) as settings:
-        dataset(settings)
+        dataset(cast("StorageOptions", settings))
         port = urlsplit(settings["endpoint_url"]).port or 0
         speed = {"latency": options.latency, "bytes_per_second": options.rate}
         through = nullcontext(port) if options.direct else slow_proxy(port, **speed)
