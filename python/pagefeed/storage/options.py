@@ -71,7 +71,7 @@ _GENERAL = (
 _PROVIDERS = ("aws_", "google_", "azure_")
 
 
-def texts_of(options: StorageOptions) -> dict[str, str]:
+def texts_of(options: Mapping[str, object]) -> dict[str, str]:
     """Return options as texts, under the names that pagefeed uses.
 
     Raises:
