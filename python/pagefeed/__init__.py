@@ -29,7 +29,7 @@ from pagefeed.dataset import (
 from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
-from pagefeed.order import Permutation, Shuffle
+from pagefeed.order import Balance, Permutation, Shuffle
 from pagefeed.prepare import convert, tokenize
 from pagefeed.reports import (
     diagnose,
@@ -46,6 +46,7 @@ from pagefeed.tokenizer import Tokenizer
 from pagefeed.view import SequenceView
 
 __all__ = [
+    "Balance",
     "Decode",
     "Documents",
     "Fields",

@@ -34,7 +34,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
-from pagefeed.order import Shuffle
+from pagefeed.order import Balance, BalanceLike, Shuffle
 from pagefeed.run import MixtureSource, Origin, Slot, sequence_of_slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
@@ -60,6 +60,10 @@ class Loader(LoaderFacts):
         seed: Seed of the order.
         shuffle: ``"page"``, ``"row_group"``, ``"row"``, ``"buffer"``, None for file
             order, or a :class:`Shuffle`.
+        balance: ``"attention"``, ``"tokens"`` or a :class:`Balance` deals sequences so
+            that those of a step cost about the same on every rank; see
+            docs/step-costs.md. The order then also depends on the world size that an
+            epoch begins with.
         memory: Bytes the loader may hold, such as ``"1GiB"``.
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``, or that type of NumPy or
@@ -112,6 +116,7 @@ class Loader(LoaderFacts):
         batch_size: int,
         seed: int = 0,
         shuffle: Shuffle | str | bool | None = "page",
+        balance: BalanceLike = None,
         memory: int | str = "1GiB",
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
@@ -142,6 +147,7 @@ class Loader(LoaderFacts):
             batch_size=check_positive(batch_size, "batch_size"),
             seed=check_whole(seed, "seed"),
             shuffle=Shuffle.parse(shuffle),
+            balance=Balance.parse(balance),
             memory=parse_bytes(memory, name="memory"),
             format=format,
             dtype=dtype,

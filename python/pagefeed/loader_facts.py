@@ -10,7 +10,7 @@ from pagefeed.batches import Batch, Fields, LoaderSession, LoaderSettings, Sessi
 from pagefeed.dataset import Dataset
 from pagefeed.errors import UncountedError
 from pagefeed.mixture import Mixture
-from pagefeed.order import Shuffle
+from pagefeed.order import Balance, Shuffle
 from pagefeed.sequences import SequenceSetting
 
 __all__ = ["LoaderFacts"]
@@ -26,6 +26,7 @@ class LoaderFacts:
     batch_size = Setting[int]()
     seed = Setting[int]()
     shuffle = Setting[Shuffle]()
+    balance = Setting[Balance | None]()
     memory = Setting[int]()
     format = Setting[Literal["numpy", "torch"]]()
     dtype = Setting[str]()

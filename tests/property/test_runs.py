@@ -14,9 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 import pagefeed as pf
-from made.numbered import first_tokens, numbered_loader, rows_of, write_numbered
+from made.numbered import (
+    first_tokens,
+    interleaved,
+    numbered_loader,
+    rows_of,
+    write_numbered,
+)
 from models.machines import PADDING, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
+from pagefeed.loader import session_of
+
+BALANCED = {"balance": pf.Balance(attention=1, stretch=2), "shuffle": "page"}
 
 
 @functools.cache
@@ -88,6 +97,42 @@ class EpochMachine(RunMachine):
         position = state["epoch"] * size + state["position"]
         if position not in self.model.skipped:
             assert position == self.model.place
+
+
+@functools.cache
+def balanced_tokens(epoch: int, ranks: int) -> list[int]:
+    """The first tokens of an epoch that so many ranks began, by all of them."""
+    parts = []
+    for rank in range(ranks):
+        options: dict[str, Any] = {"rank": rank, "world_size": ranks, **BALANCED}
+        loader = numbered_loader(numbered(), batch_size=1, drop_last=False, **options)
+        loader.set_epoch(epoch)
+        parts.append([first_tokens(batch) for batch in loader])
+    return [token for token in interleaved(parts) if token != PADDING]
+
+
+class BalancedMachine(EpochMachine):
+    """The same, each epoch balanced for the number of ranks that began it."""
+
+    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
+        return numbered_loader(
+            numbered(),
+            rank=rank,
+            world_size=world_size,
+            batch_size=batch_size,
+            epochs=self.model.epochs,
+            drop_last=self.model.drop_last,
+            padding=PADDING,
+            transform=Fuse(),
+            **BALANCED,
+        )
+
+    def token(self, position: int) -> int:
+        epoch, place = divmod(position, len(epoch_tokens(0)))
+        begin = session_of(self.loaders[0]).begin
+        ranks = begin.ranks if begin.epoch == epoch else self.model.world_size
+        assert ranks is not None
+        return balanced_tokens(epoch, ranks)[place]
 
 
 # Mixtures.
@@ -254,11 +299,18 @@ class MixtureMachine(RunMachine):
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
+TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
     max_examples=60 * TIMES,
+    stateful_step_count=25,
+)
+TestBalanced.settings = settings(
+    phases=[Phase.generate],
+    derandomize=TIMES == 1,
+    max_examples=30 * TIMES,
     stateful_step_count=25,
 )
 TestMixtures.settings = settings(

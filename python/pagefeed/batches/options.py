@@ -108,6 +108,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1, ("uncounted",), _BLOCKS),
     Option(
+        "balance=",
+        lambda s: s.balance,
+        ("uncounted", "mixture", "rows"),
+        f"what a sequence costs is told by its tokens: leave it out, {_COUNT}, or give "
+        "Documents a max_length",
+    ),
+    Option(
         "fields=('labels', ...)",
         lambda s: {*s.fields.names} - {"input_ids", "metadata"},
         ("rows",),

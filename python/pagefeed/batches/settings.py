@@ -15,7 +15,7 @@ from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.token_batches import Feed, TokenFeed, token_engine
 from pagefeed.dataset import Dataset, known_vocab_size
 from pagefeed.mixture import Mixture
-from pagefeed.order import Shuffle
+from pagefeed.order import Balance, Shuffle
 from pagefeed.run import EpochSource, MixtureSource, Run, SequenceSource
 from pagefeed.sequences import Documents, SequenceSetting
 
@@ -40,6 +40,7 @@ class LoaderSettings:
     batch_size: int
     seed: int
     shuffle: Shuffle
+    balance: Balance | None
     memory: int
     format: Literal["numpy", "torch"]
     dtype: str
@@ -101,6 +102,7 @@ class LoaderSettings:
                 epochs=self.epochs,
                 world_size=self.world_size,
                 memory=self._order_bytes,
+                balance=self.balance,
             )
         return MixtureSource(
             self.dataset,

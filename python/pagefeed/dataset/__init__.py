@@ -18,7 +18,7 @@ from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.recorded import RecordedTokenizer, known_vocab_size
-from pagefeed.dataset.row_lengths import length_counts
+from pagefeed.dataset.row_lengths import length_counts, row_lengths
 from pagefeed.dataset.spans import (
     SpanParts,
     Spans,
@@ -52,6 +52,7 @@ __all__ = [
     "refuse_null_tokens",
     "refuse_texts",
     "refuse_unknown_rows",
+    "row_lengths",
     "what_changed",
 ]
 __all__ += flat.__all__

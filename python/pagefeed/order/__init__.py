@@ -7,8 +7,11 @@ does not grow with the dataset:
 - :class:`Shuffle`: the settings; :func:`choose_num_lanes` and :meth:`Shuffle.delay` fit
   them to a dataset.
 - :class:`EpochOrder`: blocks permuted, cut into lanes, mixed in a window.
+- :class:`Balance`, :class:`BalancedOrder`: dealt anew, so that ranks cost alike.
 """
 
+from pagefeed.order.balance import Balance, BalanceLike
+from pagefeed.order.balanced_order import BalancedOrder, Ordered
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
@@ -19,11 +22,15 @@ from pagefeed.sequences import Blocks, ExplicitBlocks
 
 __all__ = [
     "ORDER_VERSION",
+    "Balance",
+    "BalanceLike",
+    "BalancedOrder",
     "Blocks",
     "EpochOrder",
     "ExplicitBlocks",
     "KeyPart",
     "Lanes",
+    "Ordered",
     "Permutation",
     "Shuffle",
     "SmallOrder",

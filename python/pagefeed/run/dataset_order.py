@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pagefeed.dataset import BlockKind, Dataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import EpochOrder, KeyPart, Shuffle, SmallOrder, choose_num_lanes
-from pagefeed.sequences import Blocks, SequenceIndex
+from pagefeed.order import (
+    Balance,
+    BalancedOrder,
+    EpochOrder,
+    KeyPart,
+    Ordered,
+    Shuffle,
+    SmallOrder,
+    choose_num_lanes,
+    derive_key,
+)
+from pagefeed.sequences import Blocks, SequenceCosts, SequenceIndex
 
 __all__ = ["DatasetOrder"]
 
@@ -25,6 +35,7 @@ class DatasetOrder:
         world_size: Number of ranks, for which the lanes of later epochs are chosen.
         least_lanes: Fewest of them.
         memory: Bytes that an order may hold of what it reads ahead.
+        balance: How ranks are balanced.
     """
 
     def __init__(
@@ -39,6 +50,7 @@ class DatasetOrder:
         memory: int,
         least_lanes: int = 1,
         name: str = "",
+        balance: Balance | None = None,
     ) -> None:
         self._dataset = dataset
         self._fingerprint = fingerprint
@@ -60,6 +72,11 @@ class DatasetOrder:
             file_order=self._in_order,
         )
         """Lanes of an epoch that such a number of ranks begins."""
+        self._balance = balance
+        if balance is not None:
+            self._costs = partial(
+                SequenceCosts(index), tokens=balance.tokens, attention=balance.attention
+            )
         self.of = lru_cache(maxsize=2)(self._make)
 
     @property
@@ -90,6 +107,11 @@ class DatasetOrder:
             return self._all_bytes / max(1, spans.num_pages)
         return 2 * spans.page_values / max(1, spans.num_pages)
 
+    @property
+    def stretch(self) -> int:
+        """Sequences of a lane that are dealt by cost together, about."""
+        return 0 if self._balance is None else self._balance.stretch
+
     def window(self, num_lanes: int) -> int:
         """Return the longest delay of a sequence in its lane, in sequences."""
         return self._shuffle.delay(
@@ -116,8 +138,28 @@ class DatasetOrder:
                 "another shuffle"
             )
 
-    def _make(self, epoch: int, num_lanes: int) -> EpochOrder | SmallOrder:
-        """Return the order of an epoch with so many lanes; the last two are kept."""
+    def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
+        """Return the order of an epoch with so many lanes; the last two are kept.
+
+        Args:
+            epoch: The epoch.
+            num_lanes: Its lanes.
+            ranks: Number of ranks that it balances.
+        """
+        order = self._unbalanced(epoch, num_lanes)
+        if self._balance is None or ranks is None:
+            return order
+        return BalancedOrder(
+            order,
+            balance=self._balance,
+            key=derive_key(self._seed, epoch, self._name, "balance"),
+            costs=self._costs,
+            num_lanes=num_lanes,
+            ranks=ranks,
+            end=self._index.num_sequences,
+        )
+
+    def _unbalanced(self, epoch: int, num_lanes: int) -> EpochOrder | SmallOrder:
         if self._in_order:
             # The lanes of a mixture say themselves which place of a file is next.
             num_lanes = 1

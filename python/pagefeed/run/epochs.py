@@ -10,7 +10,7 @@ import numpy as np
 from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
-from pagefeed.order import EpochOrder, Shuffle, SmallOrder
+from pagefeed.order import Balance, Ordered, Shuffle
 from pagefeed.run.damage import sequences_of_damage
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
@@ -32,6 +32,7 @@ class EpochSource:
         epochs: Epochs of an iteration; None never ends.
         world_size: Number of ranks.
         memory: Bytes that its orders may hold of what they read ahead.
+        balance: How ranks are balanced.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -47,6 +48,7 @@ class EpochSource:
         epochs: int | None,
         world_size: int,
         memory: int,
+        balance: Balance | None = None,
     ) -> None:
         self.dataset = dataset
         self.epochs = epochs
@@ -61,6 +63,7 @@ class EpochSource:
             shuffle=shuffle,
             world_size=world_size,
             memory=memory,
+            balance=balance,
         )
         self.orders.check_window()
         self.plan = LoaderState(
@@ -69,6 +72,8 @@ class EpochSource:
             dataset=identity_of_data(dataset),
             sequences=sequences.identity,
             shuffle=shuffle.identity,
+            balance=None if balance is None else balance.identity,
+            ranks=None if balance is None else world_size,
         )
 
     @property
@@ -139,14 +144,15 @@ class EpochTrack:
         """Return the state at a position."""
         begin = self.begin
         epoch, within = divmod(position, self.source.num_sequences)
-        lanes = self._num_lanes(epoch)
+        lanes, ranks = self._lanes(epoch)
         # Beyond its epoch the lanes of a state are forgotten: all must be as usual.
-        is_usual = begin.num_lanes == lanes
+        is_usual = (begin.num_lanes, begin.ranks) == (lanes, ranks)
         return replace(
             begin,
             epoch=epoch,
             position=within,
             num_lanes=lanes,
+            ranks=ranks,
             sizes=begin.sizes if is_usual else None,
         )
 
@@ -184,7 +190,7 @@ class EpochTrack:
             most = 2 * int(memory / max(1.0, orders.page_bytes))
             return min(most, self.source.num_sequences // world_size, MAX_HORIZON)
         num_lanes = self.begin.num_lanes
-        return 2 * orders.window(num_lanes) * num_lanes // world_size
+        return 2 * (orders.window(num_lanes) + orders.stretch) * num_lanes // world_size
 
     @property
     def epoch_positions(self) -> float:
@@ -202,13 +208,13 @@ class EpochTrack:
         """Return nothing: there are no parts to tell apart."""
         return {}
 
-    def _order(self, epoch: int) -> EpochOrder | SmallOrder:
-        return self.source.orders.of(epoch, self._num_lanes(epoch))
+    def _order(self, epoch: int) -> Ordered:
+        return self.source.orders.of(epoch, *self._lanes(epoch))
 
-    def _num_lanes(self, epoch: int) -> int:
-        """Lanes of an epoch: those the state names, chosen anew for other epochs."""
-        is_ours = epoch == self.begin.epoch
-        return self.begin.num_lanes if is_ours else self.source.orders.num_lanes
+    def _lanes(self, epoch: int) -> tuple[int, int | None]:
+        """Lanes of an epoch, and the ranks balanced; of the state, or chosen anew."""
+        plan = self.begin if epoch == self.begin.epoch else self.source.plan
+        return plan.num_lanes, plan.ranks
 
 
 def _split(positions: Positions, border: int) -> tuple[Positions, Positions]:

@@ -10,7 +10,7 @@ import numpy as np
 from pagefeed._base import Int64Array, sorted_with_places
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import Course, Mixture, Schedule
-from pagefeed.order import EpochOrder, SmallOrder
+from pagefeed.order import Ordered
 from pagefeed.run.mixed_datasets import MixedDatasets
 from pagefeed.run.route import Route
 from pagefeed.run.source import MAX_HORIZON, Held, Positions
@@ -177,7 +177,7 @@ class MixtureTrack:
 
     def _epochs(
         self, number: int, local: Int64Array
-    ) -> Iterator[tuple[EpochOrder | SmallOrder, Int64Array, Int64Array]]:
+    ) -> Iterator[tuple[Ordered, Int64Array, Int64Array]]:
         """Yield the orders of local positions: which are of it, and at which places."""
         epoch, place = np.divmod(local, self.data.indexes[number].num_sequences)
         rising, which = sorted_with_places(epoch)
@@ -188,7 +188,7 @@ class MixtureTrack:
             now = which[first:end]
             yield self._order(number, int(rising[first])), now, place[now]
 
-    def _order(self, number: int, epoch: int) -> EpochOrder | SmallOrder:
+    def _order(self, number: int, epoch: int) -> Ordered:
         """The order of a dataset in an epoch of its own."""
         orders = self.data.orders(self.begin.epoch)[number]
         return orders.of(epoch, self.begin.num_lanes)

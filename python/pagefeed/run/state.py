@@ -19,6 +19,8 @@ __all__ = ["LoaderState"]
 VERSION = 3
 MAX_SKIPPED = 16
 """Skipped ranges in a state: with more it could exceed 1 KB."""
+OPTIONAL = ("balance", "ranks", "mixture")
+"""What only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """More, if there are as many blocks, and so as many pages."""
 
@@ -53,6 +55,10 @@ class LoaderState:
     """How sequences are cut."""
     shuffle: str
     """How they are shuffled."""
+    balance: str | None = None
+    """How ranks are balanced."""
+    ranks: int | None = None
+    """Number of ranks that the epoch's order balances."""
     mixture: Schedule | None = None
     """Datasets and weights of a mixture, by position."""
 
@@ -61,7 +67,9 @@ class LoaderState:
         values = asdict(replace(self, mixture=None))
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = [list(span) for span in self.skipped]
-        del values["mixture"]
+        for name in OPTIONAL:
+            if values[name] is None:
+                del values[name]
         if self.mixture is not None:
             values["mixture"] = self.mixture.to_dict()
         return {"version": VERSION, "order_version": ORDER_VERSION, **values}
@@ -108,7 +116,7 @@ class LoaderState:
         Raises:
             StateMismatchError: If it is not such a dict, or of another version.
         """
-        names = [field.name for field in fields(cls) if field.name != "mixture"]
+        names = [field.name for field in fields(cls) if field.name not in OPTIONAL]
         _check_names(state, names)
         for name, ours in (("version", VERSION), ("order_version", ORDER_VERSION)):
             if state.get(name) != ours:
@@ -149,7 +157,7 @@ class LoaderState:
         """
         differing = [
             f"  {name}: the state has {theirs!r}, this loader {ours!r}"
-            for name in ("sequences", "shuffle", "seed")
+            for name in ("sequences", "shuffle", "balance", "seed")
             if (theirs := getattr(self, name)) != (ours := getattr(loader, name))
         ]
         if self.dataset != loader.dataset:
@@ -159,8 +167,8 @@ class LoaderState:
             raise StateMismatchError(
                 "the state belongs to another run:\n" + "\n".join(differing) + "\n"
                 "give the loader the same dataset (paths may change, contents and the "
-                "order of files may not), sequences, shuffle and seed; world size, "
-                "batch size, memory and threads may change"
+                "order of files may not), sequences, shuffle, balance and seed; world "
+                "size, batch size, memory and threads may change"
             )
 
 
@@ -170,7 +178,7 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
             f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
         )
     missing = [name for name in names if name not in state]
-    known = {*names, "mixture", "version", "order_version"}
+    known = {*names, *OPTIONAL, "version", "order_version"}
     foreign = [str(name) for name in state if name not in known]
     if missing or foreign:
         what = f"lacks {', '.join(missing)}" if missing else ""
@@ -194,6 +202,11 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(state[name], str):
             raise InvalidArgumentError(f"{name}={state[name]!r:.60} must be text")
         values[name] = state[name]
+    balance, ranks = (state.get(name) for name in ("balance", "ranks"))
+    if balance is not None or ranks is not None:
+        if not isinstance(balance, str):
+            raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
+        values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
     sizes, spans = state["sizes"], state["skipped"]
     if not isinstance(spans, list | tuple):
         raise InvalidArgumentError(f"skipped={spans!r:.60} must be a list of ranges")

@@ -7,6 +7,7 @@ grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
 
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import are_bundles
+from pagefeed.sequences.costs import SequenceCosts
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import Packed, PackedIndex
@@ -29,6 +30,7 @@ __all__ = [
     "Packed",
     "PackedIndex",
     "Segments",
+    "SequenceCosts",
     "SequenceIndex",
     "SequenceLayout",
     "SequenceSetting",

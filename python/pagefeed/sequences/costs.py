@@ -1,0 +1,183 @@
+"""What sequences cost a model: their tokens, and the squared lengths of documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
+from pagefeed.dataset import (
+    Spans,
+    derived_arrays,
+    derived_key,
+    refuse_unknown_rows,
+    row_lengths,
+)
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.documents import DocumentIndex
+from pagefeed.sequences.joined import AnyIndex, JoinedIndex
+from pagefeed.sequences.packed import PackedIndex
+from pagefeed.sequences.windows import WindowIndex
+
+__all__ = ["SequenceCosts"]
+
+VERSION = 1
+SPANS_AT_ONCE = 64
+_logger = logging.getLogger("pagefeed")
+Float64Array = npt.NDArray[np.float64]
+
+
+class SequenceCosts:
+    """Tokens of sequences, and sums of the squared lengths of their documents.
+
+    A number of 4 bytes for each sequence is kept beside the index. The first process of
+    a machine makes them, in a pass over the lengths of all rows.
+
+    Args:
+        index: The sequences.
+
+    Raises:
+        InvalidArgumentError: If sequences have no documents, or no tokens.
+    """
+
+    def __init__(self, index: AnyIndex) -> None:
+        parts = index.parts if isinstance(index, JoinedIndex) else [index]
+        self._first = np.cumsum([0, *(part.num_sequences for part in parts)])
+        self._parts = [_stored(part) for part in parts]
+        # Of documents their tokens are kept, of which all the rest follows.
+        self._length = index.length
+        self._is_documents = isinstance(parts[0], DocumentIndex)
+
+    def __call__(
+        self, sequences: Int64Array, *, tokens: float, attention: float
+    ) -> Float64Array:
+        """Return what sequences cost: float64 [sequences].
+
+        Args:
+            sequences: Numbers of sequences.
+            tokens: Cost of a token.
+            attention: Cost of a pair of tokens of one document.
+        """
+        cost = attention * self.squares(sequences) if attention else 0.0
+        return cost + tokens * self.tokens(sequences)
+
+    def tokens(self, sequences: Int64Array) -> Float64Array:
+        """Return the tokens of sequences; padding counts, where it has a fixed place.
+
+        Returns:
+            float64 [sequences].
+        """
+        if self._is_documents:
+            return np.minimum(self._known(sequences), self._length)
+        return np.full(len(sequences), float(self._length))
+
+    def squares(self, sequences: Int64Array) -> Float64Array:
+        """Return the sum of squared lengths of each sequence's documents.
+
+        Returns:
+            float64 [sequences].
+        """
+        if self._is_documents:
+            return np.square(self.tokens(sequences))
+        return self._known(sequences)
+
+    def _known(self, sequences: Int64Array) -> Float64Array:
+        if len(self._parts) == 1:
+            return self._parts[0][sequences].astype(np.float64)
+        part = np.searchsorted(self._first, sequences, side="right") - 1
+        known = np.empty(len(sequences))
+        for number in np.flatnonzero(np.bincount(part)).tolist():
+            here = part == number
+            local = sequences[here] - self._first[number]
+            known[here] = self._parts[number][local]
+        return known
+
+
+def _stored(index: object) -> npt.NDArray[np.float32]:
+    """Map what is known of the sequences of a dataset, or make it first."""
+    known: tuple[Callable[[int], npt.NDArray[np.float64]], int, str, bytes]
+    if isinstance(index, PackedIndex):
+        borders = np.ascontiguousarray(index.first_span).tobytes()
+        cut = f"Packed {index.length} {index.layout}"
+        known = (lambda block: _of_block(index, block)), len(index), cut, borders
+    elif isinstance(index, WindowIndex):
+        refuse_unknown_rows(index.spans, "balance=")
+        num_pieces = max(1, len(index.spans) // SPANS_AT_ONCE)
+        pieces = np.arange(num_pieces + 1) * index.num_sequences // num_pieces
+        cut = repr(index.windows)
+        known = (lambda n: _of_windows(index, *pieces[n : n + 2])), num_pieces, cut, b""
+    elif isinstance(index, DocumentIndex) and index.reads_lengths:
+        spans, count = index.spans, -(-len(index.spans) // SPANS_AT_ONCE)
+        known = (lambda n: _of_rows(spans, n)), count, "Documents", b""
+    else:
+        raise InvalidArgumentError(
+            "balance= needs tokens, and these documents have columns only: give "
+            "Documents a max_length, or leave balance out"
+        )
+    return _made(index.spans, *known)
+
+
+def _made(
+    spans: Spans,
+    make: Callable[[int], Float64Array],
+    num_pieces: int,
+    cut: str,
+    borders: bytes,
+) -> npt.NDArray[np.float32]:
+    key = derived_key(spans.index, str(VERSION), spans.fingerprint, cut, borders)
+
+    def write(writer: ArrayWriter) -> None:
+        _logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
+        left = np.empty(0, dtype=np.float32)
+        number = 0
+        with Work("costs of sequences", total=num_pieces, unit="pieces") as work:
+            for found in in_order(make, range(num_pieces)):
+                left = np.concatenate([left, found.astype(np.float32)])
+                number += len(found)
+                pairs = len(left) // 2 * 2
+                writer.append("costs", left[:pairs].view(np.int64))
+                left = left[pairs:]
+                work.advance()
+        writer.append("costs", np.append(left, left).view(np.int64)[: len(left)])
+        writer.append("number", [number])
+
+    stored = derived_arrays(spans.index, "costs", key, write)
+    costs: npt.NDArray[np.float32] = stored["costs"].view(np.float32)
+    return costs[: int(stored["number"][0])]
+
+
+def _of_block(index: PackedIndex, block: int) -> Float64Array:
+    """Sums of squares of the sequences of a block; an empty one has none."""
+    rows = index.packing(block)
+    first = index.blocks("page").first_sequence(np.array([block, block + 1]))
+    squares = np.square(rows.num_tokens.astype(np.float64))
+    num_sequences = int(first[1] - first[0])
+    return np.bincount(rows.sequence, squares, num_sequences).astype(np.float64)
+
+
+def _of_rows(spans: Spans, piece: int) -> Float64Array:
+    """Tokens of the rows of some spans."""
+    stop = min((piece + 1) * SPANS_AT_ONCE, len(spans))
+    found = [*row_lengths(spans, piece * SPANS_AT_ONCE, stop)]
+    return np.concatenate(found).astype(np.float64)
+
+
+def _of_windows(index: WindowIndex, first: int, last: int) -> Float64Array:
+    """Sums of squares of windows: parts at both ends, and whole documents between."""
+    starts, stops = index.token_ranges(np.arange(first, last))
+    if not len(starts):
+        return np.empty(0)
+    span, end = index.lines.spans_of(np.array([starts[0], stops[-1] - 1])).tolist()
+    lengths = np.concatenate([*row_lengths(index.spans, span, end + 1)])
+    lengths += index.layout.per_row
+    borders = np.append(0, np.cumsum(lengths)) + index.lines.first(span)
+    squares = np.append(0, np.cumsum(np.square(lengths.astype(np.float64))))
+    begin = np.searchsorted(borders, starts, side="left")
+    behind = np.searchsorted(borders, stops, side="right") - 1
+    whole = squares[behind] - squares[begin]
+    ends = np.square(borders[begin] - starts) + np.square(stops - borders[behind])
+    within: Float64Array = np.square((stops - starts).astype(np.float64))
+    return np.where(behind < begin, within, whole + ends)
