@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import BalancedOrder, EpochOrder, ExplicitBlocks, Shuffle
+from pagefeed.order import BalancedOrder, Dealing, EpochOrder, ExplicitBlocks, Shuffle
 from pagefeed.order.balance import quantiles
 
 KEY = b"tested"
@@ -18,7 +18,8 @@ sizes = st.tuples(
 )
 
 
-def orders(num_units, num_lanes, ranks, stretch, cuts=(0,)):
+def orders(case, cuts):
+    num_units, num_lanes, ranks, stretch = case
     plain = EpochOrder(
         ExplicitBlocks([*range(0, num_units, 50), num_units]),
         seed=3,
@@ -27,34 +28,34 @@ def orders(num_units, num_lanes, ranks, stretch, cuts=(0,)):
         shuffle=Shuffle(),
         num_lanes=num_lanes,
         window=60,
+        inside=True,
     )
-    balanced = BalancedOrder(
+    dealing = Dealing(
         plain,
         balance=pf.Balance(attention=1, stretch=stretch),
         key=KEY,
         costs=lambda units: COSTS[units],
-        num_lanes=num_lanes,
         ranks=ranks,
         cuts=cuts,
         end=num_units,
     )
-    return plain, balanced
+    return plain, BalancedOrder(plain, dealing)
 
 
-def model(plain, num_lanes, ranks, stretch, cuts):
-    """Every stretch of every lane on its own: sorted, and dealt by quantile."""
+def model(plain, ranks, stretch, cuts):
+    """Every stretch of every rank on its own: sorted, and dealt by quantile."""
     units = plain.at(range(plain.num_units)).tolist()
     wanted = quantiles(np.arange(len(units)) // ranks, KEY).tolist()
     dealt = list(units)
     for first, last in zip(cuts, [*cuts[1:], len(units)], strict=True):
-        begin = -(-first // num_lanes) * num_lanes
+        begin = -(-first // ranks) * ranks
         borders = [first]
-        while begin + 2 * stretch * num_lanes <= last:
-            begin += stretch * num_lanes
+        while begin + 2 * stretch * ranks <= last:
+            begin += stretch * ranks
             borders.append(begin)
         for start, end in zip(borders, [*borders[1:], last], strict=True):
-            for lane in range(num_lanes):
-                places = [p for p in range(start, end) if p % num_lanes == lane]
+            for rank in range(ranks):
+                places = [p for p in range(start, end) if p % ranks == rank]
                 ranked = sorted(places, key=lambda p: COSTS[units[p]])
                 by_quantile = sorted(places, key=lambda p: wanted[p])
                 for source, place in zip(ranked, by_quantile, strict=True):
@@ -65,15 +66,15 @@ def model(plain, num_lanes, ranks, stretch, cuts):
 @settings(deadline=None, max_examples=60)
 @given(sizes, st.data())
 def test_a_balanced_order_is_what_a_plain_model_deals(case, data):
-    num_units, num_lanes, ranks, stretch = case
+    num_units, _, ranks, stretch = case
     cuts = sorted({0, *data.draw(st.sets(st.integers(1, num_units), max_size=3))})
     cuts = [cut for cut in cuts if cut < num_units]
-    plain, balanced = orders(*case, cuts)
-    expected = model(plain, num_lanes, ranks, stretch, cuts)
+    plain, balanced = orders(case, cuts)
+    expected = model(plain, ranks, stretch, cuts)
     assert balanced.at(range(num_units)).tolist() == expected
     assert sorted(expected) == list(range(num_units))
 
-    _, other = orders(*case, cuts)
+    _, other = orders(case, cuts)
     some = data.draw(st.lists(st.integers(0, num_units - 1), max_size=30))
     assert other.at(some).tolist() == [expected[p] for p in some]
     units = np.array([expected[p] for p in some], dtype=np.int64)
@@ -84,9 +85,18 @@ def test_a_balanced_order_is_what_a_plain_model_deals(case, data):
             lambda n: st.tuples(st.integers(0, n - 1), st.just(n))
         )
     )
-    _, third = orders(*case, cuts)
+    _, third = orders(case, cuts)
     mine = range(rank, num_units, world_size)
     assert third.at(mine).tolist() == expected[rank::world_size]
+
+
+@given(st.integers(0, 1 << 30), st.integers(1, 300))
+def test_sequences_of_a_bucket_have_like_costs(first, bucket):
+    counts = np.arange(4 * bucket) + first * bucket
+    found = quantiles(counts, KEY, bucket).reshape(4, bucket)
+    numbers = quantiles(np.arange(first, first + 4), KEY)
+    assert (found >> np.uint64(16) == numbers[:, None] >> np.uint64(16)).all()
+    assert (np.diff(found.view(np.int64)) == 1).all()
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 7), st.integers(0, 6))
@@ -118,6 +128,7 @@ def test_quantiles_of_powers_of_two_steps_are_those_of_sobol():
         {"tokens": -1},
         {"attention": float("nan")},
         {"tokens": 1, "stretch": 1},
+        {"tokens": 1, "bucket": 0},
     ],
 )
 def test_a_balance_that_means_nothing_is_refused(settings):

@@ -191,7 +191,6 @@ def test_states_of_one_dataset(datasets, run, epochs, moves, sizes):
 @settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
 @given(run=RUNS, options=mixtures(), moves=MOVES, sizes=SIZES)
 def test_states_of_mixtures(datasets, run, options, moves, sizes):
-    del run["balance"]
     weights = options.pop("weights")
     parts = {name: (datasets[name], weights[name]) for name in NAMES}
 

@@ -110,7 +110,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "balance=",
         lambda s: s.balance,
-        ("uncounted", "mixture", "rows"),
+        ("uncounted", "rows"),
         f"what a sequence costs is told by its tokens: leave it out, {_COUNT}, or give "
         "Documents a max_length",
     ),

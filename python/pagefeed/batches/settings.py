@@ -112,6 +112,7 @@ class LoaderSettings:
             world_size=self.world_size,
             step_sequences=self.batch_size * self.world_size,
             memory=self._order_bytes,
+            balance=self.balance,
         )
 
     def make_feed(self, source: SequenceSource) -> Feed[Any]:

@@ -62,12 +62,17 @@ def resolve(mixture: Mixture, parts: Sequence[Component], anchor: Anchor) -> Sch
 
 
 def adopt(
-    theirs: Schedule, mixture: Mixture, parts: Sequence[Component], anchor: Anchor
+    theirs: Schedule,
+    mixture: Mixture,
+    parts: Sequence[Component],
+    anchor: Anchor,
+    position: int | None = None,
 ) -> Schedule:
     """Return the schedule with which a run of ``mixture`` continues another.
 
-    What lies before the anchor stays as it was. What follows is as recorded if the
-    same mixture was asked for, else as it is asked for now.
+    What lies before the position, by default that of the anchor, stays as it was. What
+    follows is as recorded if the same mixture was asked for, else as it is asked for
+    now.
 
     Raises:
         StateMismatchError: If a dataset is another one by the same name, or none is
@@ -79,13 +84,14 @@ def adopt(
     if theirs.digest == mixture.digest:
         return known
     wanted = resolve(mixture, parts, anchor)
-    schedule = replace(known.until(anchor.position), digest=mixture.digest)
-    before = [span for span in wanted.changes if span.start <= anchor.position]
+    position = anchor.position if position is None else position
+    schedule = replace(known.until(position), digest=mixture.digest)
+    before = [span for span in wanted.changes if span.start <= position]
     now = before[-1]
-    left = max(0, now.start + now.anneal - anchor.position)
+    left = max(0, now.start + now.anneal - position)
     here = _by_name(now.weights, wanted, schedule)
-    if left or schedule.weights_before(anchor.position) != here:
-        schedule = schedule.changed(anchor.position, left, here)
+    if left or schedule.weights_before(position) != here:
+        schedule = schedule.changed(position, left, here)
     for span in wanted.changes[len(before) :]:
         weights = _by_name(span.weights, wanted, schedule)
         schedule = schedule.changed(span.start, span.anneal, weights)

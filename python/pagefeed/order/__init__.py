@@ -11,7 +11,7 @@ does not grow with the dataset:
 """
 
 from pagefeed.order.balance import Balance, BalanceLike
-from pagefeed.order.balanced_order import BalancedOrder, Ordered
+from pagefeed.order.balanced_order import BalancedOrder, Dealing, Ordered
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
@@ -26,6 +26,7 @@ __all__ = [
     "BalanceLike",
     "BalancedOrder",
     "Blocks",
+    "Dealing",
     "EpochOrder",
     "ExplicitBlocks",
     "KeyPart",

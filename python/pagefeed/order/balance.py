@@ -1,28 +1,36 @@
 """Balance: sequences of like cost stand at the same place of every rank.
 
-Inside a stretch of a lane sequences are dealt by cost. Let k count the sequences of one
-rank: the k-th of every rank stands at the same quantile of cost, the k-th number of a
-keyed sequence that spreads evenly. So the ranks of a step cost about the same, and a
-few consecutive sequences of a rank span all costs.
+Inside a stretch every rank deals its sequences by cost. Its k-th one stands at the
+quantile of cost that is the k-th number of a keyed sequence which spreads evenly, the
+same for all ranks. So the ranks of a step cost about the same, and a few consecutive
+sequences of a rank span all costs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Int64Array, UInt64Array, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key
 from pagefeed.order.window import NEVER
+from pagefeed.sequences import SequenceCosts
 
-__all__ = ["Balance", "BalanceLike", "deal", "quantiles"]
+__all__ = ["Balance", "BalanceLike", "Costs", "deal", "quantiles"]
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+Costs: TypeAlias = Callable[[Int64Array], Float64Array]
+"""Gives what each of some sequences costs."""
 
 KINDS = ("attention", "tokens")
-MAX_STRETCH = 1 << 16
+MOST = 1 << 16
+LOW = np.uint64(MOST - 1)
 
 
 @dataclass(frozen=True)
@@ -35,22 +43,26 @@ class Balance:
     Args:
         tokens: Cost of a token.
         attention: Cost of a token that another one of its document looks at.
-        stretch: Sequences of a lane that are dealt by cost together, 2 to 65,536. Long
+        stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536. Long
             ones balance better, and hold pages for longer.
+        bucket: Sequences of a rank in a row that are of like cost, 1 to 65,536. By
+            default they are as unlike as they can be, so that steps cost alike; 64 make
+            batches of documents of like length, so that little is padded.
 
     Raises:
         InvalidArgumentError: If a cost is negative or not finite, or none is positive.
 
     Example:
         >>> Balance.parse("attention")
-        Balance(tokens=0.0, attention=1.0, stretch=512)
+        Balance(tokens=0.0, attention=1.0, stretch=1024, bucket=1)
         >>> Balance(tokens=12.0 * 4096, attention=2.0)
-        Balance(tokens=49152.0, attention=2.0, stretch=512)
+        Balance(tokens=49152.0, attention=2.0, stretch=1024, bucket=1)
     """
 
     tokens: float = 0.0
     attention: float = 0.0
-    stretch: int = 512
+    stretch: int = 1024
+    bucket: int = 1
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -65,12 +77,15 @@ class Balance:
                 "Balance() balances nothing: give a cost of tokens, of attention, or "
                 "of both"
             )
-        stretch = check_whole(self.stretch, "stretch", least=2, most=MAX_STRETCH)
-        object.__setattr__(self, "stretch", stretch)
+        for name, least in (("stretch", 2), ("bucket", 1)):
+            size = check_whole(getattr(self, name), name, least=least, most=MOST)
+            object.__setattr__(self, name, size)
 
     @classmethod
     def parse(cls, value: BalanceLike) -> Balance | None:
         """Take a :class:`Balance`, ``"attention"``, ``"tokens"``, or None for none.
+
+        ``"tokens"`` is ``Balance(tokens=1, bucket=64)``.
 
         Raises:
             InvalidArgumentError: If it is something else.
@@ -82,7 +97,19 @@ class Balance:
                 f"balance={value!r:.60} must be None, 'attention', 'tokens' or a "
                 "Balance(tokens=..., attention=...)"
             )
-        return cls(tokens=value == "tokens", attention=value == "attention")
+        return cls(attention=1) if value == "attention" else cls(tokens=1, bucket=64)
+
+    def costs(self, known: SequenceCosts) -> Costs:
+        """Return what gives the costs of sequences, float64 [sequences], by these."""
+
+        def costs(sequences: Int64Array) -> Float64Array:
+            # What does not count is not read.
+            cost = self.tokens * known.tokens(sequences) if self.tokens else 0.0
+            if self.attention:
+                cost = cost + self.attention * known.squares(sequences)
+            return np.asarray(cost)
+
+        return costs
 
     @property
     def identity(self) -> str:
@@ -101,44 +128,45 @@ _UNSET = [
 """By step: the bits whose number has not this bit."""
 
 
-def quantiles(counts: Int64Array, key: bytes) -> UInt64Array:
+def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
     """Return the quantile of cost of the k-th sequence of every rank, in 2**-64.
 
     It is the second of Sobol's sequences with a keyed digital shift. Of any 2**n
     consecutive numbers that begin at a multiple of 2**n each 2**-n of the range gets
-    one; and so it is for every 2**m-th number, which are those of a lane.
+    one.
 
     Args:
         counts: k, at least 0.
         key: Key of the shift.
+        bucket: How many in a row have about the same.
 
     Example:
         >>> first = quantiles(np.arange(8), b"key") >> np.uint64(61)
         >>> sorted(first.tolist())
         [0, 1, 2, 3, 4, 5, 6, 7]
     """
-    bits = counts.astype(np.uint64)
+    number, within = np.divmod(counts.astype(np.uint64), np.uint64(bucket))
+    bits = number
     for step, unset in zip(_STEPS, _UNSET, strict=True):
         bits ^= (bits >> np.uint64(step)) & unset
     # The bits are turned round: those of a byte, then the bytes.
     for step, unset in zip(_STEPS[:3], _UNSET[:3], strict=True):
         bits = (bits >> np.uint64(step)) & unset | (bits & unset) << np.uint64(step)
     (shift,) = expand_key(key, 1)
-    return bits.byteswap() ^ shift
+    bits = bits.byteswap() ^ shift
+    return bits if bucket == 1 else bits & ~LOW | within
 
 
-def deal(
-    costs: np.typing.NDArray[np.float64], wanted: UInt64Array, lengths: Int64Array
-) -> Int64Array:
-    """Return where each sequence of some lanes is put: the cost rank that is wanted.
+def deal(costs: Float64Array, wanted: UInt64Array, lengths: Int64Array) -> Int64Array:
+    """Return where each sequence of some ranks is put: in the order that is wanted.
 
     Args:
-        costs: Cost of each sequence, by its place before: [lanes, places].
-        wanted: Quantile of cost at each place: [lanes, places].
-        lengths: Places of each lane; what is behind stays where it is: [lanes].
+        costs: Cost of each sequence, by its place before: [ranks, places].
+        wanted: Quantile of cost at each place: [ranks, places].
+        lengths: Places of each rank; what is behind stays where it is: [ranks].
 
     Returns:
-        The place of each after: int64 [lanes, places], a permutation of each row.
+        The place of each after: int64 [ranks, places], a permutation of each row.
 
     Example:
         >>> costs, wanted = np.array([[5.0, 1.0, 9.0]]), np.array([[7, 8, 6]], "u8")

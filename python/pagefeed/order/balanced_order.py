@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,21 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, finished
-from pagefeed.order.balance import Balance, deal, quantiles
+from pagefeed.order.balance import Balance, Costs, deal, quantiles
 
-__all__ = ["BalancedOrder", "Ordered"]
+__all__ = ["BalancedOrder", "Dealing", "Ordered"]
 
 NEVER = 1 << 62
 """A position that is never reached."""
 MOST_KEPT = 4
 """Stretches that are kept."""
 
-Costs = Callable[[Int64Array], npt.NDArray[np.float64]]
-"""Gives the cost of each of some sequences."""
+
+class Reading(Protocol):
+    """Sequences by position."""
+
+    def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Find the sequences at rising positions, in short steps."""
 
 
 class Ordered(Protocol):
-    """Sequences by position, before they are balanced."""
+    """The order of an epoch."""
 
     def begin(self) -> Iterator[None]:
         """Prepare the first use, in short steps."""
@@ -42,56 +46,41 @@ class Ordered(Protocol):
 
 @dataclass
 class _Stretch:
-    """What was dealt of a stretch: some lanes."""
+    """What was dealt of a stretch: that of some ranks."""
 
     begin: int
     end: int
     row: Int64Array
-    """Row of each lane; -1 of those that were not dealt."""
+    """Row of each rank; -1 of those that were not dealt."""
     put: Int64Array
-    """Where each place of a lane went: [lanes dealt, places]."""
+    """Where each place of a rank went: [ranks dealt, places]."""
     dealt: Int64Array
     """What stands at each place: likewise."""
 
 
-class BalancedOrder:
-    """Deals the sequences of each lane's stretches by cost.
+class Dealing:
+    """Deals the sequences of each rank's stretches by cost.
 
     It is a permutation of the positions, and a pure function of its arguments. A
-    position is found by looking at one stretch of its lane.
+    position is found by looking at one stretch of its rank.
 
     Args:
         order: The order that is balanced.
-        balance: How long stretches are.
+        balance: How long stretches and buckets are.
         key: Key of this epoch.
         costs: Gives what sequences cost.
-        num_lanes: V: position p is of lane ``p % V``.
         ranks: N, for which it is balanced: rank r takes r, r + N, and so on.
         cuts: Positions, from 0 on, over which nothing is moved.
         end: One past the last position; None without end.
-
-    Example:
-        >>> from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
-        >>> order = EpochOrder(ExplicitBlocks([0, 100]), seed=1, epoch=0, name="",
-        ...                    shuffle=Shuffle(), num_lanes=2, window=9)
-        >>> balanced = BalancedOrder(
-        ...     order, balance=Balance(tokens=1, stretch=16), key=b"1", num_lanes=2,
-        ...     costs=lambda units: units % 7.0, ranks=2, end=100)
-        >>> units = balanced.at(range(100))
-        >>> sorted(units.tolist()) == list(range(100))
-        True
-        >>> balanced.positions(units[[3, 7]]).tolist()
-        [3, 7]
     """
 
     def __init__(
         self,
-        order: Ordered,
+        order: Reading,
         *,
         balance: Balance,
         key: bytes,
         costs: Costs,
-        num_lanes: int,
         ranks: int,
         cuts: Sequence[int] = (0,),
         end: int | None,
@@ -99,56 +88,49 @@ class BalancedOrder:
         self._order = order
         self._key = key
         self._costs = costs
-        self._num_lanes, self._ranks = num_lanes, ranks
-        self._size = balance.stretch * num_lanes
+        self._ranks = ranks
+        self._bucket = balance.bucket
+        self._size = balance.stretch * ranks
         self._cuts = np.array([*cuts, NEVER if end is None else end], dtype=np.int64)
         self._kept: OrderedDict[int, _Stretch] = OrderedDict()
 
-    def begin(self) -> Iterator[None]:
-        """Prepare the first use, in short steps."""
-        return self._order.begin()
-
-    def at(self, positions: npt.ArrayLike) -> Int64Array:
-        """Return the sequences at positions: int64 [positions]."""
-        return finished(self.reading(positions))
-
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the same as :meth:`at`, in steps of a few milliseconds."""
+        """Find the sequences at positions, in steps of a few milliseconds.
+
+        Returns:
+            int64 [positions].
+        """
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         sequences = np.empty(len(wanted), dtype=np.int64)
-        for stretch, which, lane, place in self._groups(wanted):
-            yield from self._deal(stretch, lane)
-            sequences[which] = stretch.dealt[stretch.row[lane], place]
+        for stretch, which, rank, place in self._groups(wanted):
+            yield from self._deal(stretch, rank)
+            sequences[which] = stretch.dealt[stretch.row[rank], place]
             yield
         return sequences
-
-    def positions(self, units: npt.ArrayLike) -> Int64Array:
-        """Return the positions of sequences: the inverse of :meth:`at`."""
-        before = self._order.positions(units)
-        return self.moved(before)
 
     def moved(self, before: Int64Array) -> Int64Array:
         """Return where what stood at positions of the given order stands now."""
         after = np.empty(len(before), dtype=np.int64)
-        for stretch, which, lane, place in self._groups(before):
-            finished(self._deal(stretch, lane))
-            now = stretch.put[stretch.row[lane], place]
-            after[which] = before[which] + (now - place) * self._num_lanes
+        for stretch, which, rank, place in self._groups(before):
+            finished(self._deal(stretch, rank))
+            now = stretch.put[stretch.row[rank], place]
+            after[which] = before[which] + (now - place) * self._ranks
         return after
 
-    def end_of_stretch(self, position: int) -> int:
-        """Return one past the last position that this one could be exchanged with."""
-        return int(self._borders(np.array([position]))[1][0])
+    def next_border(self, position: int) -> int:
+        """Return the first border of stretches at or behind a position."""
+        begin, end = self._borders(np.array([position]))
+        return int(begin[0] if begin[0] == position else end[0])
 
     def _borders(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
         """First position of each position's stretch, and one past the last.
 
-        A stretch is so many whole turns of all lanes; the last one before a cut is up
+        A stretch is so many whole turns of all ranks; the last one before a cut is up
         to twice as long.
         """
         part = np.searchsorted(self._cuts, positions, side="right") - 1
         first, last = self._cuts[part], self._cuts[part + 1]
-        whole = -(-first // self._num_lanes) * self._num_lanes
+        whole = -(-first // self._ranks) * self._ranks
         num_stretches = np.maximum((last - whole) // self._size, 1)
         number = np.minimum((positions - whole) // self._size, num_stretches - 1)
         number = np.maximum(number, 0)
@@ -161,33 +143,33 @@ class BalancedOrder:
     def _groups(
         self, positions: Int64Array
     ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
-        """Yield stretches: which positions are theirs, their lanes, places in these."""
+        """Yield stretches: which positions are theirs, their ranks, places in these."""
         begins, ends = self._borders(positions)
         for begin in np.unique(begins).tolist():
             which = np.flatnonzero(begins == begin)
             stretch = self._kept.pop(begin, None)
             if stretch is None:
                 nothing = np.empty((0, 0), dtype=np.int64)
-                row = np.full(self._num_lanes, -1)
+                row = np.full(self._ranks, -1)
                 stretch = _Stretch(begin, int(ends[which[0]]), row, nothing, nothing)
             self._kept[begin] = stretch
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-            lane = positions[which] % self._num_lanes
-            place = (positions[which] - begin) // self._num_lanes
-            yield stretch, which, lane, place
+            rank = positions[which] % self._ranks
+            place = (positions[which] - begin) // self._ranks
+            yield stretch, which, rank, place
 
     def _deal(
-        self, stretch: _Stretch, lanes: Int64Array
+        self, stretch: _Stretch, ranks: Int64Array
     ) -> Generator[None, None, None]:
-        """Deal lanes of a stretch, if they were not."""
-        lanes = np.unique(lanes[stretch.row[lanes] < 0])
-        if not len(lanes):
+        """Deal those of some ranks, if they were not."""
+        ranks = np.unique(ranks[stretch.row[ranks] < 0])
+        if not len(ranks):
             return
-        first = np.sort(stretch.begin + (lanes - stretch.begin) % self._num_lanes)
-        num_places = -(-(stretch.end - int(first[0])) // self._num_lanes)
-        # By turns of the lanes, and so rising: what lies behind the end comes last.
-        turns = first + np.arange(num_places)[:, None] * self._num_lanes
+        first = np.sort(stretch.begin + (ranks - stretch.begin) % self._ranks)
+        num_places = -(-(stretch.end - int(first[0])) // self._ranks)
+        # By turns of the ranks, and so rising: what lies behind the end comes last.
+        turns = first + np.arange(num_places)[:, None] * self._ranks
         every = turns.ravel()
         num_found = int(np.searchsorted(every, stretch.end))
         sequences = np.zeros(len(every), dtype=np.int64)
@@ -198,20 +180,59 @@ class BalancedOrder:
         shape = turns.shape
         put = deal(
             costs.reshape(shape).T,
-            quantiles(every // self._ranks, self._key).reshape(shape).T,
-            -(-(stretch.end - first) // self._num_lanes),
+            quantiles(every // self._ranks, self._key, self._bucket).reshape(shape).T,
+            -(-(stretch.end - first) // self._ranks),
         )
         dealt = np.empty_like(put)
         np.put_along_axis(dealt, put, sequences.reshape(shape).T, axis=1)
-        stretch.row[first % self._num_lanes] = len(stretch.put) + np.arange(len(first))
+        stretch.row[first % self._ranks] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
             put, dealt = _below(stretch.put, put), _below(stretch.dealt, dealt)
         stretch.put, stretch.dealt = put, dealt
         yield
 
 
+class BalancedOrder:
+    """The order of an epoch, dealt anew.
+
+    Args:
+        order: The order that is balanced.
+        dealing: What deals it anew.
+
+    Example:
+        >>> from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
+        >>> order = EpochOrder(ExplicitBlocks([0, 100]), seed=1, epoch=0, name="",
+        ...                    shuffle=Shuffle(), num_lanes=2, window=9)
+        >>> dealing = Dealing(
+        ...     order, balance=Balance(tokens=1, stretch=16), key=b"1",
+        ...     costs=lambda units: units % 7.0, ranks=2, end=100)
+        >>> units = BalancedOrder(order, dealing).at(range(100))
+        >>> sorted(units.tolist()) == list(range(100))
+        True
+        >>> BalancedOrder(order, dealing).positions(units[[3, 7]]).tolist()
+        [3, 7]
+    """
+
+    def __init__(self, order: Ordered, dealing: Dealing) -> None:
+        self._order = order
+        self._dealing = dealing
+        self.reading = dealing.reading
+
+    def begin(self) -> Iterator[None]:
+        """Prepare the first use, in short steps."""
+        return self._order.begin()
+
+    def at(self, positions: npt.ArrayLike) -> Int64Array:
+        """Return the sequences at positions: int64 [positions]."""
+        return finished(self.reading(positions))
+
+    def positions(self, units: npt.ArrayLike) -> Int64Array:
+        """Return the positions of sequences: the inverse of :meth:`at`."""
+        return self._dealing.moved(self._order.positions(units))
+
+
 def _below(upper: Int64Array, lower: Int64Array) -> Int64Array:
-    """Rows below others; lanes of a stretch differ by one place at most."""
+    """Rows below others; ranks differ by one place at most."""
     width = max(upper.shape[1], lower.shape[1])
     rows = [
         np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (upper, lower)

@@ -47,6 +47,8 @@ class EpochOrder:
         is_ahead: Whether it is wanted later, so that the pass over the blocks that
             the sums take can be left to :meth:`begin`, or else to the first use.
         most_held: Units that reading ahead may hold, of 8 bytes each.
+        inside: Whether the units of a block are permuted, too: packed sequences lie
+            there by length, so that the two halves of a block are unlike.
 
     Raises:
         InvalidArgumentError: An argument is out of range.
@@ -77,6 +79,7 @@ class EpochOrder:
         cache_dir: str | Path | None = None,
         is_ahead: bool = False,
         most_held: int = MOST_HELD,
+        inside: bool = False,
     ) -> None:
         if not 0 <= window <= MAX_DELAY:
             raise InvalidArgumentError(
@@ -100,6 +103,7 @@ class EpochOrder:
             derive_key(key, "sequence"),
             fingerprint=fingerprint,
             folder=None if cache_dir is None else Path(cache_dir),
+            inside=inside,
         )
         self.lanes = Lanes(num_units=blocks.num_sequences, num_lanes=num_lanes)
         delay = max(window, 1) if shuffle.delayed else 1

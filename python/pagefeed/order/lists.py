@@ -102,6 +102,7 @@ class BlockList:
         key: Key of this epoch's order.
         fingerprint: What the blocks are, where sums over them are shared.
         folder: Where sums over blocks are shared with other processes, or None.
+        inside: Whether the units of a block are permuted; those of shares always are.
     """
 
     def __init__(
@@ -112,7 +113,9 @@ class BlockList:
         *,
         fingerprint: str = "",
         folder: Path | None = None,
+        inside: bool = False,
     ) -> None:
+        self._is_inside = inside or passes > 1
         self._blocks = blocks
         self._passes = passes
         self._order = ItemOrder(blocks, passes, key)
@@ -135,7 +138,7 @@ class BlockList:
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
         """Units, int64, at the indices [start, stop), none empty, run after run."""
         items, begins, counts = self._starts.cover(starts, stops)
-        if self._passes == 1:
+        if not self._is_inside:
             units = np.repeat(items.first_unit - begins, counts)
             units += joined_ranges(starts, stops)
             return units
@@ -152,7 +155,7 @@ class BlockList:
         # Of items that begin at one index, all but the last are empty.
         item = np.searchsorted(begins, indices, side="right") - 1
         rank = indices - begins[item]
-        if self._passes == 1:
+        if not self._is_inside:
             rank += items.first_unit[item]
             return rank
         rank += items.skipped(self._passes)[item]
@@ -168,7 +171,7 @@ class BlockList:
         block_units = self._blocks.first_sequence(block + 1) - first
         rank = units - first
         share = np.zeros_like(rank)
-        if self._passes > 1:
+        if self._is_inside:
             rank = self._inside.inverse(rank, block_units, mix(block, self._inside_key))
             share = ((rank + 1) * self._passes - 1) // block_units
         item = Items(block, share, first, block_units)
@@ -192,6 +195,7 @@ def make_list(
     *,
     fingerprint: str,
     folder: Path | None,
+    inside: bool,
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
     if not shuffle.permuted or blocks.num_sequences == 0:
@@ -199,5 +203,10 @@ def make_list(
     if not shuffle.in_blocks:
         return RowList(blocks.num_sequences, key)
     return BlockList(
-        blocks, shuffle.passes, key, fingerprint=fingerprint, folder=folder
+        blocks,
+        shuffle.passes,
+        key,
+        fingerprint=fingerprint,
+        folder=folder,
+        inside=inside,
     )

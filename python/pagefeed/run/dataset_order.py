@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from pagefeed.dataset import BlockKind, Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     Balance,
     BalancedOrder,
+    Dealing,
     EpochOrder,
     KeyPart,
     Ordered,
@@ -36,6 +37,7 @@ class DatasetOrder:
         least_lanes: Fewest of them.
         memory: Bytes that an order may hold of what it reads ahead.
         balance: How ranks are balanced.
+        costs: What sequences cost, if it is here that they are dealt.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class DatasetOrder:
         least_lanes: int = 1,
         name: str = "",
         balance: Balance | None = None,
+        costs: SequenceCosts | None = None,
     ) -> None:
         self._dataset = dataset
         self._fingerprint = fingerprint
@@ -73,10 +76,7 @@ class DatasetOrder:
         )
         """Lanes of an epoch that such a number of ranks begins."""
         self._balance = balance
-        if balance is not None:
-            self._costs = partial(
-                SequenceCosts(index), tokens=balance.tokens, attention=balance.attention
-            )
+        self._costs = costs
         self.of = lru_cache(maxsize=2)(self._make)
 
     @property
@@ -109,7 +109,7 @@ class DatasetOrder:
 
     @property
     def stretch(self) -> int:
-        """Sequences of a lane that are dealt by cost together, about."""
+        """Sequences of a rank that are dealt by cost together, about."""
         return 0 if self._balance is None else self._balance.stretch
 
     def window(self, num_lanes: int) -> int:
@@ -147,17 +147,17 @@ class DatasetOrder:
             ranks: Number of ranks that it balances.
         """
         order = self._unbalanced(epoch, num_lanes)
-        if self._balance is None or ranks is None:
+        if self._balance is None or self._costs is None or ranks is None:
             return order
-        return BalancedOrder(
+        dealing = Dealing(
             order,
             balance=self._balance,
             key=derive_key(self._seed, epoch, self._name, "balance"),
-            costs=self._costs,
-            num_lanes=num_lanes,
+            costs=self._balance.costs(self._costs),
             ranks=ranks,
             end=self._index.num_sequences,
         )
+        return BalancedOrder(order, dealing)
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> EpochOrder | SmallOrder:
         if self._in_order:
@@ -185,4 +185,5 @@ class DatasetOrder:
             cache_dir=self._dataset.index.cache_dir,
             is_ahead=True,
             most_held=self._most_held,
+            inside=self._balance is not None,
         )

@@ -16,7 +16,7 @@ from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
 from pagefeed.run.source import MAX_HORIZON, Held, Positions
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import SequenceIndex, SequenceSetting
+from pagefeed.sequences import SequenceCosts, SequenceIndex, SequenceSetting
 
 __all__ = ["EpochSource", "check_bound"]
 
@@ -64,6 +64,7 @@ class EpochSource:
             world_size=world_size,
             memory=memory,
             balance=balance,
+            costs=None if balance is None else SequenceCosts(self.index),
         )
         self.orders.check_window()
         self.plan = LoaderState(
@@ -189,8 +190,9 @@ class EpochTrack:
         if orders.is_scattered:
             most = 2 * int(memory / max(1.0, orders.page_bytes))
             return min(most, self.source.num_sequences // world_size, MAX_HORIZON)
-        num_lanes = self.begin.num_lanes
-        return 2 * (orders.window(num_lanes) + orders.stretch) * num_lanes // world_size
+        num_lanes, ranks = self.begin.num_lanes, self.begin.ranks or 0
+        delayed = orders.window(num_lanes) * num_lanes + orders.stretch * ranks
+        return 2 * delayed // world_size
 
     @property
     def epoch_positions(self) -> float:

@@ -22,7 +22,7 @@ from pagefeed.mixture import (
     resolve,
     sequence_weights,
 )
-from pagefeed.order import Shuffle
+from pagefeed.order import Balance, Shuffle
 from pagefeed.run.damage import sequences_of_damage
 from pagefeed.run.mixed_datasets import MixedDatasets, make_parts
 from pagefeed.run.mixed_track import MixtureTrack, schedule_of
@@ -51,6 +51,7 @@ class MixtureSource:
         step_sequences: Sequences of a step on all ranks, by which stages begin at
             steps.
         memory: Bytes that the orders may hold of what they read ahead.
+        balance: How ranks are balanced.
 
     Raises:
         InvalidArgumentError: If a dataset with a weight holds no sequence, or the
@@ -67,6 +68,7 @@ class MixtureSource:
         world_size: int,
         step_sequences: int,
         memory: int,
+        balance: Balance | None = None,
     ) -> None:
         self.mixture = mixture
         self.world_size = world_size
@@ -79,6 +81,7 @@ class MixtureSource:
             shuffle=shuffle,
             world_size=world_size,
             memory=memory,
+            balance=balance,
         )
         """The datasets, cut and shuffled."""
         self._course = lru_cache(maxsize=4)(self._make_course)
@@ -95,6 +98,8 @@ class MixtureSource:
             dataset="mixture",
             sequences=sequences.identity,
             shuffle=shuffle.identity,
+            balance=None if balance is None else balance.identity,
+            ranks=None if balance is None else world_size,
             mixture=resolve(mixture, self.parts, Anchor(step_sequences=step_sequences)),
         )
         # Its course is not looked at yet: a state may bring another.
@@ -174,7 +179,9 @@ class MixtureSource:
             step=state.step,
             step_sequences=self.step_sequences,
         )
-        schedule = adopt(schedule_of(state), self.mixture, self.parts, anchor)
+        schedule = adopt(
+            schedule_of(state), self.mixture, self.parts, anchor, self._border(state)
+        )
         return self._checked(replace(state, mixture=schedule))
 
     def reweighted(
@@ -199,15 +206,26 @@ class MixtureSource:
             raise InvalidArgumentError(
                 f"{', '.join(map(repr, empty))}: no sequence to give a weight to"
             )
-        schedule = schedule_of(state)
-        if state.position > self.course(state).end_of_changes:
+        schedule, position = schedule_of(state), self._border(state)
+        if position > self.course(state).end_of_changes:
             raise InvalidArgumentError(
                 "the mixture has run out, but for its last sequences: weights cannot "
                 "change any more; set them earlier, or raise max_epochs"
             )
         by_sequence = sequence_weights(self.mixture, schedule.parts, weights)
-        changed = schedule.changed(state.position, anneal, by_sequence)
+        changed = schedule.changed(position, anneal, by_sequence)
         return self._checked(replace(state, mixture=changed))
+
+    def _border(self, state: LoaderState) -> int:
+        """Return the first position from which on weights may change.
+
+        Where ranks are balanced it is the end of a stretch: its sequences, of which
+        some were delivered before their turn, all come as they would have.
+        """
+        balanced = self.at(state).balanced
+        return (
+            state.position if balanced is None else balanced.next_border(state.position)
+        )
 
     def _checked(self, state: LoaderState) -> LoaderState:
         """Refuse a schedule that cannot be followed, before anything moves."""

@@ -8,12 +8,13 @@ from functools import lru_cache
 from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import LEAST_LANES, Component, Mixture, check_recorded
-from pagefeed.order import Shuffle, derive_key
+from pagefeed.order import Balance, Shuffle, derive_key
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.epochs import check_bound
 from pagefeed.sequences import (
     DocumentIndex,
     JoinedIndex,
+    SequenceCosts,
     SequenceIndex,
     SequenceSetting,
 )
@@ -31,6 +32,7 @@ class MixedDatasets:
         shuffle: How to shuffle each.
         world_size: Number of ranks.
         memory: Bytes that the orders may hold of what they read ahead.
+        balance: How ranks are balanced.
 
     Raises:
         InvalidArgumentError: If a dataset with a weight holds no sequence.
@@ -45,6 +47,7 @@ class MixedDatasets:
         shuffle: Shuffle,
         world_size: int,
         memory: int,
+        balance: Balance | None,
     ) -> None:
         bound = {
             name: sequences.bind(mixture.datasets[name].spans)
@@ -66,6 +69,13 @@ class MixedDatasets:
             check_recorded(mixture.datasets)
         self.index = JoinedIndex(self.indexes, [len(d.index) for d in self.datasets])
         """The sequences of all, numbered through."""
+        self.balance = balance
+        """How ranks are balanced."""
+        if balance is not None:
+            self.costs = balance.costs(SequenceCosts(self.index))
+            """Gives what sequences cost, where ranks are balanced."""
+        self.stretch = 0 if balance is None else balance.stretch
+        """Sequences of a lane that are dealt by cost together, about."""
         self.in_order = shuffle.in_order
         """Whether each is delivered in file order."""
         self._sequences = sequences
@@ -90,6 +100,7 @@ class MixedDatasets:
                 least_lanes=LEAST_LANES,
                 memory=self._memory,
                 name=name,
+                balance=self.balance,
             )
             for name, dataset, index in zip(
                 self.names, self.datasets, self.indexes, strict=True

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pagefeed._base import Int64Array, sorted_with_places
+from pagefeed._base import Int64Array, lazy, sorted_with_places
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import Course, Mixture, Schedule
-from pagefeed.order import Ordered
+from pagefeed.order import Dealing, Ordered, derive_key
 from pagefeed.run.mixed_datasets import MixedDatasets
 from pagefeed.run.route import Route
 from pagefeed.run.source import MAX_HORIZON, Held, Positions
@@ -49,32 +49,64 @@ class MixtureTrack:
     @property
     def end(self) -> int | None:
         """One past the last position; None: without end."""
-        course, schedule, mixture = self.course, self.course.schedule, self.mixture
-        ends = [course.natural_end]
-        if mixture.stop is not None:
-            done = [
-                course.delivered(number, schedule.parts[number].max_epochs or 1)
-                for number in range(len(schedule.parts))
-            ]
-            known = [place for place in done if place is not None]
-            if known:
-                first = mixture.stop == "first_exhausted"
-                ends.append(min(known) if first else max(known))
+        schedule, mixture = self.course.schedule, self.mixture
         # Weights that leave only what has run out end it where they begin.
         begun = [each.start for each in schedule.changes if each.start <= self.start]
-        ends = [None if end is None else max(end, *begun, 0) for end in ends]
+        ends = [None if end is None else max(end, *begun, 0) for end in self._ends]
         if mixture.max_steps is not None:
             ends.append(self._end_of_steps(mixture.max_steps))
         if mixture.max_tokens is not None:
             ends.append(schedule.position_of_tokens(mixture.max_tokens))
         return min((end for end in ends if end is not None), default=None)
 
+    @property
+    def _ends(self) -> list[int | None]:
+        """Where datasets end it, whatever its steps and tokens."""
+        course, parts, stop = self.course, self.course.schedule.parts, self.mixture.stop
+        ends = [course.natural_end]
+        if stop is not None:
+            done = [
+                course.delivered(number, part.max_epochs or 1)
+                for number, part in enumerate(parts)
+            ]
+            known = [place for place in done if place is not None]
+            if known:
+                ends.append(min(known) if stop == "first_exhausted" else max(known))
+        return ends
+
     def state_at(self, position: int) -> LoaderState:
         """Return the state at a position."""
         return replace(self.begin, position=position)
 
+    @lazy
+    def balanced(self) -> Dealing | None:
+        """What deals the sequences of its positions anew, if ranks are balanced."""
+        begin, balance = self.begin, self.data.balance
+        if balance is None or begin.ranks is None:
+            return None
+        course = self.course
+        # Nothing is moved over a change of weights, or over the end of some dataset.
+        cuts = {0, *(change.start for change in course.schedule.changes)}
+        cuts.update(end for end in self._ends if end is not None)
+        return Dealing(
+            _Unbalanced(self),
+            balance=balance,
+            key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
+            costs=self.data.costs,
+            ranks=begin.ranks,
+            cuts=sorted(cuts),
+            end=None,
+        )
+
     def sequences(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at positions, some at a time; None after other work."""
+        if self.balanced is None:
+            yield from self.unbalanced(positions)
+        else:
+            yield (yield from self.balanced.reading(positions))
+
+    def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the same, as the datasets come before ranks are balanced."""
         names = self.course.schedule.names
         at_once = AT_ONCE // 4 if self.data.in_order else AT_ONCE
         for first in range(0, len(positions), at_once):
@@ -126,7 +158,8 @@ class MixtureTrack:
                 places = epoch * num_sequences + order.positions(sequences)
                 found.append(self.course.positions(number, places))
         positions = np.concatenate(found)
-        return positions[positions >= 0]
+        positions = positions[positions >= 0]
+        return positions if self.balanced is None else self.balanced.moved(positions)
 
     def horizon(self, memory: int) -> int:
         """Return how many sequences of a rank to plan ahead, to use each page well."""
@@ -143,6 +176,7 @@ class MixtureTrack:
                 window = min(held, sequences.num_sequences) * self.world_size
             else:
                 window = orders.window(num_lanes) * num_lanes
+                window += self.data.stretch * (self.begin.ranks or 0)
             horizons.append(2 * window / max(RARE, shares[name]))
         return min(int(max(horizons)) // self.world_size, 2 * MAX_HORIZON)
 
@@ -229,6 +263,22 @@ class MixtureTrack:
             skipped=begin.skipped,
         )
         return endless.span(0, endless.index_of(max_steps))[1]
+
+
+class _Unbalanced:
+    """A track as an order, before ranks are balanced."""
+
+    def __init__(self, track: MixtureTrack) -> None:
+        self._track = track
+
+    def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Find the sequences at rising positions, in short steps."""
+        parts = [np.empty(0, dtype=np.int64)]
+        for part in self._track.unbalanced(positions):
+            if part is not None:
+                parts.append(part)
+            yield
+        return np.concatenate(parts)
 
 
 def schedule_of(state: LoaderState) -> Schedule:

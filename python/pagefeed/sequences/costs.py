@@ -51,19 +51,6 @@ class SequenceCosts:
         self._length = index.length
         self._is_documents = isinstance(parts[0], DocumentIndex)
 
-    def __call__(
-        self, sequences: Int64Array, *, tokens: float, attention: float
-    ) -> Float64Array:
-        """Return what sequences cost: float64 [sequences].
-
-        Args:
-            sequences: Numbers of sequences.
-            tokens: Cost of a token.
-            attention: Cost of a pair of tokens of one document.
-        """
-        cost = attention * self.squares(sequences) if attention else 0.0
-        return cost + tokens * self.tokens(sequences)
-
     def tokens(self, sequences: Int64Array) -> Float64Array:
         """Return the tokens of sequences; padding counts, where it has a fixed place.
 

@@ -111,6 +111,7 @@ MAKES: dict[str, Any] = {
     "shuffle='buffer'": {"shuffle": "buffer"},
     "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
+    "balance=": {"balance": "attention"},
     "fields=('labels', ...)": {"fields": ("input_ids", "labels", "loss_mask")},
     "fields=('metadata',)": {"fields": ("input_ids", "metadata")},
     "metadata=": lambda kind: {

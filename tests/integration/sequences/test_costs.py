@@ -99,7 +99,7 @@ def test_documents_cost_their_tokens_as_they_are_cut(data):
     numbers = np.arange(len(delivered))
     assert costs.tokens(numbers).tolist() == delivered.tolist()
     assert costs.squares(numbers).tolist() == (delivered**2).tolist()
-    both = costs(numbers, tokens=3, attention=0.5)
+    both = pf.Balance(tokens=3, attention=0.5).costs(costs)(numbers)
     assert both.tolist() == (3 * delivered + delivered**2 / 2).tolist()
 
 

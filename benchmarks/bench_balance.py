@@ -1,0 +1,172 @@
+"""How well ranks are balanced, what it costs to balance them, and what a rate is left.
+
+    python benchmarks/bench_balance.py [--sequences 98304] [--corpus FOLDER]
+
+Documents of log-normal lengths (median 600, sigma 1.3), or of those of a corpus, as a
+stream of tokens that takes no room on disk; their lengths are what is balanced by.
+"""
+
+import argparse
+import statistics
+import struct
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import pagefeed as pf
+from pagefeed.dataset import row_lengths
+from pagefeed.loader import session_of
+from pagefeed.sequences import SequenceCosts
+
+CASES = [(8, 1), (8, 4), (64, 1), (64, 8)]
+"""Ranks, and sequences a rank."""
+ROUNDS = 5
+
+
+def write_lengths(folder: Path, lengths: np.ndarray) -> pf.dataset.Dataset:
+    """Megatron's files of documents of these lengths, all tokens 0."""
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QB", 1, 8)
+    head += struct.pack("<QQ", len(lengths), len(lengths) + 1)
+    starts = 2 * (np.cumsum(lengths) - lengths)
+    with (folder / "made.idx").open("wb") as file:
+        file.write(head)
+        for numbers, kind in (
+            (lengths, "<i4"),
+            (starts, "<i8"),
+            (np.arange(len(lengths) + 1), "<i8"),
+        ):
+            file.write(numbers.astype(kind).tobytes())
+    with (folder / "made.bin").open("wb") as file:
+        file.truncate(2 * int(lengths.sum()))
+    return pf.megatron(folder / "made")
+
+
+def corpus_lengths(folder: Path) -> np.ndarray:
+    """Tokens of all texts of a folder, by its tokenizer."""
+    texts = pf.parquet(folder, column="text")
+    spans = texts.tokenize(pf.Tokenizer(str(folder / "tokenizer.json"))).spans
+    return np.concatenate([*row_lengths(spans, 0, len(spans))])
+
+
+def figures(costs: np.ndarray) -> tuple[float, float]:
+    """Slowest rank over the mean, by step; deviation of the steps over their mean."""
+    means = costs.mean(axis=1)
+    return float((costs.max(axis=1) / means).mean()), float(means.std() / means.mean())
+
+
+def step_costs(loader: pf.Loader, costs: SequenceCosts) -> np.ndarray:
+    """Squared lengths of every step of an epoch and rank: float64 [steps, ranks]."""
+    run = session_of(loader).run
+    track = run.source.at(run.beginning(0))
+    size = run.step_sequences
+    parts = track.sequences(range(loader.num_sequences // size * size))
+    sequences = np.concatenate([part for part in parts if part is not None])
+    shape = -1, run.batch_size, run.world_size
+    found: np.ndarray = costs.squares(sequences).reshape(shape).sum(axis=1)
+    return found
+
+
+def table(lengths: np.ndarray, length: int) -> None:
+    """Print both figures, with and without."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = write_lengths(Path(folder), lengths)
+        for ranks, batch_size in CASES:
+            shown = []
+            for balance in (None, "attention"):
+                loader = pf.Loader(
+                    data,
+                    sequences=pf.Packed(length),
+                    batch_size=batch_size,
+                    balance=balance,
+                    rank=0,
+                    world_size=ranks,
+                )
+                if balance is None:
+                    costs = SequenceCosts(session_of(loader).run.source.index)
+                shown.append(
+                    "{:.2f}, {:.2f}".format(*figures(step_costs(loader, costs)))
+                )
+            lanes = loader.state_dict()["num_lanes"]
+            print(
+                f"{length}, {ranks} x {batch_size} ({lanes} lanes)", *shown, sep=" | "
+            )
+
+
+def rates(lengths: np.ndarray) -> None:
+    """Print tokens a second with and without, side by side."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, part in enumerate(np.array_split(lengths, 8)):
+            values = rng.integers(0, 50_000, int(part.sum())).astype(np.uint16)
+            offsets = np.concatenate([[0], np.cumsum(part)]).astype(np.int32)
+            rows = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+            path = Path(folder) / f"{number}.parquet"
+            pq.write_table(pa.table({"input_ids": rows}), path, row_group_size=1000)
+        data = pf.parquet(folder, column="input_ids")
+
+        def rate(balance: str | None) -> float:
+            loader = pf.Loader(
+                data,
+                sequences=pf.Packed(2048),
+                batch_size=16,
+                balance=balance,
+                rank=0,
+                world_size=1,
+                num_threads=2,
+            )
+            with loader:
+                begin, taken = time.perf_counter(), 0
+                for batch in loader:
+                    taken += batch["input_ids"].size
+                return taken / (time.perf_counter() - begin)
+
+        rate("attention")  # Costs are made, and files are in memory.
+        both = [(rate(None), rate("attention")) for _ in range(ROUNDS)]
+        plain, balanced = (statistics.median(each) for each in zip(*both, strict=True))
+        ratio = statistics.median(b / a for a, b in both)
+        print(f"{plain:.3g} and {balanced:.3g} tokens a second: {ratio:.2f}")
+
+
+def seconds_of_costs(num_sequences: int) -> None:
+    """Print how long costs take to be made and opened."""
+    rng = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as folder:
+        data = write_lengths(Path(folder), rng.integers(1, 64, num_sequences))
+        cached = pf.Documents(columns=["tokens"], max_length=64)
+        index = cached.bind(data.spans)
+        for what in ("made", "opened"):
+            begin = time.perf_counter()
+            SequenceCosts(index)
+            print(
+                f"costs of {num_sequences} {what}: {time.perf_counter() - begin:.3f} s"
+            )
+
+
+def main() -> None:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sequences", type=int, default=64 * 512 * 3)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[4096, 32768])
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--rates", action="store_true")
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(0)
+    for length in arguments.lengths:
+        wanted = arguments.sequences * length
+        if arguments.corpus is None:
+            lengths = rng.lognormal(np.log(600), 1.3, wanted // 1000).astype(int) + 1
+        else:
+            lengths = rng.choice(corpus_lengths(arguments.corpus), wanted // 100)
+        lengths = np.maximum(lengths, 1)
+        stop = int(np.searchsorted(np.cumsum(lengths), wanted))
+        table(lengths[:stop], length)
+    if arguments.rates:
+        rates(np.minimum(rng.lognormal(np.log(600), 1.3, 60_000).astype(int) + 1, 8192))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Ranks of a step cost about the same, by what their batches hold."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+RANKS = 4
+LENGTH = 256
+
+
+def write(folder, *, seed, median, num_rows):
+    folder.mkdir()
+    rng = np.random.default_rng(seed)
+    for number in range(2):
+        lengths = rng.lognormal(np.log(median), 1.3, num_rows).astype(int) + 1
+        rows = [np.full(length, 7, np.int32) for length in lengths.clip(max=2000)]
+        table = pa.table({"input_ids": rows})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=50)
+    return pf.parquet(folder, column="input_ids")
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("balance")
+    return {
+        "short": write(folder / "short", seed=1, median=15, num_rows=24_000),
+        "long": write(folder / "long", seed=2, median=60, num_rows=6_000),
+    }
+
+
+def loaders(data, **options: Any):
+    settings: dict[str, Any] = {
+        "sequences": pf.Packed(LENGTH),
+        "batch_size": 2,
+        "seed": 3,
+    } | options
+    settings.setdefault("fields", ("input_ids", "cu_seqlens"))
+    return [
+        pf.Loader(data, rank=rank, world_size=RANKS, num_threads=1, **settings)
+        for rank in range(RANKS)
+    ]
+
+
+def step_costs(data, **options):
+    """Squared lengths of documents of each step and rank: float64 [steps, ranks]."""
+    costs = [
+        [np.square(np.diff(batch["cu_seqlens"]).astype(float)).sum() for batch in one]
+        for one in loaders(data, **options)
+    ]
+    return np.array(costs).T
+
+
+def slowest(costs):
+    return float((costs.max(axis=1) / costs.mean(axis=1)).mean())
+
+
+def mixed(datasets, **options):
+    parts = {"short": (datasets["short"], 0.5), "long": (datasets["long"], 0.5)}
+    return pf.mix(parts, **options)
+
+
+@pytest.mark.parametrize("kind", ["alone", "mixed"])
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+def test_the_slowest_rank_is_hardly_slower_than_the_mean(datasets, kind, batch_size):
+    steps = {"stop": "first_exhausted"}
+    data = datasets["long"] if kind == "alone" else mixed(datasets, **steps)
+    plain = step_costs(data, batch_size=batch_size)
+    balanced = step_costs(data, batch_size=batch_size, balance="attention")
+    assert len(plain) == len(balanced) > 100
+    assert slowest(plain) > 1.12
+    assert slowest(balanced) < 1.07
+    if batch_size == 4:  # Steps are alike, too.
+        assert balanced.sum(axis=1).std() < 1.3 * plain.sum(axis=1).std()
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_steps": 30}])
+def test_weights_change_where_a_stretch_ends(datasets, settings):
+    options = {"balance": pf.Balance(attention=1, stretch=8)}
+    epochs = 1 if settings else None
+    (loader, *_) = loaders(mixed(datasets, **settings), epochs=epochs, **options)
+    iterator = iter(loader)
+    for _ in range(3):
+        next(iterator)
+    before = loader.state_dict()
+    loader.set_weights({"short": 1, "long": 0})
+    after = loader.state_dict()
+    start = after["mixture"]["stages"][-1][0]
+    assert start == 8 * RANKS > after["position"]
+    for rank in range(RANKS):
+        for step in range(3, start // (2 * RANKS)):
+            places = [
+                [one.locate(step, row) for row in range(2)]
+                for one in continued(datasets, settings, options, rank, before, after)
+            ]
+            assert places[0] == places[1]
+
+
+def continued(datasets, settings, options, rank, *states):
+    """Loaders that go on from states."""
+    epochs = 1 if settings else None
+    for state in states:
+        loader = loaders(mixed(datasets, **settings), epochs=epochs, **options)[rank]
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        yield loader
+
+
+def test_a_state_is_small_and_of_its_balance_alone(datasets):
+    (loader, *_) = loaders(datasets["long"], balance="attention")
+    next(iter(loader))
+    state = loader.state_dict()
+    assert len(json.dumps(state)) < 1000
+    assert state["ranks"] == RANKS
+    for balance in (None, "tokens", pf.Balance(attention=1, stretch=100)):
+        (other, *_) = loaders(datasets["long"], balance=balance)
+        with pytest.raises(StateMismatchError, match="balance"):
+            other.load_state_dict(state)
+    plain = loaders(datasets["long"])[0].state_dict()
+    assert not {"balance", "ranks"} & set(plain)
+    for broken in ({"ranks": 0}, {"balance": 3}, {"balance": None}):
+        with pytest.raises(StateMismatchError):
+            loader.load_state_dict(state | broken)
+
+
+def test_documents_without_borders_cannot_be_balanced(tmp_path):
+    np.arange(1000, dtype=np.uint16).tofile(tmp_path / "a.bin")
+    data = pf.tokens(tmp_path / "a.bin", dtype="uint16")
+    with pytest.raises(InvalidArgumentError, match="documents"):
+        loaders(data, sequences=pf.Windows(8), balance="attention", fields=["labels"])
