@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pagefeed as pf
-from pagefeed.dataset import row_lengths
+from pagefeed.dataset import lengths_of_rows
 from pagefeed.loader import session_of
 from pagefeed.sequences import SequenceCosts
 
@@ -49,7 +49,7 @@ def corpus_lengths(folder: Path) -> np.ndarray:
     """Tokens of all texts of a folder, by its tokenizer."""
     texts = pf.parquet(folder, column="text")
     spans = texts.tokenize(pf.Tokenizer(str(folder / "tokenizer.json"))).spans
-    return np.concatenate([*row_lengths(spans, 0, len(spans))])
+    return np.concatenate([*lengths_of_rows(spans, 0, len(spans))])
 
 
 def figures(costs: np.ndarray) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.recorded import RecordedTokenizer, known_vocab_size
-from pagefeed.dataset.row_lengths import length_counts, row_lengths
+from pagefeed.dataset.row_lengths import length_counts, lengths_of_rows
 from pagefeed.dataset.spans import (
     SpanParts,
     Spans,
@@ -48,11 +48,11 @@ __all__ = [
     "identity_of_data",
     "known_vocab_size",
     "length_counts",
+    "lengths_of_rows",
     "parquet",
     "refuse_null_tokens",
     "refuse_texts",
     "refuse_unknown_rows",
-    "row_lengths",
     "what_changed",
 ]
 __all__ += flat.__all__

@@ -12,7 +12,7 @@ from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.spans import Spans
 
-__all__ = ["LengthCounts", "length_counts", "row_lengths"]
+__all__ = ["LengthCounts", "length_counts", "lengths_of_rows"]
 
 VERSION = 2
 SPANS_AT_ONCE = 64
@@ -72,7 +72,7 @@ def _counted(spans: Spans) -> LengthCounts:
 
     def count(first: int) -> tuple[Int64Array, Int64Array]:
         stop = min(first + SPANS_AT_ONCE, len(spans))
-        lengths = np.concatenate([*row_lengths(spans, first, stop)])
+        lengths = np.concatenate([*lengths_of_rows(spans, first, stop)])
         return np.unique(lengths, return_counts=True)
 
     found = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
@@ -87,7 +87,7 @@ def _counted(spans: Spans) -> LengthCounts:
     return found
 
 
-def row_lengths(spans: Spans, first: int, stop: int) -> Iterator[Int64Array]:
+def lengths_of_rows(spans: Spans, first: int, stop: int) -> Iterator[Int64Array]:
     """Yield the lengths of the rows of each of some spans; reads a page once."""
     each = np.arange(first, stop)
     borders = spans.first_rows(np.arange(first, stop + 1))

@@ -13,8 +13,8 @@ from pagefeed.dataset import (
     Spans,
     derived_arrays,
     derived_key,
+    lengths_of_rows,
     refuse_unknown_rows,
-    row_lengths,
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.documents import DocumentIndex
@@ -148,7 +148,7 @@ def _of_block(index: PackedIndex, block: int) -> Float64Array:
 def _of_rows(spans: Spans, piece: int) -> Float64Array:
     """Tokens of the rows of some spans."""
     stop = min((piece + 1) * SPANS_AT_ONCE, len(spans))
-    found = [*row_lengths(spans, piece * SPANS_AT_ONCE, stop)]
+    found = [*lengths_of_rows(spans, piece * SPANS_AT_ONCE, stop)]
     return np.concatenate(found).astype(np.float64)
 
 
@@ -158,7 +158,7 @@ def _of_windows(index: WindowIndex, first: int, last: int) -> Float64Array:
     if not len(starts):
         return np.empty(0)
     span, end = index.lines.spans_of(np.array([starts[0], stops[-1] - 1])).tolist()
-    lengths = np.concatenate([*row_lengths(index.spans, span, end + 1)])
+    lengths = np.concatenate([*lengths_of_rows(index.spans, span, end + 1)])
     lengths += index.layout.per_row
     borders = np.append(0, np.cumsum(lengths)) + index.lines.first(span)
     squares = np.append(0, np.cumsum(np.square(lengths.astype(np.float64))))
