@@ -26,6 +26,7 @@ from pagefeed.dataset.spans import (
     refuse_texts,
     refuse_unknown_rows,
 )
+from pagefeed.dataset.tables import delta, iceberg
 from pagefeed.dataset.text import TokenizedIndex, UncountedText
 
 __all__ = [
@@ -43,8 +44,10 @@ __all__ = [
     "UncountedText",
     "check_abilities",
     "check_dataset",
+    "delta",
     "derived_arrays",
     "derived_key",
+    "iceberg",
     "identity_of_data",
     "known_vocab_size",
     "length_counts",

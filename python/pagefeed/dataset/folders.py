@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.errors import UnsupportedError
 
-__all__ = ["FolderColumn", "folder_columns"]
+__all__ = [
+    "ColumnNames",
+    "FolderColumn",
+    "TableColumns",
+    "column_of_values",
+    "folder_columns",
+]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -37,6 +45,54 @@ class FolderColumn:
         """Return the value of a file by its number; None if it has none."""
         number = int(self.number_of_file[file])
         return self.values[number] if number < len(self.values) else None
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnNames:
+    """What files of a table call its columns, by dotted names.
+
+    Example:
+        >>> names = ColumnNames({"tokens": "col-7"})
+        >>> names.in_files("tokens"), names.in_table(0)
+        ('col-7', {'col-7': 'tokens'})
+    """
+
+    in_all: Mapping[str, str]
+    """Names in all files, by those in the table, where they differ."""
+    torn: Mapping[str, str] = field(default_factory=dict)
+    """Columns that files call otherwise than others do, and what is to be told."""
+    of_file: Sequence[Mapping[str, str]] = ()
+    """Names in the table by those in each file, if files differ."""
+
+    def in_files(self, column: str) -> str:
+        """Return what all files call a column of the table.
+
+        Raises:
+            UnsupportedError: If they differ.
+        """
+        if column in self.torn:
+            error = UnsupportedError(self.torn[column])
+            error.column = column
+            raise error
+        return self.in_all.get(column, column)
+
+    def in_table(self, file: int) -> Mapping[str, str]:
+        """Return what the table calls columns of a file, by their names there."""
+        if self.of_file:
+            return self.of_file[file]
+        return {in_file: name for name, in_file in self.in_all.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class TableColumns:
+    """What a table says of its snapshot: which one it is, and its columns."""
+
+    snapshot: str
+    """Kind of the table and number of the snapshot: ``delta:12``."""
+    of_files: Mapping[str, FolderColumn]
+    """Columns with one value in all rows of a file: its partition."""
+    names: ColumnNames
+    """What columns are called in the files."""
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
@@ -72,13 +128,20 @@ def _pairs(folder: str) -> dict[str, str]:
 
 
 def _column(found: Sequence[str | None]) -> FolderColumn:
-    texts = sorted({value for value in found if value is not None})
-    numbers: Mapping[str | None, int]
-    values: tuple[int, ...] | tuple[str, ...] = tuple(texts)
-    numbers = {text: number for number, text in enumerate(texts)}
+    texts = {value for value in found if value is not None}
     if texts and all(map(_WHOLE.fullmatch, texts)):
-        values = tuple(sorted({int(text) for text in texts}))
-        places = {value: number for number, value in enumerate(values)}
-        numbers = {text: places[int(text)] for text in texts}
-    of_file = [numbers.get(value, len(values)) for value in found]
-    return FolderColumn(values, np.array(of_file, dtype=np.int64))
+        return column_of_values([None if text is None else int(text) for text in found])
+    return column_of_values(found)
+
+
+def column_of_values(found: Sequence[int | str | None]) -> FolderColumn:
+    """Return the column that files have these values of, all numbers or all texts.
+
+    Example:
+        >>> column_of_values([7, None, 5]).values
+        (5, 7)
+    """
+    known: Any = sorted({value for value in found if value is not None})
+    places = {value: number for number, value in enumerate(known)}
+    of_file = [len(known) if value is None else places[value] for value in found]
+    return FolderColumn(tuple(known), np.array(of_file, dtype=np.int64))

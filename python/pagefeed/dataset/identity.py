@@ -36,6 +36,8 @@ class _Identity(NamedTuple):
     """Digest of the rows and tokens of each file, in any order."""
     tokenizer: str
     """Digest of the tokenizer and chat template; ``-`` without a tokenizer."""
+    snapshot: str = ""
+    """Of a table, which one: for messages, since the contents decide."""
 
 
 COUNTS = {
@@ -63,8 +65,9 @@ def identity_of_data(dataset: Dataset) -> str:
         tokenizer="-"
         if tokenizer is None
         else _digits(f"{tokenizer.fingerprint} {rows and rows.fingerprint}".encode()),
+        snapshot="" if index.recipe.table is None else index.recipe.table.snapshot,
     )
-    return " ".join(map(str, facts))
+    return " ".join(map(str, facts)).rstrip()
 
 
 def _digits(data: bytes) -> str:
@@ -72,22 +75,33 @@ def _digits(data: bytes) -> str:
 
 
 def what_changed(then: str, now: str) -> str:
-    """Return the differences of two records, for messages.
+    """Return the differences of two records, for messages; "" for the same rows.
+
+    Two snapshots of a table may have the same rows.
 
     Example:
         >>> what_changed("8c01 2 90 700 90 11 22 -", "7d02 3 95 750 95 12 23 -")
         'files then 2, now 3; rows in them then 90, now 95; tokens in them then 700, now
         750; rows that are selected then 90, now 95'
     """
+    if then == now:
+        return ""
     try:
         old, new = (_Identity(*text.split()) for text in (then, now))  # type: ignore[arg-type]
     except TypeError:
         return f"the state has {then!r:.60}, this loader {now!r:.60}"
+    if old._replace(snapshot="") == new._replace(snapshot=""):
+        return ""
     found = [
         f"{what} then {getattr(old, name)}, now {getattr(new, name)}"
         for name, what in COUNTS.items()
         if getattr(old, name) != getattr(new, name)
     ]
+    if old.snapshot != new.snapshot:
+        found.append(
+            f"snapshot then {old.snapshot or 'none'}, now {new.snapshot or 'none'}: "
+            "name that of the state to continue on the same rows"
+        )
     if old.tokenizer != new.tokenizer:
         found.append("the tokenizer, or its chat template, is another one")
     elif old.contents == new.contents:

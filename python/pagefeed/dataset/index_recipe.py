@@ -20,6 +20,7 @@ from pagefeed._base import (
     format_bytes,
     warn_of_folder,
 )
+from pagefeed.dataset.folders import TableColumns
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -84,6 +85,8 @@ class Recipe(ABC):
     """Where the files are."""
     verify_checksums: bool = False
     """Verify checksums of pages where the writer stored them."""
+    table: TableColumns | None = None
+    """What a table says of the columns; None if the files are of none."""
 
     @property
     @abstractmethod
@@ -133,6 +136,7 @@ class IndexRecipe(Recipe):
         cache_dir: PathLike | None,
         page_index: PageIndexUse,
         verify_checksums: bool,  # noqa: FBT001 - as the caller gave it
+        table: TableColumns | None = None,
     ) -> IndexRecipe:
         """Check the arguments of a caller."""
         return cls(
@@ -142,6 +146,7 @@ class IndexRecipe(Recipe):
             cache_dir=cache_folder(cache_dir),
             page_index=check_page_index(page_index),
             verify_checksums=check_flag(verify_checksums, "verify_checksums"),
+            table=table,
         )
 
     @property

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Required, TypedDict, Unpack
 
 from pagefeed._base import check_column, check_columns, check_flag
 from pagefeed.dataset.aligned import parse_aligned
+from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.index_recipe import PageIndexUse, check_page_index
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage import PathLike, Paths, StorageOptions, local_path, located
+from pagefeed.storage import (
+    Located,
+    PathLike,
+    Paths,
+    StorageOptions,
+    local_path,
+    located,
+)
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["parquet"]
+__all__ = ["Columns", "named_dataset", "parquet"]
 
 
 def parquet(
@@ -77,8 +86,42 @@ def parquet(
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
     """
-    others = check_columns(metadata, "metadata")
-    ranges = check_columns(spans, "spans")
+    if storage_cache is not None:
+        storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
+    return named_dataset(
+        located(paths, storage_options),
+        column=column,
+        aligned=aligned,
+        metadata=metadata,
+        spans=spans,
+        cache_dir=cache_dir,
+        page_index=page_index,
+        verify_checksums=verify_checksums,
+        tokenizer=tokenizer,
+    )
+
+
+class Columns(TypedDict, total=False):
+    """What is wanted of files, and how they are indexed: see :func:`parquet`."""
+
+    column: Required[str]
+    aligned: Iterable[str] | Mapping[str, float]
+    metadata: Iterable[str]
+    spans: Iterable[str]
+    cache_dir: PathLike | None
+    page_index: PageIndexUse
+    verify_checksums: bool
+    tokenizer: Tokenizer | None
+
+
+def named_dataset(
+    files: Located, table: TableColumns | None = None, **wanted: Unpack[Columns]
+) -> ParquetDataset:
+    """Name a dataset of files that were found, perhaps those of a table."""
+    column, cache_dir = wanted["column"], wanted.get("cache_dir")
+    tokenizer = wanted.get("tokenizer")
+    others = check_columns(wanted.get("metadata", ()), "metadata")
+    ranges = check_columns(wanted.get("spans", ()), "spans")
     for name, found in (("metadata", others), ("spans", ranges)):
         taken = {column, *others} if name == "spans" else {column}
         if taken & set(found) or len(set(found)) < len(found):
@@ -86,19 +129,19 @@ def parquet(
                 f"{name}={list(found)} must name further columns, beside "
                 f"{', '.join(map(repr, sorted(taken)))}, each once"
             )
-    if storage_cache is not None:
-        storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
-    files = located(paths, storage_options)
     dataset = ParquetDataset(
         files=files.files,
         storage=files.storage,
         column=check_column(column, "column"),
-        aligned=parse_aligned(aligned, (column, *others, *ranges)),
+        aligned=parse_aligned(wanted.get("aligned", ()), (column, *others, *ranges)),
         metadata=others,
         span_columns=ranges,
         cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
-        _page_index=check_page_index(page_index),
-        verify_checksums=check_flag(verify_checksums, "verify_checksums"),
+        _page_index=check_page_index(wanted.get("page_index", True)),
+        verify_checksums=check_flag(
+            wanted.get("verify_checksums", True), "verify_checksums"
+        ),
+        table=table,
     )
     if tokenizer is not None:
         dataset.check_tokenizer(tokenizer)

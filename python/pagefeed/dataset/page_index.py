@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -215,9 +215,10 @@ class PageIndex:
         return list(self.recipe.files)
 
     @lazy
-    def folder_columns(self) -> dict[str, FolderColumn]:
-        """Columns in the names of folders (``lang=en/``), by their names."""
-        return folder_columns(self.recipe.files)
+    def folder_columns(self) -> Mapping[str, FolderColumn]:
+        """Columns in the names of folders (``lang=en/``), or partitions of a table."""
+        table = self.recipe.table
+        return folder_columns(self.recipe.files) if table is None else table.of_files
 
     @property
     def page_rows(self) -> Int64Array:

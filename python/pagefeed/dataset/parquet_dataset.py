@@ -15,7 +15,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
-from pagefeed.dataset.folders import FolderColumn, folder_columns
+from pagefeed.dataset.folders import FolderColumn, TableColumns, folder_columns
 from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.recorded import (
@@ -26,7 +26,11 @@ from pagefeed.dataset.recorded import (
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression
 from pagefeed.dataset.text import TokenizedIndex, UncountedText, tokenized
-from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    MissingFileError,
+)
 from pagefeed.storage import Located, Storage
 from pagefeed.tokenizer import (
     LABELS,
@@ -55,6 +59,8 @@ class ParquetDataset(DatasetRows):
     """The tokenizer of the column, if it holds texts."""
     row_encoder: Rows | None = None
     """Encodes rows, if the column does not hold plain texts."""
+    table: TableColumns | None = None
+    """What a table says of its columns, if the files are of one."""
     _require_labels: bool = True
     """Refuse chats in which no token has a label."""
 
@@ -94,10 +100,32 @@ class ParquetDataset(DatasetRows):
         return tuple(self.column_index(each.column) for each in self.aligned)
 
     def _build_index(self, column: str) -> PageIndex:
-        files = Located(self.storage, self.files)
-        checks = self.verify_checksums
-        recipe = IndexRecipe.of(files, column, self.cache_dir, self._page_index, checks)
-        return PageIndex.of(recipe)
+        table = self.table
+        recipe = IndexRecipe.of(
+            Located(self.storage, self.files),
+            column if table is None else table.names.in_files(column),
+            self.cache_dir,
+            self._page_index,
+            self.verify_checksums,
+            table,
+        )
+        if table is None:
+            return PageIndex.of(recipe)
+        try:
+            return PageIndex.of(recipe)
+        except MissingFileError as error:
+            error.add_note(
+                f"the table had it at {table.snapshot}, and a compaction or a vacuum "
+                "removed it: keep the files of a snapshot until the end of the runs "
+                "that read it"
+            )
+            raise
+        except ColumnNotFoundError as error:
+            error.add_note(
+                "files that were written before a table got a column lack it, and no "
+                "token or field is made up for them: write them anew"
+            )
+            raise
 
     def column_index(self, column: str) -> PageIndex:
         """Return the page index of any column of the same rows."""
@@ -136,9 +164,17 @@ class ParquetDataset(DatasetRows):
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
-        require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        files = select.Files(self.storage, self.files, folder_columns(self.files))
-        return select.schema_of(files, 0).remove_metadata()
+        pyarrow = require("pyarrow", extra="pyarrow", purpose="the schema of files")
+        table = self.table
+        columns = folder_columns(self.files) if table is None else table.of_files
+        files = select.Files(self.storage, self.files, columns, table)
+        found = select.schema_of(files, 0).remove_metadata()
+        if table is None:
+            return found
+        in_table = table.names.in_table(0)
+        return pyarrow.schema(
+            [field.with_name(in_table.get(field.name, field.name)) for field in found]
+        )
 
     @lazy
     def recorded_tokenizer(self) -> RecordedTokenizer | None:
@@ -184,7 +220,9 @@ class ParquetDataset(DatasetRows):
         """Return what is known without reading or building anything."""
         facts = dict(super().facts())
         tokenizer = None if self.tokenizer is None else self.tokenizer.name
-        return {"column": facts.pop("column"), "tokenizer": tokenizer, **facts}
+        table = None if self.table is None else self.table.snapshot
+        column = facts.pop("column")
+        return {"column": column, "table": table, "tokenizer": tokenizer, **facts}
 
     @overload
     def tokenize(

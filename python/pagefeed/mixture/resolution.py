@@ -179,9 +179,9 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
     ours = {part.name: part for part in _counted(parts, theirs.parts)}
     shared = [part for part in theirs.parts if part.name in ours]
     differing = [
-        f"  {part.name}: {_differences(part, ours[part.name])}"
+        f"  {part.name}: {found}"
         for part in shared
-        if part != ours[part.name]
+        if (found := _differences(part, ours[part.name]))
     ]
     if not shared:
         differing = [f"  datasets: the state has {theirs.names}, this loader {[*ours]}"]
@@ -195,7 +195,7 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
 
 def _differences(then: Component, now: Component) -> str:
     """What differs between two datasets of one name."""
-    found = [what_changed(then.data, now.data)] if then.data != now.data else []
+    found = [changed] if (changed := what_changed(then.data, now.data)) else []
     for name in ("num_sequences", "num_tokens", "max_epochs"):
         old, new = getattr(then, name), getattr(now, name)
         if old != new:

@@ -160,8 +160,7 @@ class LoaderState:
             for name in ("sequences", "shuffle", "balance", "seed")
             if (theirs := getattr(self, name)) != (ours := getattr(loader, name))
         ]
-        if self.dataset != loader.dataset:
-            changed = what_changed(self.dataset, loader.dataset)
+        if changed := what_changed(self.dataset, loader.dataset):
             differing.insert(0, f"  dataset: {changed}")
         if differing:
             raise StateMismatchError(

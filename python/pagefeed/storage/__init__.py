@@ -8,8 +8,14 @@ machine, and its module is the only one of Python that opens files of data.
 
 from pagefeed.storage.options import StorageOptions
 from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path
-from pagefeed.storage.remote import Located, RemoteStorage, located
+from pagefeed.storage.remote import (
+    Located,
+    RemoteStorage,
+    located,
+    located_exactly,
+)
 from pagefeed.storage.storage import Storage
+from pagefeed.storage.urls import is_url
 from pagefeed.storage.writing import (
     FileWriter,
     SummedWriter,
@@ -29,8 +35,10 @@ __all__ = [
     "Storage",
     "StorageOptions",
     "SummedWriter",
+    "is_url",
     "local_path",
     "located",
+    "located_exactly",
     "locked",
     "make_folder",
     "names_in",

@@ -27,7 +27,13 @@ from pagefeed.storage.paths import (
 from pagefeed.storage.storage import Storage
 from pagefeed.storage.urls import is_url, listed_folder, matches
 
-__all__ = ["Located", "RemoteStorage", "StorageOptions", "located"]
+__all__ = [
+    "Located",
+    "RemoteStorage",
+    "StorageOptions",
+    "located",
+    "located_exactly",
+]
 
 _SECRET = re.compile(r"key|secret|token|password|authorization|credential|sas|account")
 
@@ -195,6 +201,14 @@ def located(
     is_remote = any(map(is_url, given))
     storage = _storage(options, is_remote=is_remote)
     return Located(storage, tuple(storage.list_files(given, suffixes)))
+
+
+def located_exactly(
+    files: Iterable[str], options: StorageOptions | None = None
+) -> Located:
+    """Name files by their absolute paths and URLs, which are no patterns."""
+    names = tuple(files)
+    return Located(_storage(options, is_remote=any(map(is_url, names))), names)
 
 
 def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:

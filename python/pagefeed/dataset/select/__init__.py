@@ -5,7 +5,13 @@ runs of rows. A :class:`Selection` is one part of a division, as spans. The func
 of ``divide`` make them.
 """
 
-from pagefeed.dataset.select.divide import by_length, by_tiers, by_weights, where
+from pagefeed.dataset.select.divide import (
+    by_length,
+    by_tiers,
+    by_weights,
+    where,
+    without_rows,
+)
 from pagefeed.dataset.select.query import Constant, Expression
 from pagefeed.dataset.select.scanning import Files, schema_of
 from pagefeed.dataset.select.selection import Selection
@@ -22,4 +28,5 @@ __all__ = [
     "schema_of",
     "taken",
     "where",
+    "without_rows",
 ]

@@ -14,9 +14,22 @@ from pagefeed._base import Int64Array, UInt64Array
 from pagefeed.dataset.select.pieces import Piece
 from pagefeed.dataset.select.query import Query, field_of
 from pagefeed.dataset.select.scanning import open_piece, scan, schema_of
-from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    InvalidArgumentError,
+)
 
-__all__ = ["NO_PART", "Criterion", "Hashing", "Labels", "Lengths", "Scan", "mix_hash"]
+__all__ = [
+    "NO_PART",
+    "Criterion",
+    "Deletions",
+    "Hashing",
+    "Labels",
+    "Lengths",
+    "Scan",
+    "mix_hash",
+]
 
 NO_PART = 65_535
 """Marks rows that are in no part; also the largest number of parts."""
@@ -117,6 +130,45 @@ class Lengths(Criterion):
             num_values[start : start + len(lengths)] = lengths
         part = np.searchsorted(self._edges, num_values, side="right")
         return Labels(part.astype(np.uint16), num_values)
+
+
+class Deletions(Criterion):
+    """Leaves out rows that are listed, as tables do, and reads nothing.
+
+    Args:
+        deleted: Of files by their number, numbers of rows of each, which rise.
+    """
+
+    def __init__(self, deleted: Mapping[int, Int64Array]) -> None:
+        self._deleted = dict(deleted)
+        self.parts = ("not deleted",)
+        self.what = "deleted rows"
+        digest = hashlib.blake2b(digest_size=16)
+        for file, rows in sorted(self._deleted.items()):
+            digest.update(f"{file} {len(rows)} ".encode() + rows.tobytes())
+        self.key = f"deletions {digest.hexdigest()}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        part = np.zeros(piece.num_rows, dtype=np.uint16)
+        rows = self._deleted.get(piece.file)
+        if rows is not None:
+            before, end = piece.index.file_first_row[[piece.file, piece.file + 1]]
+            if len(rows) and (rows[0] < 0 or rows[-1] >= end - before):
+                raise _no_such_row(piece.path, int(rows[-1]), int(end - before))
+            first = piece.begin - int(before)
+            here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
+            part[rows[here] - first] = NO_PART
+        return Labels(part)
+
+
+def _no_such_row(path: str, row: int, count: int) -> CorruptFileError:
+    error = CorruptFileError(
+        f"{path}: the table says that its row {row} is deleted, and it has {count} "
+        "rows: the file, or what deletes its rows, belongs to another table"
+    )
+    error.file = path
+    return error
 
 
 class Hashing(Criterion):

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pagefeed.dataset.select.criteria import NO_PART, Criterion, Hashing, Lengths, Scan
+from pagefeed._base import Int64Array
+from pagefeed.dataset.select.criteria import (
+    NO_PART,
+    Criterion,
+    Deletions,
+    Hashing,
+    Lengths,
+    Scan,
+)
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.predicate import query_of
 from pagefeed.dataset.select.query import ColumnQuery, Constant, Expression
@@ -17,7 +25,7 @@ from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["by_length", "by_tiers", "by_weights", "where"]
+__all__ = ["by_length", "by_tiers", "by_weights", "where", "without_rows"]
 
 
 def where(spans: Spans, predicate: str | Expression) -> Selection:
@@ -28,6 +36,11 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
         query.bind(schema_of(spans.index, 0))
     criterion = Scan(query, [query.text])
     return Selection(_division(spans, criterion), 0)
+
+
+def without_rows(spans: Spans, deleted: Mapping[int, Int64Array]) -> Selection:
+    """Leave rows out: of files by their number, numbers of rows that rise."""
+    return Selection(_division(spans, Deletions(deleted)), 0)
 
 
 def by_tiers(

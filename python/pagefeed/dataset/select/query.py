@@ -7,10 +7,11 @@ their columns.
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from pagefeed._base import near_name, require
@@ -27,8 +28,11 @@ __all__ = [
     "balanced",
     "check_boolean",
     "field_of",
+    "named_by_table",
 ]
 
+_TABLE_NAMES = b"pagefeed.names"
+"""Metadata of a schema: names of columns in a table, by those in the file."""
 Constant: TypeAlias = str | int | float | bool
 
 Expression: TypeAlias = Any
@@ -154,6 +158,16 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     return field, kind
 
 
+def named_by_table(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """Return the schema of a file, its columns to be called as a table does.
+
+    Args:
+        schema: Of the file.
+        names: Dotted names in the table, by those in the file.
+    """
+    return schema.with_metadata({_TABLE_NAMES: json.dumps(dict(names))})
+
+
 def balanced(
     join: Callable[[Expression, Expression], Expression], parts: list[Expression]
 ) -> Expression:
@@ -167,6 +181,15 @@ def balanced(
 
 
 def _scalar_columns(
+    schema: Schema,
+) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
+    """Name, path in the file and type of all columns."""
+    names = json.loads((schema.metadata or {}).get(_TABLE_NAMES, "{}"))
+    for name, column in _nested_columns(schema):
+        yield names.get(name, name), column
+
+
+def _nested_columns(
     fields: Iterable[Any], path: tuple[str, ...] = ()
 ) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
     """Dotted name, path and type of all columns; the inner ones of structs first."""
@@ -174,7 +197,7 @@ def _scalar_columns(
     for field in fields:
         here = (*path, field.name)
         if types.is_struct(field.type):
-            yield from _scalar_columns(field.type, here)
+            yield from _nested_columns(field.type, here)
         yield ".".join(here), (here, field.type)
 
 

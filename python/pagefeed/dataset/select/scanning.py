@@ -12,10 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Work
-from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.folders import FolderColumn, TableColumns
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select.pieces import Piece, pieces_of
-from pagefeed.dataset.select.query import Expression, Schema, arrow, field_of
+from pagefeed.dataset.select.query import (
+    Expression,
+    Schema,
+    arrow,
+    field_of,
+    named_by_table,
+)
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import (
     CorruptFileError,
@@ -52,11 +58,12 @@ class Files(NamedTuple):
     storage: Storage
     files: Sequence[str]
     folder_columns: Mapping[str, FolderColumn]
+    table: TableColumns | None = None
 
     @classmethod
     def of(cls, index: PageIndex) -> Files:
         """Return the files of an index."""
-        return cls(index.storage, index.files, index.folder_columns)
+        return cls(index.storage, index.files, index.folder_columns, index.recipe.table)
 
 
 class Opened(NamedTuple):
@@ -269,6 +276,8 @@ def _with_folders(
         known = fact if known is None else known & fact
     if known is not None:
         fragment = _open(files.storage, path, row_groups, known)
+    if files.table is not None:
+        schema = named_by_table(schema, files.table.names.in_table(file))
     return Opened(fragment, schema)
 
 

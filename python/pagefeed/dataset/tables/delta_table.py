@@ -1,0 +1,215 @@
+"""Delta tables, by the package `deltalake`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Unpack
+from urllib.parse import unquote
+
+import numpy as np
+
+from pagefeed._base import Int64Array, require
+from pagefeed.dataset.folders import ColumnNames
+from pagefeed.dataset.named_files import Columns
+from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.tables.snapshot import DataFile, Snapshot, path_of, value_of
+from pagefeed.errors import (
+    ChecksumError,
+    CorruptFileError,
+    DataError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
+from pagefeed.storage import PathLike, StorageOptions, is_url, local_path
+
+__all__ = ["delta"]
+
+READER_VERSION = 3
+READER_FEATURES = frozenset(
+    {
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
+        *("vacuumProtocolCheck", "variantType"),
+    }
+)
+"""What a reader of a table must know. Variants are refused as columns."""
+MAPPING = "delta.columnMapping."
+
+
+def delta(
+    table: PathLike,
+    version: int | str | datetime.datetime | None = None,
+    *,
+    storage_options: StorageOptions | None = None,
+    storage_cache: str | int | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Name a version of a Delta table as a dataset, without its deleted rows.
+
+    The version is pinned: rows that are added or deleted later are another dataset,
+    and a state tells of which version it is. Columns are called as the table calls
+    them; those of its partitions are columns for ``where`` and ``metadata``. Files come
+    in the order in which they were written.
+
+    Args:
+        table: Folder or URL of the table.
+        version: Number of a version, or a time (``datetime``, or text such as
+            ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`; the
+            table's log is read with the same.
+        storage_cache: What is kept of remote files, likewise.
+        wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        MissingDependencyError: If ``pagefeed[delta]`` is not installed.
+        MissingFileError: If there is no table, or a file of the version is gone.
+        InvalidArgumentError: If there is no such version, or it has no file.
+        UnsupportedError: If the table needs a reader that knows more; it names what.
+        CorruptFileError: If its log or a deletion vector is not what it should be.
+
+    Example:
+        >>> web = delta("corpus/web", version=12, column="tokens")  # doctest: +SKIP
+    """
+    uri = os.fspath(table)
+    uri = uri if is_url(uri) else local_path(uri, "table")
+    opened = _open(uri, version, storage_options)
+    _check_features(uri, opened.protocol())
+    with _told(uri):
+        name = f"delta:{opened.version()}"
+        files, deleted = _files(opened), _deleted(opened)
+    if gone := deleted.keys() - {file.path for file in files}:
+        raise CorruptFileError(
+            f"{uri}: {name} deletes rows of {min(gone)}, which it does not name"
+        )
+    files = [file._replace(deleted=deleted.get(file.path)) for file in files]
+    return Snapshot(name, files, _names(opened)).dataset(
+        storage_options, storage_cache, **wanted
+    )
+
+
+def _open(
+    uri: str,
+    version: int | str | datetime.datetime | None,
+    storage_options: StorageOptions | None,
+) -> Any:  # noqa: ANN401 - a `DeltaTable`
+    library = require("deltalake", extra="delta", purpose="reading Delta tables")
+    require("pyarrow", extra="delta", purpose="reading Delta tables")
+    if isinstance(version, bool) or not isinstance(
+        version, int | str | datetime.datetime | None
+    ):
+        raise InvalidArgumentError(
+            f"version={version!r} must be a number, a time, or None for the newest"
+        )
+    options = {name: str(value) for name, value in (storage_options or {}).items()}
+    with _told(uri):
+        opened = library.DeltaTable(uri, storage_options=options or None)
+    newest = opened.version()
+    if isinstance(version, int) and not 0 <= version <= newest:
+        raise InvalidArgumentError(
+            f"version={version}: {uri} has the versions 0 to {newest}"
+        )
+    if version is not None:
+        with _told(uri):
+            opened.load_as_version(version)
+    return opened
+
+
+@contextmanager
+def _told(uri: str) -> Iterator[None]:
+    """Tell what the library says as errors of our own."""
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        yield
+    except TableNotFoundError as problem:
+        raise MissingFileError(f"{uri} is no Delta table: {problem}") from None
+    except (DeltaError, OSError, ValueError) as problem:
+        text = " ".join(str(problem).split())
+        kind: type[DataError] = CorruptFileError
+        if "checksum" in text.lower():
+            kind = ChecksumError
+        elif "unsupported" in text.lower() or "not yet supported" in text:
+            kind = UnsupportedError
+        error = kind(f"{uri}: deltalake says: {text}")
+        error.file = uri
+        raise error from None
+
+
+def _check_features(uri: str, protocol: Any) -> None:  # noqa: ANN401
+    """Refuse a table that is not to be read without knowing more.
+
+    Raises:
+        UnsupportedError: Naming what is not known.
+    """
+    unknown = sorted({*(protocol.reader_features or ())} - READER_FEATURES)
+    if protocol.min_reader_version > READER_VERSION:
+        unknown.append(f"reader version {protocol.min_reader_version}")
+    if unknown:
+        raise UnsupportedError(
+            f"{uri}: readers of this table must know {', '.join(unknown)}, which "
+            "pagefeed does not: drop the feature from the table, or write its rows as "
+            "plain Parquet"
+        )
+
+
+def _files(opened: Any) -> list[DataFile]:  # noqa: ANN401
+    """Files of a version, in the order in which they were written."""
+    from pyarrow import table
+
+    actions = table(opened.get_add_actions()).to_pylist()
+    found = [
+        (
+            action["modification_time"],
+            DataFile(
+                path_of(uri),
+                {k: value_of(v) for k, v in action.get("partition", {}).items()},
+            ),
+        )
+        for action, uri in zip(actions, opened.file_uris(), strict=True)
+    ]
+    found.sort(key=lambda pair: (pair[0], pair[1].path))
+    return [file for _, file in found]
+
+
+def _deleted(opened: Any) -> dict[str, Int64Array]:  # noqa: ANN401
+    """Deleted rows, by the path of their file."""
+    from pyarrow import RecordBatchReader
+
+    found = {}
+    for batch in RecordBatchReader.from_stream(opened.deletion_vectors()):
+        for uri, kept in zip(batch["filepath"], batch["selection_vector"], strict=True):
+            mask = kept.values.to_numpy(zero_copy_only=False)
+            # A local URI is quoted; others are as the log has them.
+            path = path_of(uri.as_py())
+            found[path if path.startswith("/") else unquote(path)] = np.flatnonzero(
+                ~mask
+            )
+    return found
+
+
+def _names(opened: Any) -> ColumnNames:  # noqa: ANN401
+    """What files call columns."""
+    mode = opened.metadata().configuration.get(f"{MAPPING}mode", "none")
+    if mode == "none":
+        return ColumnNames({})
+    schema = json.loads(opened.schema().to_json())
+    return ColumnNames(dict(_mapped(schema, (), ())))
+
+
+def _mapped(
+    kind: Mapping[str, Any], path: tuple[str, ...], in_files: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    """Dotted names of the fields of a struct, and what files call them."""
+    for each in kind["fields"]:
+        here = (*path, each["name"])
+        there = (*in_files, each["metadata"][f"{MAPPING}physicalName"])
+        yield ".".join(here), ".".join(there)
+        if isinstance(each["type"], dict) and each["type"]["type"] == "struct":
+            yield from _mapped(each["type"], here, there)

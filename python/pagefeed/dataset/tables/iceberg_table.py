@@ -1,0 +1,213 @@
+"""Iceberg tables, by the package `pyiceberg`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Unpack
+
+from pagefeed._base import require
+from pagefeed.dataset.named_files import Columns
+from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.tables.field_names import field_names
+from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
+from pagefeed.dataset.tables.manifests import live_files
+from pagefeed.dataset.tables.snapshot import DataFile, Snapshot, path_of
+from pagefeed.errors import (
+    CorruptFileError,
+    DataError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
+from pagefeed.storage import (
+    PathLike,
+    StorageOptions,
+    is_url,
+    local_path,
+    located_exactly,
+)
+
+__all__ = ["iceberg"]
+
+FORMAT_VERSION = 3
+
+
+def iceberg(
+    table: PathLike,
+    snapshot: int | str | datetime.datetime | None = None,
+    *,
+    catalog: str | Mapping[str, str] | Any | None = None,  # noqa: ANN401
+    storage_options: StorageOptions | None = None,
+    storage_cache: str | int | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Name a snapshot of an Iceberg table as a dataset, without its deleted rows.
+
+    The snapshot is pinned: rows that are added or deleted later are another dataset,
+    and a state tells of which snapshot it is. Columns are those of the snapshot's
+    schema, found by their field ids in files that were written before a column got its
+    name; partitions are columns for ``where`` and ``metadata``. Files come in the order
+    in which they were added.
+
+    Args:
+        table: Name of a table in the catalog, such as ``"corpus.web"``; without a
+            catalog the path or URL of a metadata file (``.metadata.json``).
+        snapshot: Id of a snapshot, name of a tag or branch, or a time (``datetime``,
+            or text such as ``"2026-11-01T12:00:00+00:00"``) whose snapshot it is; by
+            default the current one.
+        catalog: A catalog of pyiceberg, the name of one that it is configured for, or
+            properties of one: ``{"name": "prod", "type": "sql", "uri": ...}``.
+        storage_options: Settings of remote storage for the data files, see
+            :func:`pagefeed.parquet`; pyiceberg has its own for the metadata.
+        storage_cache: What is kept of remote files, likewise.
+        wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        MissingDependencyError: If ``pagefeed[iceberg]`` is not installed.
+        MissingFileError: If there is no table, or a file of the snapshot is gone.
+        InvalidArgumentError: If there is no such snapshot, or it has no file.
+        UnsupportedError: If the snapshot has equality deletes, or files that are no
+            Parquet, or a column that files call differently; it names them.
+        CorruptFileError: If metadata or deletes are not what they should be.
+
+    Example:
+        >>> web = iceberg(  # doctest: +SKIP
+        ...     "corpus.web", snapshot="v1", catalog="prod", column="tokens"
+        ... )
+    """
+    opened = _open(table, catalog)
+    metadata = opened.metadata
+    if metadata.format_version > FORMAT_VERSION:
+        raise UnsupportedError(
+            f"{table}: format version {metadata.format_version} is newer than the "
+            f"{FORMAT_VERSION} that pagefeed reads"
+        )
+    chosen = _snapshot_of(opened, snapshot)
+    name = f"iceberg:{chosen.snapshot_id}"
+    with _told(str(table)):
+        live = live_files(opened, chosen)
+    paths = [path_of(entry.path) for entry in live.data]
+    beside = [path_of(entry.path) for entry in (*live.positions, *live.vectors)]
+    is_remote = any(map(is_url, (*paths, *beside)))
+    storage = located_exactly(
+        (*paths, *beside), storage_options if is_remote else None
+    ).storage
+    deleted = deleted_rows(storage, live)
+    files = [
+        DataFile(path, entry.partition, deleted.get(entry.path))
+        for path, entry in zip(paths, live.data, strict=True)
+    ]
+    schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
+    names = field_names(schema, metadata.schemas, storage, paths)
+    found = Snapshot(name, files, names)
+    return found.dataset(storage_options, storage_cache, **wanted)
+
+
+def _open(table: PathLike, catalog: Any) -> Any:  # noqa: ANN401 - a `Table`
+    purpose = "reading Iceberg tables"
+    require("pyarrow", extra="iceberg", purpose=purpose)
+    library = require("pyiceberg.table", extra="iceberg", purpose=purpose)
+    given = os.fspath(table)
+    if catalog is None:
+        if not given.endswith(".metadata.json"):
+            raise InvalidArgumentError(
+                f"table={given!r} must be a metadata file (.metadata.json); of a table "
+                "in a catalog give the name of the catalog too, catalog='name'"
+            )
+        path = given if is_url(given) else local_path(given, "table")
+        with _told(given):
+            return library.StaticTable.from_metadata(path)
+    catalogs = require("pyiceberg.catalog", extra="iceberg", purpose=purpose)
+    try:
+        if isinstance(catalog, str):
+            catalog = catalogs.load_catalog(catalog)
+        elif isinstance(catalog, Mapping):
+            properties = {"name": "default", **catalog}
+            catalog = catalogs.load_catalog(properties.pop("name"), **properties)
+    except ValueError as problem:
+        raise InvalidArgumentError(f"the catalog cannot be used: {problem}") from None
+    if not hasattr(catalog, "load_table"):
+        raise InvalidArgumentError(
+            "catalog must be a catalog of pyiceberg, the name of one, or its "
+            f"properties, found {type(catalog).__name__}"
+        )
+    with _told(given):
+        return catalog.load_table(given)
+
+
+@contextmanager
+def _told(table: str) -> Iterator[None]:
+    """Tell what the library says as errors of our own."""
+    from pyiceberg.exceptions import (
+        NoSuchNamespaceError,
+        NoSuchTableError,
+        ValidationError,
+    )
+
+    try:
+        yield
+    except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as problem:
+        raise MissingFileError(f"{table}: {problem}") from None
+    except DataError:
+        raise
+    except (ValidationError, ValueError, OSError) as problem:
+        text = " ".join(str(problem).split())
+        error = CorruptFileError(f"{table}: pyiceberg says: {text}")
+        error.file = table
+        raise error from None
+
+
+def _snapshot_of(opened: Any, wanted: object) -> Any:  # noqa: ANN401 - a `Snapshot`
+    """The snapshot that is meant.
+
+    Raises:
+        InvalidArgumentError: If there is none; it names those there are.
+    """
+    found, refs = None, opened.metadata.refs
+    if wanted is None:
+        found = opened.current_snapshot()
+    elif isinstance(wanted, int) and not isinstance(wanted, bool):
+        found = opened.snapshot_by_id(wanted)
+    elif isinstance(wanted, str) and wanted in refs:
+        found = opened.snapshot_by_id(refs[wanted].snapshot_id)
+    elif isinstance(wanted, str | datetime.datetime):
+        found = opened.snapshot_as_of_timestamp(_milliseconds(wanted, [*refs]))
+    else:
+        raise InvalidArgumentError(
+            f"snapshot={wanted!r} must be an id, a tag, a branch, a time, or None for "
+            "the current one"
+        )
+    if found is None:
+        ids = [each.snapshot_id for each in opened.metadata.snapshots][-8:]
+        raise InvalidArgumentError(
+            f"snapshot={wanted!r}: there is none in this table; the last ones are "
+            f"{ids or 'none: nothing was written yet'}"
+        )
+    return found
+
+
+def _milliseconds(time: str | datetime.datetime, refs: list[str]) -> int:
+    try:
+        parsed = (
+            datetime.datetime.fromisoformat(time) if isinstance(time, str) else time
+        )
+    except ValueError:
+        raise InvalidArgumentError(
+            f"snapshot={time!r} is neither a time nor one of the table's tags and "
+            f"branches: {', '.join(refs)}"
+        ) from None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=datetime.UTC)
+    return int(parsed.timestamp() * 1000)
+
+
+def _schema_of(metadata: Any, chosen: Any) -> Any:  # noqa: ANN401 - a `Schema`
+    """The schema of a snapshot; that of today where an old writer did not say."""
+    by_id = {schema.schema_id: schema for schema in metadata.schemas}
+    return by_id.get(chosen.schema_id, metadata.schema())

@@ -1,0 +1,147 @@
+"""Manifests of an Iceberg snapshot: its live files of data and of deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from pagefeed._base import in_order
+from pagefeed.dataset.tables.snapshot import Value, value_of
+from pagefeed.errors import UnsupportedError
+
+__all__ = ["LiveFile", "LiveFiles", "live_files"]
+
+ENTRY_VERSION = 3
+"""Of the schema by which entries are read: those of older formats fit it."""
+
+
+class LiveFile(NamedTuple):
+    """A file that a manifest names."""
+
+    path: str
+    """As the table has it."""
+    size: int
+    """Bytes."""
+    sequence: int
+    """Its sequence number: deletes of this one and of later ones are of its rows."""
+    partition: Mapping[str, Value]
+    """Values of its partition, of data."""
+    num_rows: int
+    """Rows of data, or deleted rows."""
+    vector: tuple[str, int, int] | None = None
+    """Of a deletion vector: whose rows these are, where it begins, and its bytes."""
+
+
+class LiveFiles(NamedTuple):
+    """The files of a snapshot."""
+
+    data: list[LiveFile]
+    """In the order in which they were added."""
+    positions: list[LiveFile]
+    """Lists of deleted rows, in Parquet."""
+    vectors: list[LiveFile]
+    """Deletion vectors, in Puffin files."""
+
+
+def live_files(opened: Any, chosen: Any) -> LiveFiles:  # noqa: ANN401
+    """Return the files of a snapshot.
+
+    Args:
+        opened: A ``Table`` of pyiceberg.
+        chosen: Its ``Snapshot``.
+
+    Raises:
+        UnsupportedError: If there are equality deletes, or files of other formats than
+            Parquet; it names the first.
+    """
+    specs = {
+        spec.spec_id: _partition_names(spec, opened.schema())
+        for spec in opened.metadata.partition_specs
+    }
+    manifests = chosen.manifests(opened.io)
+    found = LiveFiles([], [], [])
+    for some in in_order(partial(_live, opened.io, specs), manifests):
+        for all_of_kind, of_kind in zip(found, some, strict=True):
+            all_of_kind.extend(of_kind)
+    found.data.sort(key=lambda each: (each.sequence, each.path))
+    return found
+
+
+def _partition_names(spec: Any, schema: Any) -> list[str]:  # noqa: ANN401
+    """What values of a partition are called: their column, or what is made of it."""
+    found = []
+    for field in spec.fields:
+        column = schema.find_column_name(field.source_id)
+        is_whole = str(field.transform) == "identity" and column is not None
+        found.append(column if is_whole else field.name)
+    return found
+
+
+def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:  # noqa: ANN401
+    """The files of a manifest that are not deleted."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import (
+        DATA_FILE_TYPE,
+        MANIFEST_ENTRY_SCHEMAS,
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestEntry,
+        ManifestEntryStatus,
+    )
+
+    fields = [field.name for field in DATA_FILE_TYPE[ENTRY_VERSION].fields]
+    of_vector = [
+        fields.index(name)
+        for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
+    ]
+    names, found = specs[manifest.partition_spec_id], LiveFiles([], [], [])
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[ENTRY_VERSION],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        for entry in reader:
+            if entry.status == ManifestEntryStatus.DELETED:
+                continue
+            file, sequence = entry.data_file, entry.sequence_number
+            if sequence is None:  # That of its manifest; tables of version 1 have none.
+                sequence = manifest.sequence_number or 0
+            values = (value_of(file.partition[at]) for at in range(len(names)))
+            live = LiveFile(
+                file.file_path,
+                file.file_size_in_bytes,
+                sequence,
+                dict(zip(names, values, strict=True)),
+                file.record_count,
+            )
+            is_vector = file.file_format == FileFormat.PUFFIN
+            if file.content == DataFileContent.EQUALITY_DELETES:
+                raise _refused(
+                    live.path,
+                    "deletes rows by their values (an equality delete), and pagefeed "
+                    "does not look for these: compact the table, so that deletes are "
+                    "positions or deletion vectors",
+                )
+            if file.content == DataFileContent.DATA:
+                found.data.append(live)
+            elif is_vector:
+                found.vectors.append(
+                    live._replace(vector=tuple(file[at] for at in of_vector))
+                )
+                continue
+            else:
+                found.positions.append(live)
+            if file.file_format != FileFormat.PARQUET:
+                raise _refused(
+                    live.path, f"is {file.file_format.value}, and only Parquet is read"
+                )
+    return found
+
+
+def _refused(path: str, what: str) -> UnsupportedError:
+    error = UnsupportedError(f"{path} {what}")
+    error.file = path
+    return error

@@ -1,0 +1,150 @@
+"""A snapshot of a table: its data files, their deleted rows, and a dataset of both."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Unpack
+from urllib.parse import unquote, urlsplit
+
+from pagefeed._base import Int64Array, lazy
+from pagefeed.dataset.folders import ColumnNames, TableColumns, column_of_values
+from pagefeed.dataset.named_files import Columns, named_dataset
+from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.select import without_rows
+from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.storage import StorageOptions, is_url, located_exactly
+
+__all__ = ["DataFile", "Snapshot", "Value", "path_of", "value_of"]
+
+Value = int | str | None
+"""What all rows of a file have in a column of its partition."""
+_logger = logging.getLogger("pagefeed")
+
+
+class DataFile(NamedTuple):
+    """A file of a snapshot."""
+
+    path: str
+    """Absolute path or URL."""
+    partition: Mapping[str, Value]
+    """Values of its partition."""
+    deleted: Int64Array | None = None
+    """Numbers of its deleted rows, rising."""
+
+
+class Snapshot:
+    """What a table holds at one time.
+
+    Args:
+        name: Kind of the table and number of the snapshot: ``delta:12``.
+        files: Its files, in the order of the dataset.
+        names: What files call columns.
+
+    Raises:
+        CorruptFileError: If it names a file twice.
+        InvalidArgumentError: If it has no file.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[DataFile],
+        names: ColumnNames,
+    ) -> None:
+        self.name = name
+        self.files = files
+        self._names = names
+        paths = set()
+        for file in files:
+            if file.path in paths:
+                error = CorruptFileError(f"{name} names {file.path} twice")
+                error.file = file.path
+                raise error
+            paths.add(file.path)
+        if not files:
+            raise InvalidArgumentError(f"{name} has no file: nothing was written yet")
+
+    @lazy
+    def columns(self) -> TableColumns:
+        """What it says of the columns of its files."""
+        partitions = dict.fromkeys(name for file in self.files for name in file[1])
+        of_files = {
+            name: column_of_values(_alike([file[1].get(name) for file in self.files]))
+            for name in partitions
+        }
+        return TableColumns(self.name, of_files, self._names)
+
+    def dataset(
+        self,
+        storage_options: StorageOptions | None,
+        storage_cache: str | int | None,
+        **wanted: Unpack[Columns],
+    ) -> ParquetDataset:
+        """Return the rows that are not deleted, as a dataset."""
+        if storage_cache is not None:
+            storage_options = {
+                **(storage_options or {}),
+                "storage_cache": storage_cache,
+            }
+        paths = [file.path for file in self.files]
+        if not any(map(is_url, paths)):
+            storage_options = None  # The table's own log may lie elsewhere.
+        files = located_exactly(paths, storage_options)
+        found = named_dataset(files, self.columns, **wanted)
+        deleted = {
+            number: file.deleted
+            for number, file in enumerate(self.files)
+            if file.deleted is not None and len(file.deleted)
+        }
+        count = sum(map(len, deleted.values()))
+        _logger.info(
+            "%s: %d files, %d deleted rows in %d of them",
+            self.name,
+            len(self.files),
+            count,
+            len(deleted),
+        )
+        if not deleted:
+            return found
+        return replace(found, selection=without_rows(found.spans, deleted))
+
+
+def _alike(values: list[Value]) -> list[Value]:
+    """All numbers or all texts: a partition may have changed its type."""
+    if any(isinstance(value, str) for value in values):
+        return [None if value is None else str(value) for value in values]
+    return values
+
+
+def path_of(uri: str) -> str:
+    """Return a URI as pagefeed names the file.
+
+    Example:
+        >>> path_of("file:///data/a%20b.parquet"), path_of("s3a://bucket/a")
+        ('/data/a b.parquet', 's3://bucket/a')
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return unquote(parts.path)
+    if parts.scheme in {"s3a", "s3n"}:
+        return f"s3{uri.removeprefix(parts.scheme)}"
+    return uri
+
+
+def value_of(value: object) -> Value:
+    """Return the value of a partition: a whole number, or text as SQL has it.
+
+    Example:
+        >>> value_of(True), value_of(datetime.date(2026, 1, 2)), value_of(7)
+        ('true', '2026-01-02', 7)
+    """
+    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,421 @@
+"""Tables are read as their own libraries read them: never a deleted row."""
+
+import datetime
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
+from pyiceberg.types import LongType
+
+import pagefeed as pf
+from made.tables import (
+    bitmap_of,
+    catalog_in,
+    data_files,
+    delete_from_delta,
+    delete_from_iceberg,
+    framed,
+    rows_table,
+    write_delta,
+    write_iceberg,
+)
+from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset.tables.deletion_vector import rows_of_vector
+from pagefeed.errors import (
+    ChecksumError,
+    ColumnNotFoundError,
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingFileError,
+    StateMismatchError,
+    UnsupportedError,
+)
+
+PATTERNS = 40
+"""Random deletes that are tried here; `PATTERNS=2000` of the environment for more."""
+
+
+def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[Any]:
+    return sorted((row["id"], row["lang"], tuple(row["tokens"])) for row in rows)
+
+
+def of_delta(folder: Path, version: int | None = None) -> ParquetDataset:
+    return pf.delta(folder, version, column="tokens", metadata=["id", "lang"])
+
+
+def of_iceberg(metadata: str) -> ParquetDataset:
+    return pf.iceberg(metadata, column="tokens", metadata=["id", "lang"])
+
+
+def by_deltalake(folder: Path) -> list[Any]:
+    return sorted_rows(pa.table(DeltaTable(folder).scan()).to_pylist())
+
+
+def by_pyiceberg(metadata: str) -> list[Any]:
+    return sorted_rows(
+        StaticTable.from_metadata(metadata).scan().to_arrow().to_pylist()
+    )
+
+
+def tokens_of_an_epoch(dataset: ParquetDataset) -> Counter[int]:
+    loader = pf.Loader(
+        dataset,
+        sequences=pf.Windows(16),
+        batch_size=4,
+        seed=3,
+        drop_last=False,
+        fields=("input_ids", "attention_mask"),
+    )
+    found: Counter[int] = Counter()
+    for batch in loader:
+        found.update(batch["input_ids"][batch["attention_mask"].astype(bool)].tolist())
+    return found
+
+
+def some_rows(rng: random.Random, count: int) -> list[int]:
+    """Rows of a file: few or most, scattered or in runs."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return sorted(rng.sample(range(count), rng.randrange(1, 5)))
+    if kind == 1:
+        return sorted(rng.sample(range(count), count - rng.randrange(1, 5)))
+    begin = rng.randrange(count)
+    run = set(range(begin, rng.randrange(begin, count) + 1))
+    if kind == 2:
+        run |= set(rng.sample(range(count), rng.randrange(count)))
+    return sorted(run)
+
+
+@pytest.mark.parametrize("kind", ["u", "p", "i"])
+def test_delta_deletion_vectors(tmp_path, kind):
+    write_delta(tmp_path, [rows_table(0, 100), rows_table(100, 160)])
+    files = sorted(path.name for path in tmp_path.glob("*.parquet"))
+    delete_from_delta(tmp_path, {files[0]: [0, 7, 8, 59], files[1]: [3]}, kind)
+    found = of_delta(tmp_path)
+    assert len(found) == 155
+    assert sorted_rows(found) == by_deltalake(tmp_path)
+    left = Counter(token for _, _, tokens in by_deltalake(tmp_path) for token in tokens)
+    assert tokens_of_an_epoch(found) == left
+
+
+@pytest.mark.parametrize("kind", ["positions", "vectors"])
+def test_iceberg_deletes(tmp_path, kind):
+    metadata = write_iceberg(tmp_path, [rows_table(0, 100), rows_table(100, 160)])
+    files = data_files(metadata)
+    deleted = [(files[0], [0, 7, 8, 99]), (files[1], [59])]
+    metadata = delete_from_iceberg(metadata, deleted, kind)
+    found = of_iceberg(metadata)
+    assert len(found) == 155
+    assert sorted_rows(found) == by_pyiceberg(metadata)
+    left = Counter(token for _, _, tokens in by_pyiceberg(metadata) for token in tokens)
+    assert tokens_of_an_epoch(found) == left
+
+
+def test_random_deletes_of_both(tmp_path):
+    patterns = int(os.environ.get("PATTERNS", PATTERNS))
+    metadata = write_iceberg(tmp_path / "ice", [rows_table(0, 90), rows_table(90, 200)])
+    files, sizes = data_files(metadata), (90, 110)
+    write_delta(tmp_path / "delta", [rows_table(0, 90), rows_table(90, 200)])
+    log = tmp_path / "delta" / "_delta_log"
+    of_delta_files = [
+        file.rsplit("/", 1)[-1] for file in of_delta(tmp_path / "delta").files
+    ]
+    for pattern in range(patterns):
+        rng = random.Random(pattern)
+        chosen = {
+            n: some_rows(rng, sizes[n]) for n in rng.sample(range(2), rng.randint(1, 2))
+        }
+        gone = {row + 90 * number for number, rows in chosen.items() for row in rows}
+        left = [row for row in range(200) if row not in gone]
+        if pattern % 2:
+            by_name = {of_delta_files[n]: rows for n, rows in chosen.items()}
+            delete_from_delta(tmp_path / "delta", by_name, rng.choice("upi"))
+            found, told = of_delta(tmp_path / "delta"), by_deltalake(tmp_path / "delta")
+            max(log.glob("*.json")).unlink()
+        else:
+            kind = rng.choice(["positions", "vectors"])
+            pairs = [(files[n], rows) for n, rows in chosen.items()]
+            if kind == "positions" and rng.random() < 0.5:  # Some of them twice.
+                pairs += [(path, rows[::2]) for path, rows in pairs if len(rows) > 1]
+            changed = delete_from_iceberg(metadata, pairs, kind)
+            found, told = of_iceberg(changed), by_pyiceberg(changed)
+        if not left:
+            continue
+        rows = sorted_rows(found)
+        assert [row[0] for row in rows] == left, pattern
+        assert rows == told, pattern
+        if pattern % 8 < 2:
+            expected = Counter(token for row in rows for token in row[2])
+            assert tokens_of_an_epoch(found) == expected, pattern
+
+
+def test_vectors_are_read_as_pyroaring_writes_them():
+    rng = np.random.default_rng(7)
+    for number in range(200):
+        most = int(10 ** rng.uniform(1, 6))
+        rows = {*rng.integers(0, most, rng.integers(1, 6000)).tolist()}
+        if number % 3 == 0:
+            rows = {*range(most, most + 2 * len(rows))}
+        if number % 5 == 0:
+            rows |= {row + (3 << 32) for row in [*rows][:50]}
+        found = rows_of_vector(framed(bitmap_of(sorted(rows))), len(rows))
+        assert found.tolist() == sorted(rows)
+
+
+def test_damaged_vectors_are_refused():
+    good = bitmap_of([*range(5000), 9000, 70_000, 1 << 33])
+    rng = random.Random(5)
+    refused = 0
+    for _ in range(500):
+        bad = bytearray(good)
+        bad[rng.randrange(len(bad))] ^= 1 << rng.randrange(8)
+        cut = bad[: rng.randrange(4, len(bad))] if rng.random() < 0.3 else bad
+        try:
+            rows = rows_of_vector(framed(bytes(cut)), 5003)
+        except CorruptFileError:
+            refused += 1
+        else:  # Other rows, rightly stored, are what the checksum is for.
+            assert len(rows) == 5003
+    assert refused > 100
+    stored = framed(good)
+    with pytest.raises(ChecksumError, match="0x"):
+        rows_of_vector(stored[:-1] + bytes([stored[-1] ^ 1]), 5003)
+    with pytest.raises(
+        CorruptFileError, match="5002 rows are deleted, the vector holds"
+    ):
+        rows_of_vector(stored, 5002)
+
+
+Damage = tuple[str, str, type[Exception], str]
+DAMAGE: Sequence[Damage] = [
+    ("vectors", "checksum", ChecksumError, "puffin, at 4, deletes rows of .*checksum"),
+    (
+        "vectors",
+        "cardinality",
+        CorruptFileError,
+        "5 rows are deleted, the vector holds 4",
+    ),
+    ("positions", "cardinality", CorruptFileError, "deletes 5 rows, it lists 4"),
+    ("equality", "", UnsupportedError, "deletes.parquet deletes rows by their values"),
+]
+
+
+@pytest.mark.parametrize(("kind", "damage", "error", "match"), DAMAGE)
+def test_damaged_iceberg_deletes_are_refused(tmp_path, kind, damage, error, match):
+    metadata = write_iceberg(tmp_path, [rows_table(0, 100)])
+    [file] = data_files(metadata)
+    changed = delete_from_iceberg(metadata, [(file, [1, 2, 3, 9])], kind, damage=damage)
+    with pytest.raises(error, match=match):
+        of_iceberg(changed)
+
+
+def test_what_tables_must_not_name_is_refused(tmp_path):
+    metadata = write_iceberg(tmp_path / "ice", [rows_table(0, 100)])
+    [file] = data_files(metadata)
+    twice = delete_from_iceberg(metadata, [(file, [1]), (file, [2])], "vectors")
+    with pytest.raises(CorruptFileError, match="another deletion vector"):
+        of_iceberg(twice)
+    beyond = delete_from_iceberg(metadata, [(file, [1, 100])], "vectors")
+    with pytest.raises(CorruptFileError, match="row 100 is deleted, and it has 100"):
+        len(of_iceberg(beyond))
+    write_delta(tmp_path / "delta", [rows_table(0, 100)])
+    [path] = (tmp_path / "delta").glob("*.parquet")
+    delete_from_delta(tmp_path / "delta", {path.name: [3]}, damage=True)
+    with pytest.raises(ChecksumError, match="CRC32"):
+        of_delta(tmp_path / "delta")
+
+
+def test_unknown_reader_features_are_refused(tmp_path):
+    write_delta(tmp_path, [rows_table(0, 100)])
+    [path] = tmp_path.glob("*.parquet")
+    delete_from_delta(tmp_path, {path.name: [3]}, features=["typeWidening"])
+    with pytest.raises(UnsupportedError, match="know typeWidening, which"):
+        of_delta(tmp_path)
+
+
+def test_versions_snapshots_tags_and_times(tmp_path):
+    write_delta(tmp_path / "delta", [rows_table(0, 10), rows_table(10, 30)])
+    assert [len(of_delta(tmp_path / "delta", version)) for version in (0, 1, None)] == [
+        *(10, 30, 30)
+    ]
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    assert len(pf.delta(tmp_path / "delta", later, column="tokens")) == 30
+    with pytest.raises(InvalidArgumentError, match="versions 0 to 1"):
+        of_delta(tmp_path / "delta", 2)
+    with pytest.raises(MissingFileError, match="no Delta table"):
+        of_delta(tmp_path)
+    catalog, properties = catalog_in(tmp_path / "ice")
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
+    with pytest.raises(InvalidArgumentError, match="nothing was written yet"):
+        pf.iceberg("corpus.web", catalog=catalog, column="tokens")
+    table.append(rows_table(0, 10))
+    first = table.current_snapshot()
+    assert first is not None
+    table.manage_snapshots().create_tag(first.snapshot_id, "v1").commit()
+    table.append(rows_table(10, 30))
+    wanted: list[Any] = [
+        first.snapshot_id,
+        "v1",
+        "main",
+        later,
+        later.isoformat(),
+        None,
+    ]
+    found = [
+        len(pf.iceberg("corpus.web", one, catalog=properties, column="tokens"))
+        for one in wanted
+    ]
+    assert found == [10, 10, 30, 30, 30, 30]
+    with pytest.raises(InvalidArgumentError, match="tags and branches: main, v1"):
+        pf.iceberg("corpus.web", "v2", catalog=properties, column="tokens")
+    with pytest.raises(MissingFileError, match=r"corpus\.code"):
+        pf.iceberg("corpus.code", catalog=properties, column="tokens")
+    with pytest.raises(InvalidArgumentError, match="name of the catalog"):
+        pf.iceberg("corpus.web", column="tokens")
+    catalog.close()
+
+
+def test_partitions_are_columns(tmp_path):
+    write_delta(tmp_path, [rows_table(0, 90)], partition_by=["lang"])
+    found = of_delta(tmp_path)
+    assert sorted_rows(found) == by_deltalake(tmp_path)
+    assert "lang" in found.columns
+    assert {row["lang"] for row in found.where("lang == 'en' and id < 60")} == {"en"}
+    assert len(found.where("id >= 0 and lang == 'en'")) == 30
+
+
+def test_partitions_that_are_texts_stay_texts(tmp_path):
+    codes = ["007", "08", None] * 10
+    write_delta(tmp_path, [rows_table(0, 30, code=codes)], partition_by=["code"])
+    found = pf.delta(tmp_path, column="tokens", metadata=["code", "id"])
+    assert {row["code"] for row in found} == {"007", "08", None}
+    assert len(found.where("code == '007'")) == 10
+
+
+def test_delta_column_mapping(tmp_path):
+    mapped = {"delta.columnMapping.mode": "name"}
+    tables = [rows_table(0, 50), rows_table(50, 70)]
+    write_delta(tmp_path, tables, configuration=mapped, partition_by=["lang"])
+    files = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet")]
+    delete_from_delta(tmp_path, {files[0]: [1, 2]})
+    found = of_delta(tmp_path)
+    assert sorted_rows(found) == by_deltalake(tmp_path)
+    assert {*found.columns} == {"id", "lang", "tokens"}
+    smaller = found.where("id < 20")
+    assert [row["id"] for row in smaller] == [
+        row["id"] for row in found if row["id"] < 20
+    ]
+    fields: Any = ("input_ids", "metadata")
+    loader = pf.Loader(
+        found, sequences=pf.Windows(8, tail="drop"), batch_size=2, seed=1, fields=fields
+    )
+    told = pa.table(next(iter(loader))["metadata"])
+    assert {"id", "lang"} < {*told.column_names}
+
+
+@pytest.fixture
+def renamed(tmp_path):
+    """A table whose columns were renamed and swapped between two files."""
+    catalog, properties = catalog_in(tmp_path)
+    first = rows_table(0, 20, a=[*range(20)], b=[*range(100, 120)])
+    table = catalog.create_table("corpus.web", schema=first.schema)
+    table.append(first)
+    with table.update_schema() as change:
+        change.rename_column("a", "c")
+    with table.update_schema() as change:
+        change.rename_column("b", "a")
+    with table.update_schema() as change:
+        change.rename_column("lang", "language")
+    table.append(
+        rows_table(20, 30, c=[*range(10)], a=[*range(100, 110)]).rename_columns(
+            ["id", "language", "tokens", "c", "a"]
+        )
+    )
+    catalog.close()
+    return properties
+
+
+def test_columns_are_found_by_field_ids(renamed):
+    def table(**wanted):
+        return pf.iceberg("corpus.web", catalog=renamed, column="tokens", **wanted)
+
+    found = table(metadata=["id"])
+    assert len(found) == 30
+    assert [row["id"] for row in found.where("a >= 115")] == [15, 16, 17, 18, 19]
+    assert [row["id"] for row in found.where("c == 3")] == [3, 23]
+    assert len(found.where("language == 'de'")) == 10
+    with pytest.raises(ColumnNotFoundError, match="language"):
+        found.where("lang == 'de'")
+    # One name for all files is what a column is read by.
+    with pytest.raises(
+        UnsupportedError, match=r"'language' is called 'lang' in .* renamed"
+    ):
+        table(metadata=["language"])[0]
+    first = table(metadata=["id"], snapshot="main")
+    assert first.columns == found.columns
+
+
+def test_a_later_column_is_refused_by_name(tmp_path):
+    catalog, properties = catalog_in(tmp_path)
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
+    table.append(rows_table(0, 20))
+    with table.update_schema() as change:
+        change.add_column("score", LongType())
+    table.append(rows_table(20, 30, score=[*range(10)]))
+    catalog.close()
+    found = pf.iceberg(
+        "corpus.web", catalog=properties, column="tokens", metadata=["score"]
+    )
+    with pytest.raises(ColumnNotFoundError, match="score") as caught:
+        len(found)
+    assert any("before a table got a column" in note for note in caught.value.__notes__)
+
+
+def test_the_snapshot_is_in_the_state(tmp_path):
+    write_delta(tmp_path, [rows_table(0, 100), rows_table(100, 200)])
+
+    def loader(version: int | None) -> pf.Loader:
+        sequences = pf.Windows(16, tail="drop")
+        return pf.Loader(
+            of_delta(tmp_path, version), sequences=sequences, batch_size=2, seed=1
+        )
+
+    begun = loader(0)
+    next(iter(begun))
+    state = begun.state_dict()
+    assert state["dataset"].endswith(" delta:0")
+    assert "table='delta:0'" in repr(begun.dataset)
+    with pytest.raises(StateMismatchError, match="snapshot then delta:0, now delta:1"):
+        loader(None).load_state_dict(state)
+    again = loader(0)
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    # A commit that changes no row is no other dataset.
+    DeltaTable(tmp_path).alter.set_table_properties({"delta.appendOnly": "false"})
+    then = loader(1)
+    next(iter(then))
+    now = loader(2)
+    now.load_state_dict(then.state_dict())
+
+
+def test_files_that_a_compaction_removed_are_refused(tmp_path):
+    write_delta(tmp_path, [rows_table(0, 100), rows_table(100, 200)])
+    DeltaTable(tmp_path).optimize.compact()
+    assert len(of_delta(tmp_path, 1)) == 200
+    DeltaTable(tmp_path).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False
+    )
+    with pytest.raises(MissingFileError) as caught:
+        len(of_delta(tmp_path, 1))
+    assert any(
+        "keep the files of a snapshot" in note for note in caught.value.__notes__
+    )
+    assert len(of_delta(tmp_path)) == 200
