@@ -16,7 +16,7 @@ from pagefeed import reports as _reports
 from pagefeed import run as _run
 from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
-from pagefeed.batches import Decode, Fields
+from pagefeed.batches import ContextParallel, Decode, Fields
 from pagefeed.dataset import (
     PageIndex,
     StreamWriter,
@@ -49,6 +49,7 @@ from pagefeed.view import SequenceView
 
 __all__ = [
     "Balance",
+    "ContextParallel",
     "Decode",
     "Documents",
     "Fields",

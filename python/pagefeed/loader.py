@@ -19,6 +19,7 @@ from pagefeed._base import (
 )
 from pagefeed.batches import (
     Batch,
+    ContextParallel,
     Decode,
     DType,
     Fields,
@@ -64,6 +65,8 @@ class Loader(LoaderFacts):
             that those of a step cost about the same on every rank; see
             docs/step-costs.md. The order then also depends on the world size that an
             epoch begins with.
+        context_parallel: A :class:`ContextParallel`: this process gets its part of each
+            sequence. Ranks of its group have the same ``rank``.
         memory: Bytes the loader may hold, such as ``"1GiB"``.
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``, or that type of NumPy or
@@ -117,6 +120,7 @@ class Loader(LoaderFacts):
         seed: int = 0,
         shuffle: Shuffle | str | bool | None = "page",
         balance: BalanceLike = None,
+        context_parallel: ContextParallel | None = None,
         memory: int | str = "1GiB",
         format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
@@ -148,6 +152,7 @@ class Loader(LoaderFacts):
             seed=check_whole(seed, "seed"),
             shuffle=Shuffle.parse(shuffle),
             balance=Balance.parse(balance),
+            context_parallel=ContextParallel.parse(context_parallel),
             memory=parse_bytes(memory, name="memory"),
             format=format,
             dtype=dtype,

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pagefeed._base import Facts, Setting, format_bytes, html_of, text_of
-from pagefeed.batches import Batch, Fields, LoaderSession, LoaderSettings, Session
+from pagefeed.batches import (
+    Batch,
+    ContextParallel,
+    Fields,
+    LoaderSession,
+    LoaderSettings,
+    Session,
+)
 from pagefeed.dataset import Dataset
 from pagefeed.errors import UncountedError
 from pagefeed.mixture import Mixture
@@ -27,6 +34,7 @@ class LoaderFacts:
     seed = Setting[int]()
     shuffle = Setting[Shuffle]()
     balance = Setting[Balance | None]()
+    context_parallel = Setting[ContextParallel | None]()
     memory = Setting[int]()
     format = Setting[Literal["numpy", "torch"]]()
     dtype = Setting[str]()

@@ -6,6 +6,7 @@ plan. ``options`` says what each kind of source can do.
 """
 
 from pagefeed.batches.aligned import AlignedColumns
+from pagefeed.batches.context_parallel import ContextParallel
 from pagefeed.batches.documents import Decode
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
@@ -26,6 +27,7 @@ from pagefeed.batches.uncounted import open_session
 __all__ = [
     "AlignedColumns",
     "Batch",
+    "ContextParallel",
     "DType",
     "Decode",
     "Fields",

@@ -134,6 +134,11 @@ class Iteration(Generic[Out]):
         return begin, route.position_after(num_taken), route.step_after(num_taken)
 
     @property
+    def num_taken(self) -> int:
+        """Steps of its route that were counted."""
+        return self._place.num_taken
+
+    @property
     def num_left(self) -> int | None:
         """Steps of its route that were not counted; None if it never ends."""
         planner, num_taken = self._place

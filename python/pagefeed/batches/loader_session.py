@@ -148,11 +148,12 @@ class LoaderSession(ABC):
 
     def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
-        settings = self.settings
+        settings, parts = self.settings, self.settings.context_parallel
         plan = {
             "batch_size": settings.batch_size,
             "epochs": settings.epochs,
             "drop_last": settings.drop_last,
+            "context_parallel": parts and [parts.size, parts.layout],
             "fields": settings.fields.settings,
         }
         check_agreement(

@@ -115,6 +115,13 @@ OPTIONS: tuple[Option, ...] = (
         "Documents a max_length",
     ),
     Option(
+        "context_parallel=",
+        lambda s: s.context_parallel,
+        ("uncounted", "rows"),
+        "sequences of one length are cut: give Windows, Packed or "
+        f"Documents(max_length=..., pad='max_length'), {_COUNT}",
+    ),
+    Option(
         "fields=('labels', ...)",
         lambda s: {*s.fields.names} - {"input_ids", "metadata"},
         ("rows",),

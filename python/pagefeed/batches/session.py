@@ -51,6 +51,8 @@ class Session(LoaderSession):
         source = self._run.source
         self._feed = settings.make_feed(source)
         self._reloads = ReloadWatch(settings.memory)
+        if settings.context_parallel is not None:
+            settings.context_parallel.check(settings.sequences, source.index.length)
         given = {each.column for each in source.datasets[0].aligned}
         tells_lengths = isinstance(settings.sequences, Documents)
         tells_lengths |= bool(given & {"labels", "loss_mask", "attention_mask"})
@@ -207,7 +209,17 @@ class Session(LoaderSession):
             "data/epoch": self.epoch,
             "data/step": state.step,
             "data/tokens_total": source.at(self._finished or state).num_tokens_before,
+            **self._balance(),
         }
+
+    def _balance(self) -> dict[str, float]:
+        """What the slowest rank of the last step cost, over the mean of all."""
+        running, settings = self._iteration, self.settings
+        if settings.balance is None or running is None or not running.num_taken:
+            return {}
+        ranks = [running.last_sequences(rank) for rank in range(settings.world_size)]
+        costs = [self.run.source.costs(each[each >= 0]).sum() for each in ranks]
+        return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}
 
     def _agreed(self) -> dict[str, Any]:
         return self.state.to_dict()
@@ -310,6 +322,9 @@ class Session(LoaderSession):
             self._reloads.look(self._feed.engine().stats(), stacklevel=3)
         self._num_made += 1
         batch, transform = self._feed.batch(delivered), self.settings.transform
+        if self.settings.context_parallel is not None:
+            length = self.run.source.index.length
+            batch = self.settings.context_parallel.part(batch, length)
         if transform is None:
             return batch
         return transformed(transform, batch)  # type: ignore[no-any-return]

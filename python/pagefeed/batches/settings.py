@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pagefeed._base import check_vocab_size
 from pagefeed.batches.aligned import AlignedColumns
+from pagefeed.batches.context_parallel import ContextParallel
 from pagefeed.batches.documents import Decode, DecodingFeed, DocumentFeed
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, make_converter
@@ -41,6 +42,7 @@ class LoaderSettings:
     seed: int
     shuffle: Shuffle
     balance: Balance | None
+    context_parallel: ContextParallel | None
     memory: int
     format: Literal["numpy", "torch"]
     dtype: str

@@ -106,6 +106,13 @@ def _lines(plan: Forecast) -> list[str]:
         f"pairs of sequences of a batch from one page: {page_pairs}",
         f"pairs of sequences of a batch from one file: {file_pairs}",
     ]
+    if plan.step_costs is not None:
+        now = plan.step_costs
+        lines.append(
+            f"slowest rank of a step: {now.slowest:.2f} of the mean "
+            f"({now.slowest_unbalanced:.2f} without --balance); steps vary by "
+            f"{now.spread:.0%} ({now.spread_unbalanced:.0%})"
+        )
     if plan.needed_bytes > plan.memory_bytes:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
     return lines

@@ -10,7 +10,7 @@ does not grow with the dataset:
 - :class:`Balance`, :class:`BalancedOrder`: dealt anew, so that ranks cost alike.
 """
 
-from pagefeed.order.balance import Balance, BalanceLike
+from pagefeed.order.balance import Balance, BalanceLike, Costs
 from pagefeed.order.balanced_order import BalancedOrder, Dealing, Ordered
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
@@ -26,6 +26,7 @@ __all__ = [
     "BalanceLike",
     "BalancedOrder",
     "Blocks",
+    "Costs",
     "Dealing",
     "EpochOrder",
     "ExplicitBlocks",

@@ -31,6 +31,7 @@ from pagefeed.reports.soundness import (
     sound_batches,
     sound_part,
 )
+from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
 from pagefeed.reports.tracing import TracedPart, TracedRow, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
@@ -55,6 +56,7 @@ __all__ = [
     "ShuffleCost",
     "Smoke",
     "StageForecast",
+    "StepCosts",
     "StorageBench",
     "TextTokenizer",
     "TracedPart",
@@ -77,6 +79,7 @@ __all__ = [
     "smoke",
     "sound_batches",
     "sound_part",
+    "step_costs",
     "trace",
     "verify",
 ]

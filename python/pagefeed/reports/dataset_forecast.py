@@ -24,6 +24,7 @@ from pagefeed.reports.reuse import (
     share_with_columns,
     simulate_loads,
 )
+from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.told_reads import ColumnReads, told_reads
 from pagefeed.run import EpochSource, Planner
 from pagefeed.sequences import Blocks, PackedIndex, Segments, SequenceIndex
@@ -88,6 +89,8 @@ class Forecast:
     """Mean pairs of sequences of one file in a batch of one rank."""
     same_file_pairs_random: float
     """The same if batches were drawn at random."""
+    step_costs: StepCosts | None
+    """What steps cost, with the balance of the loader and without, if it has one."""
 
 
 def forecast(loader: Loader) -> Forecast:
@@ -142,6 +145,7 @@ def forecast(loader: Loader) -> Forecast:
             [np.searchsorted(files, batch, side="right") for batch in samples]
         ),
         same_file_pairs_random=_random_pairs([np.diff(files)], route.batch_size),
+        step_costs=None if loader.balance is None else step_costs(loader),
     )
 
 

@@ -9,6 +9,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     Balance,
     BalancedOrder,
+    Costs,
     Dealing,
     EpochOrder,
     KeyPart,
@@ -18,7 +19,7 @@ from pagefeed.order import (
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.sequences import Blocks, SequenceCosts, SequenceIndex
+from pagefeed.sequences import Blocks, SequenceIndex
 
 __all__ = ["DatasetOrder"]
 
@@ -53,7 +54,7 @@ class DatasetOrder:
         least_lanes: int = 1,
         name: str = "",
         balance: Balance | None = None,
-        costs: SequenceCosts | None = None,
+        costs: Costs | None = None,
     ) -> None:
         self._dataset = dataset
         self._fingerprint = fingerprint
@@ -153,7 +154,7 @@ class DatasetOrder:
             order,
             balance=self._balance,
             key=derive_key(self._seed, epoch, self._name, "balance"),
-            costs=self._balance.costs(self._costs),
+            costs=self._costs,
             ranks=ranks,
             end=self._index.num_sequences,
         )

@@ -55,6 +55,9 @@ class EpochSource:
         self.world_size = world_size
         self.index: SequenceIndex = sequences.bind(dataset.spans)
         check_bound(self.index, dataset, repr(dataset), sequences)
+        if balance is not None:
+            self.costs = balance.costs(SequenceCosts(self.index))
+            """Gives what sequences cost, where ranks are balanced."""
         self.orders = DatasetOrder(
             dataset,
             fingerprint=f"{dataset.fingerprint} {sequences.identity}",
@@ -64,7 +67,7 @@ class EpochSource:
             world_size=world_size,
             memory=memory,
             balance=balance,
-            costs=None if balance is None else SequenceCosts(self.index),
+            costs=None if balance is None else self.costs,
         )
         self.orders.check_window()
         self.plan = LoaderState(

@@ -22,7 +22,7 @@ from pagefeed.mixture import (
     resolve,
     sequence_weights,
 )
-from pagefeed.order import Balance, Shuffle
+from pagefeed.order import Balance, Costs, Shuffle
 from pagefeed.run.damage import sequences_of_damage
 from pagefeed.run.mixed_datasets import MixedDatasets, make_parts
 from pagefeed.run.mixed_track import MixtureTrack, schedule_of
@@ -133,6 +133,11 @@ class MixtureSource:
     def _make_course(self, schedule: Schedule, num_lanes: int) -> Course:
         make = CourseInOrder if self.data.in_order else Course
         return make(schedule, num_lanes=num_lanes, seed=self._seed)
+
+    @property
+    def costs(self) -> Costs:
+        """Gives what sequences cost, where ranks are balanced."""
+        return self.data.costs
 
     @property
     def is_scattered(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset
 from pagefeed.errors import PagefeedError
+from pagefeed.order import Costs
 from pagefeed.run.provenance import Origin
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import AnyIndex
@@ -87,6 +88,10 @@ class SequenceSource(Protocol):
     @property
     def plan(self) -> LoaderState:
         """The beginning of epoch 0."""
+
+    @property
+    def costs(self) -> Costs:
+        """Gives what sequences cost, where ranks are balanced."""
 
     @property
     def is_scattered(self) -> bool:

@@ -99,6 +99,13 @@ def decode_given(kind):
     return given
 
 
+def context_given(kind):
+    given: dict[str, Any] = {"context_parallel": pf.ContextParallel(1, LENGTH // 2)}
+    if kind == "documents":
+        given["sequences"] = pf.Documents(max_length=LENGTH, pad="max_length")
+    return given
+
+
 MAKES: dict[str, Any] = {
     "Packed(...)": {"sequences": pf.Packed(LENGTH, eos=EOS)},
     "Documents(...)": {"sequences": pf.Documents(max_length=LENGTH)},
@@ -112,6 +119,7 @@ MAKES: dict[str, Any] = {
     "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
     "balance=": {"balance": "attention"},
+    "context_parallel=": context_given,
     "fields=('labels', ...)": {"fields": ("input_ids", "labels", "loss_mask")},
     "fields=('metadata',)": {"fields": ("input_ids", "metadata")},
     "metadata=": lambda kind: {

@@ -1,6 +1,7 @@
 """Ranks of a step cost about the same, by what their batches hold."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.reports import step_costs as step_costs_of
 
 RANKS = 4
 LENGTH = 256
@@ -126,6 +129,49 @@ def test_a_state_is_small_and_of_its_balance_alone(datasets):
     for broken in ({"ranks": 0}, {"balance": 3}, {"balance": None}):
         with pytest.raises(StateMismatchError):
             loader.load_state_dict(state | broken)
+
+
+@pytest.mark.parametrize("kind", ["alone", "mixed"])
+def test_what_steps_cost_is_told_before_and_meanwhile(datasets, kind):
+    data = datasets["long"]
+    if kind == "mixed":
+        data = mixed(datasets, stop="first_exhausted")
+    told = step_costs_of(loaders(data, balance="attention")[0])
+    for balance, figure in (
+        ("attention", (told.slowest, told.spread)),
+        (None, (told.slowest_unbalanced, told.spread_unbalanced)),
+    ):
+        seen = step_costs(data, balance=balance)
+        means = seen.mean(axis=1)
+        spread = means.std() / means.mean()
+        assert figure == pytest.approx((slowest(seen), spread), rel=0.05)
+    assert told == step_costs_of(loaders(data)[0])
+    assert told.slowest < told.slowest_unbalanced
+
+    (loader, *_) = loaders(data, balance="attention")
+    assert "data/slowest_rank" not in loader.metrics()
+    seen = step_costs(data, balance="attention")
+    for _, costs in zip(loader, seen[:5], strict=False):
+        told_now = loader.metrics()["data/slowest_rank"]
+        assert told_now == pytest.approx(costs.max() / costs.mean(), rel=0.05)
+    (plain, *_) = loaders(data)
+    next(iter(plain))
+    assert "data/slowest_rank" not in plain.metrics()
+
+
+def test_a_plan_tells_what_steps_cost(datasets, capsys):
+    folder = Path(datasets["long"].index.files[0]).parent
+    arguments = ["plan", str(folder), "--column", "input_ids", "--length", "256"]
+    arguments += ["--packed", "--world-size", "4", "--batch-size", "2"]
+    assert main([*arguments, "--balance", "attention"]) == 0
+    told = step_costs_of(
+        loaders(datasets["long"], balance="attention", seed=0, batch_size=2)[0]
+    )
+    assert f"slowest rank of a step: {told.slowest:.2f}" in capsys.readouterr().out
+    assert main([*arguments]) == 0
+    assert "slowest" not in capsys.readouterr().out
+    (plain, *_) = loaders(datasets["long"])
+    assert pf.forecast(plain).step_costs is None
 
 
 def test_documents_without_borders_cannot_be_balanced(tmp_path):

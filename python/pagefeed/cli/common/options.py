@@ -56,6 +56,9 @@ def configure_run(
     )
     parser.add_argument("--window", default="auto", help='sequences or bytes, "auto"')
     parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument(
+        "--balance", choices=["attention", "tokens"], help="ranks by what steps cost"
+    )
     parser.add_argument("--memory", default="1GiB")
     cut = parser.add_mutually_exclusive_group()
     cut.add_argument(
@@ -148,6 +151,7 @@ def make_loader(
         "batch_size": options.batch_size,
         "seed": options.seed,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
+        "balance": options.balance,
         "memory": options.memory,
         "rank": 0,
         "world_size": options.world_size,
