@@ -1,9 +1,9 @@
-"""Datasets made from others: between Parquet, streams, and other token files.
+"""Makes datasets: converts token files, tokenizes texts, and trains tokenizers.
 
-``rows`` reads the documents of any dataset in order, :data:`TOKEN_FORMATS` names the
-formats that they are written in, and :func:`convert` puts the two together.
-:func:`tokenize` makes them of texts: ``texts/`` reads these, ``tokenizing/`` writes
-their tokens; ``vocabulary/`` makes tokenizers for them.
+:func:`convert` reads the documents of any dataset in order and writes them in one of
+:data:`TOKEN_FORMATS`. :func:`tokenize` writes the tokens of texts: ``texts/`` reads
+the inputs, ``tokenizing/`` writes the files. ``vocabulary/`` trains and extends
+tokenizers.
 """
 
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert

@@ -1,4 +1,4 @@
-"""From one format of token files to another, document by document."""
+"""Converts token files to another format, document by document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pagefeed.storage import PathLike, local_path
 __all__ = ["TOKEN_FORMATS", "Conversion", "convert"]
 
 TOKEN_FORMATS = {"parquet": TokenFormat(parquet, ParquetOutput), **FLAT_FORMATS}
-"""What is read and written, by its name: Parquet, and the flat formats."""
+"""Formats that are read and written, by name: Parquet and the flat formats."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,15 +35,15 @@ class Conversion:
     """What was written."""
 
     format: str
-    """In which format."""
+    """Format of the files."""
     files: tuple[str, ...]
-    """What can be opened again: files, folders of shards, or a prefix."""
+    """Files, folders of shards, or a prefix, as datasets take them."""
     dtype: str
     """Type of the tokens."""
     num_documents: int
     """Documents written."""
     num_left_out: int
-    """Documents without tokens, which MDS cannot hold, and which were not written."""
+    """Empty documents, which MDS cannot hold and which were left out."""
     num_tokens: int
     """Tokens written, separators included."""
 
@@ -60,26 +60,26 @@ def convert(
 ) -> Conversion:
     """Write the tokens of a dataset in another format, document by document.
 
-    Memory does not grow with the dataset, but for 4 bytes a document of Megatron's
-    index. Files and shards appear under their names when they are complete, Megatron's
-    and MDS' indexes last. Documents keep their order, also empty ones; MDS has none,
-    and those left out are counted.
+    Memory does not grow with the dataset, except for 4 bytes a document of Megatron's
+    index. Files and shards appear when they are complete; indexes of Megatron and MDS
+    appear last. Documents keep their order. Empty documents are kept too, except in
+    MDS, where they are left out and counted.
 
     Args:
-        dataset: Any: Parquet files or a part of them, streams, other token files.
+        dataset: Any dataset: Parquet files, a selection of them, or token files.
         output: A folder for ``"parquet"``, ``"stream"`` and ``"mds"``, a prefix for
             ``"megatron"``, and a file for ``"raw"`` and ``"npy"``.
         to: The format.
         dtype: Type of the tokens; by default the one they are read in.
-        eos: A token to write behind every document: raw files know no other border.
-        column: What the tokens are called; by default as in the dataset.
-        shard_size: Size from which on another file or shard begins.
+        eos: A token to write after every document; raw files have no other border.
+        column: Name of the tokens; by default that of the dataset.
+        shard_size: Size after which a new file or shard begins.
 
     Returns:
         What was written.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right.
+        InvalidArgumentError: If an argument is invalid.
         TokenRangeError: If a token does not fit ``dtype``.
         UnsupportedError: If the column is no list of integers.
         FileAccessError: If it cannot be written.
@@ -138,7 +138,7 @@ def _dtype(
 
 
 def _with_ends(rows: TokenRows, eos: int) -> TokenRows:
-    """Return documents with a token more, behind each."""
+    """Return documents with one more token at the end of each."""
     kind = np.promote_types(rows.tokens.dtype, np.min_scalar_type(eos))
     tokens = np.insert(rows.tokens.astype(kind), rows.offsets[1:], eos)
     return TokenRows(tokens, rows.offsets + np.arange(len(rows.offsets)))

@@ -24,7 +24,7 @@ class ParquetOutput(Output):
     _file: _ParquetFile | None = None
 
     def put(self, rows: TokenRows) -> None:
-        """Write documents: those of a page are a row group at least."""
+        """Write documents; a row group has those of one or more pages."""
         arrow = _pyarrow()
         lists = arrow.LargeListArray.from_arrays(rows.offsets, arrow.array(rows.tokens))
         kind = arrow.list_(arrow.from_numpy_dtype(self.dtype))
@@ -52,7 +52,7 @@ class ParquetOutput(Output):
 
 
 class _ParquetFile(WholeWriter):
-    """One file, and as pyarrow writes to it."""
+    """A Parquet file, as a file object that pyarrow writes to."""
 
     closed = False
 
@@ -71,7 +71,7 @@ class _ParquetFile(WholeWriter):
         )
 
     def commit(self) -> None:
-        """Write the footer, and have the file under its name."""
+        """Write the footer, and give the file its name."""
         self.writer.close()
         self.file.commit()
 
@@ -84,19 +84,19 @@ class _ParquetFile(WholeWriter):
         self.file.abandon()
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - anything with bytes
-        """Append bytes, unless nobody wants them any more."""
+        """Append bytes, unless the file was abandoned."""
         view = memoryview(data).cast("B")
         if not self._is_abandoned:
             self.file.write(view)
         return len(view)
 
     def tell(self) -> int:
-        """Return the bytes so far."""
+        """Return the number of bytes so far."""
         return self.file.size
 
     def flush(self) -> None:
-        """Nothing: the file is committed as a whole."""
+        """Do nothing: the file is committed as a whole."""
 
     def close(self) -> None:
-        """Nothing: pyarrow closes what it writes to."""
+        """Do nothing but note that pyarrow closed the file."""
         self.closed = True

@@ -1,4 +1,4 @@
-"""The documents of a dataset, in order, as their tokens alone."""
+"""The tokens of the documents of a dataset, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["rows_of"]
 def rows_of(dataset: Dataset) -> Iterator[TokenRows]:
     """Yield the documents of a dataset, those of a page at a time.
 
-    Pages are read ahead, by a thread per CPU. A null row is a document without tokens.
+    Reads pages ahead, with a thread per CPU. A null row is an empty document.
 
     Raises:
         UnsupportedError: If the column is no list of integers.
@@ -48,7 +48,7 @@ def _page(index: PageIndex, page: int, arrow: Any) -> TokenRows:  # noqa: ANN401
             f"column {index.column!r} holds {kind}, and tokens are integers: tokenize "
             "it first"
         )
-    values = array.flatten()  # Without what lies under null rows.
+    values = array.flatten()  # It skips values under null rows.
     if values.null_count:
         raise UnsupportedError(
             f"column {index.column!r} holds a null token on page {page}: write it "

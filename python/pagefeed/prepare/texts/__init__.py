@@ -1,8 +1,8 @@
 """Texts of any input, record by record: JSON lines, plain text, tables, samples.
 
-A file is divided into :class:`Piece` s, each read by the :class:`Reader` of its format
-in the same :class:`Batch` es each time. What cannot be read is :class:`Rejected`, with
-the place where it lies.
+A file is divided into pieces (:class:`Piece`). The ``Reader`` of the format reads a
+piece in batches (:class:`Batch`), the same ones each time. A record that cannot be
+read is :class:`Rejected`, with its place.
 """
 
 from pagefeed.prepare.texts.formats import (

@@ -1,4 +1,4 @@
-"""Formats by the names of files, and inputs found."""
+"""Finds inputs, and their formats by the names of files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FORMATS = tuple(_READERS)
 
 
 class Inputs(NamedTuple):
-    """Files, and how each is read."""
+    """Input files and their formats."""
 
     storage: Storage
     files: tuple[str, ...]
@@ -64,11 +64,11 @@ class Inputs(NamedTuple):
 def find_inputs(
     paths: Paths, name: str | None, options: StorageOptions | None
 ) -> Inputs:
-    """Find files by paths, folders, patterns and URLs; ``name`` is that of a format.
+    """Find files by paths, folders, patterns and URLs; ``name`` is a format or None.
 
     Raises:
-        InvalidArgumentError: If the format of a file cannot be told by its name.
-        MissingFileError: If there is nothing at a path.
+        InvalidArgumentError: If the name of a file does not show its format.
+        MissingFileError: If a path does not exist.
     """
     known = _READERS.values() if name is None else [_READERS[name]]
     suffixes = tuple(dict.fromkeys(end for one in known for end in one.suffixes))
@@ -100,7 +100,7 @@ def _format_of(file: str) -> str:
 
 
 def _check_splits(storage: Storage, files: list[str]) -> None:
-    """Refuse several parts of a saved dataset at once: one of them is the test set."""
+    """Refuse several splits of a saved dataset: one of them may be the test set."""
     folders = {file.rpartition("/")[0] for file in files if file.endswith(".arrow")}
     parts: dict[str, list[str]] = {}
     for folder in sorted(folders):
@@ -118,7 +118,7 @@ def _check_splits(storage: Storage, files: list[str]) -> None:
 
 
 def types_of(inputs: Inputs, number: int) -> dict[str, Any] | None:
-    """Return the columns of a file and their types; None if any may be asked for."""
+    """Return the types of a file's columns by name; None if it may have any."""
     file = inputs.files[number]
     with translated(file):
         return _READERS[inputs.formats[number]].types(inputs.storage, file)
@@ -133,7 +133,7 @@ def pieces_of(inputs: Inputs, number: int, most: int) -> list[Piece]:
 
 
 def read_piece(storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-    """Yield the records of a piece; what follows damage of the file is rejected."""
+    """Yield the records of a piece; records after damage are rejected."""
     count = 0
     try:
         with translated(piece.file):

@@ -1,4 +1,4 @@
-"""Lines of JSON: many at once as long as all is well, else one by one."""
+"""Lines of JSON: parsed in blocks, or one by one where a block has a problem."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pagefeed.storage import Storage
 __all__ = ["JsonLines", "parsed"]
 
 SEEN_BYTES = 1 << 20
-"""Of the begin of a file, by which the types of columns are told."""
+"""Bytes at the begin of a file that decide on the types of columns."""
 BLOCK_BYTES = 1 << 20
-"""Of lines that are read at once: what is larger is fresh from the system each time,
-which takes as long as reading it."""
+"""Bytes of lines that are read at once. The system gives fresh memory for larger
+blocks, which takes as long as reading them."""
 MOST_BYTES = (1 << 31) - 1
-"""Of a block for pyarrow."""
+"""Most bytes of a block for pyarrow."""
 MOST_DIGITS = 640
-"""Of a number, whatever the limit of the interpreter."""
+"""Most digits of a number, whatever the limit of the interpreter."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -41,7 +41,7 @@ class JsonLines(Lines):
     most_bytes = BLOCK_BYTES
 
     def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
-        """Return what the first lines say; times are kept as they are written."""
+        """Return the types in the first lines; times are kept as text."""
         pa = arrow()
         with opened(storage, file) as stream:
             blocks = line_blocks(stream, 0, None, SEEN_BYTES, RECORD_BYTES)
@@ -55,11 +55,11 @@ class JsonLines(Lines):
         types = {}
         for name in names:
             if name != name.encode(errors="ignore").decode():
-                continue  # Half of a surrogate pair names no column.
+                continue  # It has half of a surrogate pair.
             try:
                 types[name] = pa.array([row.get(name) for row in rows]).type
             except (pa.ArrowException, OverflowError, ValueError, TypeError):
-                types[name] = pa.string()  # Of several kinds.
+                types[name] = pa.string()  # The values have several types.
         return types
 
     def batch(
@@ -74,7 +74,7 @@ class JsonLines(Lines):
 
 
 def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
-    """The records of a block; None if something is odd with one of them."""
+    """Parse a block; return None if a record has a problem."""
     pa, reader = arrow(), arrow("pyarrow.json")
     if not wanted.kept:
         return _texts_at_once(block, wanted.source)
@@ -94,13 +94,13 @@ def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
     except (pa.ArrowException, KeyError):
         return None
     num_lines = block.count(b"\n") + (block[-1:] != b"\n")
-    # Null may be missing: it takes another look.
+    # A null may be a missing field: the slow way tells.
     is_sound = len(table) == num_lines and not table.column(0).null_count
     return table if is_sound else None
 
 
 def _texts_at_once(block: bytes, name: str) -> Any:  # noqa: ANN401
-    """The same of texts alone, without the GIL."""
+    """Parse the texts of a block, without the GIL."""
     pa, found = arrow(), _core.json_texts(block, name)
     if found is None:
         return None
@@ -132,7 +132,7 @@ def _one_by_one(
 
 
 def parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
-    """Return the object that some JSON is, or why it is none."""
+    """Parse a JSON object; return it, or None and the reason."""
     try:
         row = json.loads(line, parse_int=_whole)
     except (ValueError, RecursionError) as problem:
@@ -143,12 +143,12 @@ def parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
 
 
 def _whole(digits: str) -> int | str:
-    """A number, unless it is one of the thousands of digits that Python refuses."""
+    """Parse a number; return text if it has more digits than Python may parse."""
     return int(digits) if len(digits) <= MOST_DIGITS else digits
 
 
 def _checked(row: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any] | None, str]:
-    """Return the record with its source as bytes, or what is wrong with it."""
+    """Return the record with its source as bytes, or None and the reason."""
     if wanted.source not in row:
         return None, f"there is no field {wanted.source!r}, only {shown([*row])}"
     try:

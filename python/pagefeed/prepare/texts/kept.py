@@ -1,4 +1,4 @@
-"""Records as tables: further columns of the types asked for, or of wider ones."""
+"""Records as tables: kept columns in their types, or in wider ones."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pagefeed.prepare.texts.records import Batch, Rejected, Wanted, arrow
 __all__ = ["WidenedError", "batch_of", "fitting", "source_of"]
 
 MOST_SHOWN = 40
-"""Characters of a value that an error shows."""
+"""Most characters of a value that an error shows."""
 
 
 class WidenedError(Exception):
-    """A column meets a value that its type cannot hold: all begins anew with a wider.
+    """A value does not fit the type of its column: the job restarts with a wider type.
 
-    Not an error of the data: the type was only what the first records said.
+    The data has no error: the type was inferred from the first records.
     """
 
     def __init__(self, name: str, kind: str, error: str) -> None:
-        super().__init__(name, kind, error)  # All of them, to be pickled.
+        super().__init__(name, kind, error)  # All arguments, for pickling.
         self.name = name
         self.kind = kind
-        """The type to take, as ``keep`` has it."""
+        """The wider type, as ``keep`` names it."""
         self.error = error
-        """Which value of the column it was."""
+        """The message, with the value and its place."""
 
 
 def batch_of(
@@ -36,10 +36,10 @@ def batch_of(
     place: Callable[[int], str],
     rejected: Sequence[Rejected] = (),
 ) -> Batch:
-    """Return records as a batch: the source as bytes, the others by their types.
+    """Return records as a batch: the source as bytes, kept columns in their types.
 
     Raises:
-        WidenedError: If the type of a column, which was not given, is too narrow.
+        WidenedError: If an inferred type of a column is too narrow.
     """
     pa, told = arrow(), list(rejected)
     columns = {wanted.source: pa.array([row[wanted.source] for row in rows], "binary")}
@@ -57,18 +57,17 @@ def fitting(
     file: str,
     place: Callable[[int], str],
 ) -> tuple[Any, list[Rejected]]:
-    """Return values as a column of its type, and which of them it cannot hold.
+    """Convert values to the type of their column; return also those that do not fit.
 
     Args:
         values: Python objects, or a ``pyarrow.ChunkedArray``.
-        name: Of the column.
-        wanted: Its type. One that was given stands, and strings are the widest: null is
-            in the place of values that these cannot hold.
-        file: Where the values are of.
-        place: Where there, by the number of the row.
+        name: Name of the column.
+        wanted: Has its type. Values that do not fit a given type, or text, become null.
+        file: File of the values.
+        place: Returns the place of a row in the file.
 
     Raises:
-        WidenedError: If the type was not given.
+        WidenedError: If a value does not fit an inferred type.
     """
     pa, kind = arrow(), wanted.kept[name]
     unfit = (pa.ArrowException, UnicodeError, OverflowError, ValueError, TypeError)
@@ -95,7 +94,7 @@ def fitting(
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """A value as Python has it; what is no UTF-8 as bytes."""
+    """Return a value as a Python object; text that is not UTF-8 as bytes."""
     if not isinstance(value, arrow().Scalar):
         return value
     try:
@@ -108,7 +107,7 @@ def _all(values: Any, kind: Any) -> Any:  # noqa: ANN401
     pa, compute = arrow(), arrow("pyarrow.compute")
     if not isinstance(values, pa.ChunkedArray):
         made = pa.array(values, kind)
-        # Some it takes for others: 1.5 for 1, a text for its letters, true for 1.0.
+        # pyarrow converts silently: 1.5 to 1, a text to its letters, true to 1.0.
         is_same = pa.types.is_floating(kind) or made.to_pylist() == values
         if not is_same or (bool in map(type, values) and not pa.types.is_boolean(kind)):
             raise TypeError("other values")
@@ -136,13 +135,13 @@ def _one(value: Any, kind: Any) -> Any:  # noqa: ANN401
 
 
 def _text(value: object) -> str:
-    """A value as a text: itself, or JSON of it."""
+    """Return a text as it is, and any other value as JSON."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, str):
         try:
             value.encode()
-        except UnicodeError:  # Half of a pair: JSON has a way to write it.
+        except UnicodeError:  # Half of a surrogate pair, which JSON can write.
             return json.dumps(value)
         return value
     return json.dumps(value, default=str, ensure_ascii=False)
@@ -154,10 +153,10 @@ def _is_text(kind: Any) -> bool:  # noqa: ANN401
 
 
 def source_of(value: object, wanted: Wanted) -> bytes | None:
-    """Return a text, or messages and other objects as JSON, in UTF-8.
+    """Return a text, or JSON of messages and other objects, in UTF-8.
 
     Raises:
-        ValueError: If it is none; the message says what it is.
+        ValueError: If it is neither; the message has its type.
     """
     if value is None or isinstance(value, bytes):
         return value

@@ -1,4 +1,4 @@
-"""Files of lines, which can be read from any place on; and plain texts."""
+"""Files of lines, which can be read from any place; and plain texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Lines(Whole, ABC):
     """Files that can be divided at the ends of lines, unless they are compressed."""
 
     most_bytes = 1 << 31
-    """Of a block of lines."""
+    """Most bytes of a block of lines."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Divide a file."""
@@ -68,12 +68,12 @@ class Lines(Whole, ABC):
 
 
 class TextLines(Lines):
-    """A document a line, as far as the line end."""
+    """Plain text with a document in each line."""
 
     suffixes = with_compressed(".txt", ".text")
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
-        """Return the column there is."""
+        """Return the only column."""
         del storage, file
         return {"text": arrow().string()}
 
@@ -87,12 +87,12 @@ class TextLines(Lines):
 
 
 class PlainText(Whole):
-    """A document a file."""
+    """Plain text with one document in a file."""
 
     suffixes = TextLines.suffixes
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
-        """Return the columns there are."""
+        """Return the two columns."""
         del storage, file
         return {"text": arrow().string(), "file": arrow().string()}
 
@@ -113,10 +113,10 @@ class PlainText(Whole):
 def _numbered(
     storage: Storage, piece: Piece, size: int, most: int
 ) -> Iterator[tuple[bytes | None, Callable[[], int]]]:
-    """Yield blocks of lines, each with what tells the number of its first line.
+    """Yield blocks of lines, each with a function that returns its first line number.
 
-    Of a line that is too long the block is None. Lines are counted only if somebody
-    asks; what is decompressed cannot be had again, and is counted as it comes.
+    The block of a line that is too long is None. Lines are counted when the function is
+    called. Compressed files cannot be read again, so their lines are counted at once.
     """
     count = 0
     before = _LinesBefore(storage, piece.file)
@@ -133,7 +133,7 @@ def _numbered(
 
 
 class _LinesBefore:
-    """How many lines end before a place of a file, asked for one after another."""
+    """Counts the lines that end before rising places of a file."""
 
     def __init__(self, storage: Storage, file: str) -> None:
         self._storage = storage

@@ -31,7 +31,7 @@ from pagefeed.storage import PARQUET, Storage
 __all__ = ["ParquetFile"]
 
 JOINED_BYTES = 1 << 20
-"""Pages smaller than this are joined: every batch takes its time."""
+"""Smaller pages are joined, since every batch has a cost."""
 
 
 class ParquetFile:
@@ -55,12 +55,12 @@ class ParquetFile:
         return {field.name: field.type for field in schema}
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the rows of a piece; what follows damage of a row group is rejected."""
+        """Yield the rows of a piece; rows after damage in a row group are rejected."""
         opened_file = _opened(storage, piece.file)
         check_columns_of(opened_file.schema_arrow.names, wanted, piece.file)
         groups = [opened_file.metadata.row_group(n) for n in range(piece.end or 0)]
         rows = sum(group.num_rows for group in groups[: piece.begin])
-        # pyarrow has the last word: it tells rows that are no UTF-8 from the others.
+        # pyarrow reads what the core refuses: it can tell which rows are not UTF-8.
         readers = (_pages_of(storage, piece.file, wanted), _Groups(opened_file, wanted))
         for number in range(piece.begin, piece.end or 0):
             end, done, error = rows + groups[number].num_rows, rows, ""
@@ -71,7 +71,7 @@ class ParquetFile:
                             yield from sliced(table, done, wanted)
                             done += len(table)
                 except (CorruptFileError, UnsupportedError) as problem:
-                    # Others may pass with time: batches must be the same each time.
+                    # Other errors may be temporary, and batches must not change.
                     error = str(problem)
             if done < end:
                 place = f"rows {done} to {end - 1}"
@@ -81,7 +81,7 @@ class ParquetFile:
 
 
 class _Groups:
-    """Row groups as pyarrow reads them."""
+    """Reads row groups with pyarrow."""
 
     def __init__(self, file: Any, wanted: Wanted) -> None:  # noqa: ANN401
         self._file = file
@@ -109,7 +109,7 @@ class _Groups:
 
 
 class _Pages:
-    """Pages of one column as the data plane reads them, into memory used again."""
+    """Reads pages of one column with the data plane."""
 
     def __init__(self, index: _core.Index | None, name: str) -> None:
         self._index = index
@@ -134,9 +134,9 @@ class _Pages:
 
 
 def _pages_of(storage: Storage, file: str, wanted: Wanted) -> _Pages:
-    """Return what reads a file of this machine of which texts alone are wanted.
+    """Return a reader of pages for a local file of which only texts are wanted.
 
-    It has no pages if the data plane does not read the column.
+    It yields nothing if the data plane does not read the column.
     """
     name, index = wanted.source, None
     is_plain = not (wanted.kept or wanted.is_chat or "." in name)
@@ -154,6 +154,6 @@ def _opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has n
         return parquet.ParquetFile(
             opened(storage, file),
             page_checksum_verification=True,
-            # Ahead it would read all of a column chunk, into memory of its own.
+            # Buffering ahead would read whole column chunks into memory.
             pre_buffer=storage.handle is not None,
         )

@@ -1,4 +1,4 @@
-"""Records of any input: what is wanted of them, and what is wrong with some."""
+"""Records of any input: what to read of them, and which were rejected."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 MOST_SHOWN = 16
-"""Names of columns that an error lists."""
+"""Most names of columns that an error lists."""
 RECORD_BYTES = 64 << 20
-"""Of the largest record, unless another limit is given."""
+"""Default for the bytes of the largest record."""
 
 Table = Any
 """A ``pyarrow.Table``; pyarrow has no types."""
@@ -42,26 +42,26 @@ def arrow(module: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no type
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is read of every record."""
+    """What to read of every record."""
 
     source: str
     """The column of texts or messages."""
     kept: Mapping[str, Any]
-    """Further columns and their types, as they are written."""
+    """Further columns and the types in which they are written."""
     given: frozenset[str] = frozenset()
-    """Those of them whose types were given: others become wider if values need it."""
+    """Columns whose types the caller gave; other types widen if values need it."""
     is_chat: bool = False
     """Whether the source may hold messages, or any other objects."""
     objects: frozenset[str] = frozenset()
-    """Columns that hold objects or lists; some formats give JSON of these."""
+    """Columns of objects or lists, which some formats give as JSON."""
     batch_bytes: int = 8 << 20
-    """Bytes of a batch, about."""
+    """Approximate bytes of a batch."""
     record_bytes: int = RECORD_BYTES
     """Bytes of the largest record."""
 
     @property
     def columns(self) -> list[str]:
-        """Names of all."""
+        """Names of all columns."""
         return [self.source, *self.kept]
 
 
@@ -70,53 +70,53 @@ class Piece(NamedTuple):
 
     file: str
     begin: int
-    """Where it begins: a byte, row group or record batch, as the format has it."""
+    """Where it begins: a byte, row group or record batch, by format."""
     end: int | None
     """Where it ends; None for the end of the file."""
     weight: int
-    """Bytes of it, about, if they were not compressed."""
+    """Approximate uncompressed bytes."""
     format: str = ""
-    """Name of the format; whoever asked for the piece knows it."""
+    """Name of the format."""
 
 
 class Rejected(NamedTuple):
-    """A record, or several, of which no tokens can be made."""
+    """A record, or several, that cannot be tokenized."""
 
     file: str
     place: str
-    """Where in the file, such as ``line 7``."""
+    """Place in the file, such as ``line 7``."""
     error: str
     record: bytes | None = None
-    """What lies there, if it is known."""
+    """Bytes of the record, if they are known."""
     num_records: int | None = 1
-    """How many; None if nobody knows, 0 if only a further column is left out."""
+    """Number of records; None if unknown, 0 if only a kept column is left out."""
 
 
 class Batch(NamedTuple):
     """Some consecutive records."""
 
     table: Table
-    """The columns wanted, in their order; types are not checked yet."""
+    """The wanted columns in order; their types are not checked yet."""
     place: Callable[[int], str]
-    """Where in the file a row of the table lies."""
+    """Returns the place of a row of the table in the file."""
     rejected: Sequence[Rejected] = ()
-    """Records among these that could not be read."""
+    """Records that could not be read."""
 
 
 class Reader(Protocol):
-    """How files of one format are read."""
+    """Reads files of one format."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """How names of such files end."""
+        """Ends of the names of such files."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Divide a file into pieces of ``most`` bytes, as far as that can be done."""
+        """Divide a file into pieces of about ``most`` bytes, if it can be."""
 
     def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
-        """Return the columns of a file and their types; None if any may be asked for.
+        """Return the types of a file's columns by name; None if it may have any.
 
-        What begins of records say, where the format itself does not.
+        Formats without types infer them from the first records.
         """
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
@@ -124,12 +124,12 @@ class Reader(Protocol):
 
 
 def shown(names: Sequence[str]) -> str:
-    """Name columns for an error."""
+    """Return names of columns for an error."""
     return f"{list(names)[:MOST_SHOWN]}" + ", ..." * (len(names) > MOST_SHOWN)
 
 
 def too_long(most: int) -> str:
-    """Say why a record is not read."""
+    """Return the reason for rejecting a long record."""
     return (
         f"it is longer than max_record={format_bytes(most)!r}: divide it, or give a "
         "larger max_record"
@@ -137,18 +137,18 @@ def too_long(most: int) -> str:
 
 
 def rejection(found: Rejected, wanted: Wanted) -> Batch:
-    """Return a batch without rows that says what was rejected."""
+    """Return a batch without rows that has a rejected record."""
     kinds = {wanted.source: arrow().binary(), **wanted.kept}
     return Batch(arrow().schema(kinds).empty_table(), str, (found,))
 
 
 @contextmanager
 def translated(file: str) -> Iterator[None]:
-    """Tell what libraries say of a file as errors of pagefeed.
+    """Turn errors of libraries about a file into errors of pagefeed.
 
     Raises:
-        FileAccessError: If the system refused to read.
-        CorruptFileError: If what was read makes no sense.
+        FileAccessError: If the system refuses to read.
+        CorruptFileError: If the contents are invalid.
     """
     try:
         yield

@@ -33,16 +33,16 @@ __all__ = ["Mds", "Tar"]
 Sample = tuple[str, dict[str, Any] | None, str, bytes | None]
 """Where it is; its values, or why there are none; and its bytes if they are known."""
 KEY = "__key__"
-"""The column of a sample's name in tar files."""
+"""Column with the name of a sample in tar files."""
 
 
 class Tar(Whole):
-    """Files of a tar with one name before the first dot are a sample."""
+    """Tar files; members with the same name before the first dot are a sample."""
 
     suffixes = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
     def types(self, storage: Storage, file: str) -> None:
-        """Samples may have any files: texts."""
+        """Return None: samples may have any members."""
         del storage, file
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
@@ -56,11 +56,11 @@ class Tar(Whole):
 
 
 class _Header(tarfile.TarInfo):
-    """What comes before a file; the standard library takes a broken one for the end."""
+    """A header of a member; the standard library takes a broken one for the end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        """Return the next header, or raise what is wrong with it."""
+        """Return the next header; a broken one is a CorruptFileError."""
         try:
             return super().fromtarfile(archive)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Return the header in a block; names are not of any length."""
+        """Return the header in a block; limit the length of names."""
         found = super().frombuf(buf, encoding, errors)
         if found.type not in _PLAIN_TYPES and found.size > MOST_NAME_BYTES:
             raise CorruptFileError(
@@ -91,9 +91,9 @@ def _samples(
     stream: Any,  # noqa: ANN401
     wanted: Wanted,
 ) -> Iterator[tuple[str, dict[str, bytes | int]]]:
-    """The files of each sample, by what follows the first dot of their names.
+    """Yield the members of each sample, by what follows the first dot of their names.
 
-    Of files that nobody wants, and of those that are too long, only their sizes.
+    Members that are not wanted, or too long, come as their sizes.
     """
     kinds = {kind for name in wanted.columns for kind in (name, name.partition(".")[0])}
     last, parts = "", dict[str, bytes | int]()
@@ -145,7 +145,7 @@ def _of_tar(
 
 
 class Mds(Whole):
-    """MDS shards; each says itself what columns it has."""
+    """MDS shards, which name their columns."""
 
     suffixes = (".mds", ".mds.zstd", ".mds.gz")
 
@@ -190,7 +190,7 @@ def _of_shard(
 
 
 def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:  # noqa: ANN401
-    """What a shard says of itself, and the bytes of each sample."""
+    """Return the header of a shard, and the bytes of each sample."""
     try:
         [count] = struct.unpack("<I", _exactly(stream, 4, file))
         table = _exactly(stream, 4 * (count + 1), file, RECORD_BYTES)
@@ -212,7 +212,7 @@ def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]
 
 
 def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:  # noqa: ANN401
-    """Read some bytes, which must be there, and no more than ``most``."""
+    """Read bytes that must exist, at most ``most``."""
     if not 0 <= size <= most:
         raise CorruptFileError(f"{file}: a head of {size} bytes is no MDS shard's")
     data, problem = read_some(stream, size)

@@ -1,4 +1,4 @@
-"""Files as streams, decompressed, and cut into lines."""
+"""Files as decompressed streams, and their lines."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = [
 COMPRESSED = (".gz", ".zst", ".zstd")
 """Suffixes of files that are decompressed as they are read."""
 COMPRESSION = 4
-"""How much smaller texts are when they are compressed, about."""
+"""Approximate ratio by which texts compress."""
 READ_BYTES = 16 << 10
-"""Of a compressed file at a time: as much before damage may be lost with it."""
+"""Bytes of a compressed file read at once; so much before damage may be lost."""
 STEP_BYTES = 8 << 20
-"""Of any other file at a time: memory is taken for so much before it is read."""
+"""Bytes of any other file read at once, for which memory is allocated."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
 def with_compressed(*suffixes: str) -> tuple[str, ...]:
-    """Return suffixes, and the same of compressed files."""
+    """Return suffixes, and these with the suffixes of compressed files."""
     ends = ("", *COMPRESSED)
     return tuple(suffix + end for suffix in suffixes for end in ends)
 
 
 def codec_of(file: str) -> str | None:
-    """Return how a file is compressed, by its name."""
+    """Return the codec of a file by its name; None if it is not compressed."""
     return next((codec for end, codec in _CODECS.items() if file.endswith(end)), None)
 
 
@@ -48,7 +48,7 @@ def opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has no
 
 
 class Whole:
-    """A format whose files are read from the begin to the end."""
+    """A format whose files are read from begin to end."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Return the file as one."""
@@ -67,10 +67,10 @@ def line_blocks(
     """Yield the lines that begin in ``[begin, end)``, many at a time.
 
     Yields:
-        Where the block begins, and whole lines of about ``size`` bytes together; of a
-        line of more than ``most`` bytes None.
+        The place of a block, and whole lines of about ``size`` bytes; None for a line
+        of more than ``most`` bytes.
     """
-    # The line at this place is of the piece before, unless one ended just there.
+    # The line at ``begin`` belongs to the piece before, unless one ends there.
     at, left, is_passed = max(0, begin - 1), b"", begin > 0
     if at:
         stream.seek(at)
@@ -90,14 +90,14 @@ def line_blocks(
             yield at, None
             is_passed = True
             continue
-        # More each time: a long line is not looked through again for every block.
+        # Read more each time, so that a long line is not searched for every block.
         more, problem = read_some(
             stream, min(max(size, len(left)), most + size - len(left))
         )
         left += more
         if more and problem is None:
             continue
-        if not is_passed:  # What came whole is not lost with the rest.
+        if not is_passed:  # Keep what came before the damage.
             whole = len(left) if problem is None else left.rfind(b"\n") + 1
             yield from _not_too_long(at, left[:whole], most)
         if problem is not None:
@@ -106,7 +106,7 @@ def line_blocks(
 
 
 def _last_end(left: bytes, at: int, end: int | None, size: int, most: int) -> int:
-    """Where the last line ends that is taken of a buffer; negative if none is yet."""
+    """Return the end of the last whole line in a buffer; negative if there is none."""
     is_long = len(left) > most
     if end is None or at + len(left) < end:
         return left.rfind(b"\n") if is_long or len(left) >= size else -1
@@ -132,8 +132,8 @@ def read_some(
     stream: Any,  # noqa: ANN401
     size: int,
 ) -> tuple[bytes, OSError | None]:
-    """Read some bytes, fewer at the end, and return what ended that too early."""
-    # What decompresses before damage is not lost with it.
+    """Read bytes, fewer at the end of the file; return also the error that ended it."""
+    # Small steps keep what decompresses before damage.
     is_compressed = isinstance(stream, arrow().CompressedInputStream)
     step = READ_BYTES if is_compressed else STEP_BYTES
     parts, left = [], size

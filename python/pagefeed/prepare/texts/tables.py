@@ -1,4 +1,4 @@
-"""Tables: CSV, and Arrow files as Feather and Hugging Face's datasets have them."""
+"""Tables: CSV, and Arrow files of Feather and Hugging Face's datasets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Csv(Whole):
     suffixes = with_compressed(".csv", ".tsv")
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
-        """Return numbers and flags as such, by the first rows; all else as text."""
+        """Return the types of numbers and flags in the first rows; all else is text."""
         types = arrow().types
         plain = (types.is_integer, types.is_floating, types.is_boolean)
         return {
@@ -100,7 +100,7 @@ class Csv(Whole):
 
             with opened(storage, file) as stream:
                 for batch in _reader(stream, file, size, skip, options):
-                    # Read again with larger blocks, it begins where it was.
+                    # A second read with larger blocks skips rows that were yielded.
                     new = batch[max(0, before - num_seen) :]
                     num_seen += len(batch)
                     if len(new):
@@ -129,7 +129,7 @@ def _other_columns(row: Any, file: str) -> Rejected:  # noqa: ANN401
 def _with_long_rows(
     read: Callable[[int], Iterator[Any]], size: int, most: int
 ) -> Iterator[Any]:
-    """Read with blocks of some bytes, and with larger ones if a row needs them."""
+    """Read with blocks of ``size`` bytes, then with larger ones if a row needs them."""
     for block_bytes in (size, max(size, most)):
         try:
             yield from read(block_bytes)
@@ -164,7 +164,7 @@ class ArrowFile(Whole):
     suffixes = (".arrow", ".feather", ".ipc")
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Divide a file at its record batches; a stream is one."""
+        """Divide a file at its record batches; a stream is one piece."""
         if not _is_file(storage, file):
             yield from super().pieces(storage, file, most)
             return
@@ -210,7 +210,7 @@ def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:
 
 
 def sliced(table: Any, first: int, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
-    """Yield a table as batches of some bytes, by the mean of its rows."""
+    """Yield a table in batches of about ``batch_bytes``."""
     if not len(table):
         return
     mean = max(1, table.nbytes // len(table))
@@ -224,10 +224,10 @@ def sliced(table: Any, first: int, wanted: Wanted) -> Iterator[Batch]:  # noqa: 
 
 
 def check_columns_of(names: list[str], wanted: Wanted, file: str) -> None:
-    """Refuse a file without a column that is wanted.
+    """Check that a file has all wanted columns.
 
     Raises:
-        ColumnNotFoundError: Naming it, and those there are.
+        ColumnNotFoundError: Naming the missing column and those of the file.
     """
     for name in wanted.columns:
         if name not in names:
@@ -242,7 +242,7 @@ def _is_file(storage: Storage, file: str) -> bool:
 
 
 def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
-    """Leave out what Hugging Face's ``datasets`` keeps beside saved files."""
+    """Leave out files that Hugging Face's ``datasets`` caches beside saved ones."""
     named: dict[str, set[str] | None] = {}
     for folder in {file.rpartition("/")[0] for file in files}:
         state = f"{folder}/state.json"

@@ -1,8 +1,8 @@
-"""Texts of any input to Parquet files of tokens, once and for all.
+"""Writes the tokens of texts of any input to Parquet files.
 
-``job`` plans tasks, each some pieces of the inputs; ``task`` turns them into shards, of
-which every one is finished for good; ``local`` and ``on_ray`` run tasks side by side;
-``folder`` keeps account of what is done, and writes the manifest in the end.
+``job`` divides the inputs into tasks. ``task`` writes the shards of a task; a finished
+shard is never written again. ``local`` and ``on_ray`` run tasks in parallel.
+``folder`` records finished shards, and writes the manifest in the end.
 """
 
 from pagefeed.prepare.tokenizing.folder import Tokenized

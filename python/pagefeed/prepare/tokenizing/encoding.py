@@ -1,4 +1,4 @@
-"""Batches of records to rows of tokens."""
+"""Encodes batches of records as rows of tokens."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Ints = npt.NDArray[Any]
 
 
 class Encoded(NamedTuple):
-    """Records whose tokens were taken."""
+    """The result of encoding a batch."""
 
     others: Any
-    """Further columns of these: a ``pyarrow.Table``."""
+    """Further columns of the rows: a ``pyarrow.Table``."""
     num_rows: int
     num_tokens: int
     num_learned: int
@@ -44,7 +44,7 @@ def schema_of(job: Job) -> Any:  # noqa: ANN401 - pyarrow has no types
 
 
 def num_lists_of(job: Job) -> int:
-    """Return how many columns of the schema are lists of tokens, the first ones."""
+    """Return the number of list columns, which are the first ones of the schema."""
     return 1 + job.has_labels
 
 
@@ -60,17 +60,17 @@ def _lists(kind: Any) -> Any:  # noqa: ANN401
 def encode(
     job: Job, batch: Batch, file: str, num_threads: int, lists: _core.ListFile
 ) -> Encoded:
-    """Tokenize a batch; what no tokens can be made of is among the rejected.
+    """Tokenize a batch; records that cannot be tokenized are rejected.
 
     Args:
-        job: What it is of.
+        job: The job.
         batch: Records.
-        file: Where they are of.
-        num_threads: How many threads may encode.
-        lists: Takes tokens, and labels.
+        file: File of the records.
+        num_threads: Most threads that encode.
+        lists: Takes tokens and labels.
 
     Raises:
-        TokenRangeError: If the tokenizer gives an id that it says it has not.
+        TokenRangeError: If the tokenizer gives an id above its vocabulary.
     """
     rejected = list(batch.rejected)
     kept = []
@@ -96,7 +96,7 @@ def encode(
 
 
 class _Rejecting(NamedTuple):
-    """What rejects a row of a batch."""
+    """Rejects rows of a batch."""
 
     file: str
     place: Callable[[int], str]
@@ -107,7 +107,7 @@ class _Rejecting(NamedTuple):
         self.rejected.append(found)
 
     def among(self, rows: Ints) -> _Rejecting:
-        """Return what rejects rows of some of its rows."""
+        """Return the same for a subset of the rows."""
         return self._replace(place=lambda row: self.place(int(rows[row])))
 
 
@@ -126,7 +126,7 @@ def _texts(
     num_threads: int,
     lists: _core.ListFile,
 ) -> tuple[Ints, int]:
-    """Take the tokens of texts; returns the rows that are texts, and how many."""
+    """Encode texts; return the rows that were encoded, and their number of tokens."""
     pa = arrow()
     if pa.types.is_dictionary(source.type):
         source = source.cast(source.type.value_type)
@@ -160,11 +160,11 @@ def _texts(
 
 
 def _as_one(texts: Any) -> Any:  # noqa: ANN401
-    """A column in one array, in which nulls are empty."""
+    """Return a column as one array with empty texts for nulls."""
     if texts.null_count:
         texts = arrow("pyarrow.compute").fill_null(texts, b"")
     if isinstance(texts, arrow().ChunkedArray):
-        # Of a single one `combine_chunks` would make a copy.
+        # ``combine_chunks`` would copy a single chunk.
         texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
     return texts
 
@@ -178,7 +178,7 @@ def _check_id(tokenizer: Tokenizer, largest: int) -> None:
 
 
 def _object(value: Any, name: str, job: Job) -> Any:  # noqa: ANN401
-    """A value, parsed if the column holds objects and this is JSON of one."""
+    """Return a value; parse it if the column holds objects and it is JSON."""
     if name in job.wanted.objects and isinstance(value, str | bytes):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
@@ -192,9 +192,9 @@ def _rows(
     reject: _Rejecting,
     lists: _core.ListFile,
 ) -> tuple[Ints, int, int]:
-    """Take the tokens, and labels, of rows made by Python, which needs the GIL.
+    """Encode chats, or texts of several columns, in Python with the GIL.
 
-    Returns the rows that have some, how many, and in how many rows one is learned.
+    Returns the rows that were encoded, their tokens, and the rows with a label.
     """
     rows, ids, labels = [], [np.zeros(0, np.uint32)], [np.zeros(0, np.int32)]
     num_learned = 0

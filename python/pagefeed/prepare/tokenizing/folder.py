@@ -1,4 +1,4 @@
-"""The folder of a job: what is done, what was rejected, and the manifest."""
+"""The folder of a job: finished shards, rejected records, and the manifest."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from pagefeed.tokenizer import check_learned
 __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
 
 MANIFEST = "_manifest.json"
-"""Readers of folders pass over names that begin so."""
+"""Readers of folders skip names that begin with ``_``."""
 _ACCOUNT = "_tokenize"
 _REJECTED = "_rejected"
 MOST_REASONS = 16
-"""For which records are counted."""
+"""Most reasons that are counted by name."""
 _DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json)\..+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tokenized:
-    """What :func:`pagefeed.tokenize` wrote."""
+    """The result of :func:`pagefeed.tokenize`."""
 
     folder: str
-    """Where."""
+    """The output folder."""
     files: tuple[str, ...]
     """Paths of the Parquet files, in the order of the inputs."""
     num_documents: int
@@ -52,60 +52,60 @@ class Tokenized:
     num_tokens: int
     """Tokens written."""
     num_rejected: int
-    """Records of which no tokens could be made, as far as they could be counted."""
+    """Rejected records, as far as they could be counted."""
     reasons: dict[str, int]
-    """Why, and how often each; with them values that a kept column cannot hold."""
+    """Reasons and their counts; also for values that a kept column cannot hold."""
     num_learned: int | None
-    """Chats of which a token is learned; None of texts."""
+    """Chats with at least one labelled token; None for texts."""
     vocab_size: int
     """Ids are below."""
     fingerprint: str
-    """Of the tokenizer."""
+    """Fingerprint of the tokenizer."""
     manifest: str
     """Path of the manifest: every file with its checksum and counts, as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardRecord:
-    """A shard that is finished for good."""
+    """The record of a finished shard."""
 
     file: str | None
-    """Its name; None if it has no rows."""
+    """Name of the file; None if it has no rows."""
     rows: int
     tokens: int
     learned: int
-    """Rows of which a token is learned."""
+    """Rows with at least one labelled token."""
     bytes: int
     sha256: str
     rejected: int
-    """Records rejected on the way."""
+    """Rejected records."""
     reasons: dict[str, int]
     """Why."""
     next: tuple[int, int] | None
-    """Piece of the task and batch of it that follow; None if nothing does."""
+    """The next piece of the task, and its next batch; None at the end."""
 
 
 class JobFolder:
-    """Keeps account of a job in its folder, for as long as it is not complete."""
+    """Records the progress of a job in its folder until it is complete."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._account = f"{path}/{_ACCOUNT}"
         self._rejected = f"{path}/{_REJECTED}"
         self.today = datetime.date.min
-        """The day on which the job began, for templates that write it."""
+        """The day on which the job began, which templates write."""
         self.widened: dict[str, str] = {}
-        """Types of kept columns that are wider than the first records had them."""
+        """Kept columns whose types are wider than those of the first records."""
 
     def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
-        """Prepare the folder, or take up what was begun there.
+        """Prepare the folder, or resume the job that began there.
 
         Returns:
-            The result, if it is there already.
+            The result, if the job is complete.
 
         Raises:
-            InvalidArgumentError: If the folder is another job's, or holds other files.
-            LimitExceededError: If the result has more records rejected.
+            InvalidArgumentError: If the folder has another job or other files.
+            LimitExceededError: If a complete job has too many rejected records.
         """
         settings = job.settings()
         manifest = _read_json(f"{self.path}/{MANIFEST}")
@@ -143,7 +143,7 @@ class JobFolder:
         return None
 
     def widen(self, found: WidenedError) -> None:
-        """Take a wider type for a column; shards that have the narrow one go."""
+        """Widen the type of a column, and remove the shards with the narrow one."""
         begun = _read_json(f"{self._account}/job.json")
         shards = [one for one in names_in(self._account) if one != "job.json"]
         remove_files(self._account, shards)
@@ -155,7 +155,7 @@ class JobFolder:
         self.widened = begun["widened"]
 
     def shards(self, task: int) -> list[ShardRecord]:
-        """Return the shards of a task that are finished, in order."""
+        """Return the finished shards of a task, in order."""
         found: list[ShardRecord] = []
         while (told := _read_json(self._name(task, len(found)))) is not None:
             told["next"] = None if told["next"] is None else tuple(told["next"])
@@ -165,7 +165,7 @@ class JobFolder:
     def finish_shard(
         self, task: int, number: int, record: ShardRecord, rejected: Iterable[Rejected]
     ) -> None:
-        """Have a shard finished for good; its file is there already."""
+        """Record a shard as finished; its file is complete."""
         lines = [json.dumps(_told(one), sort_keys=True) for one in rejected]
         if lines:
             name = f"{make_folder(self._rejected)}/{shard_name(task, number)}.jsonl"
@@ -174,11 +174,11 @@ class JobFolder:
         _write_json(self._name(task, number), asdict(record))
 
     def finish(self, job: Job, max_rejected: float) -> Tokenized:
-        """Write the manifest, and leave nothing else but the shards.
+        """Write the manifest, and remove everything else but the shards.
 
         Raises:
             EmptySelectionError: If there are no records.
-            LimitExceededError: If too many of them were rejected, or all.
+            LimitExceededError: If too many records were rejected, or all.
         """
         records = [r for task in range(len(job.tasks)) for r in self.shards(task)]
         tokenizer, storage = job.tokenizer, job.inputs.storage
@@ -218,7 +218,7 @@ class JobFolder:
         return done
 
     def _clean(self) -> None:
-        """Remove the account, and what processes that were killed left."""
+        """Remove the records of progress, and drafts of killed processes."""
         for folder in (self.path, self._rejected):
             remove_files(folder, filter(_DRAFT.fullmatch, names_in(folder)))
         remove_files(self._account, names_in(self._account))
@@ -265,21 +265,21 @@ class JobFolder:
 
 
 def shard_name(task: int, number: int) -> str:
-    """Return the name of a shard; names are sorted as the inputs are."""
+    """Return the name of a shard; names sort like the inputs."""
     return f"part-{task:05}-{number:03}"
 
 
 def reasons_of(rejected: Iterable[Rejected]) -> dict[str, int]:
-    """Return why records were rejected, and how many for each reason.
+    """Return the reasons for rejecting records, and their counts.
 
-    An error begins with its reason; behind a colon or comma comes what was found.
+    The reason is the text of an error before the first colon or comma.
     """
     found = [{re.split("[:,]", one.error)[0]: one.num_records or 1} for one in rejected]
     return _together(found)
 
 
 def _together(some: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Add up numbers by reasons, the most frequent first."""
+    """Add up counts of reasons, the most frequent first."""
     found = Counter[str]()
     for one in some:
         found.update(one)
@@ -289,7 +289,7 @@ def _together(some: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def summary(reasons: dict[str, int]) -> str:
-    """Return reasons with their numbers as a line."""
+    """Return reasons and their counts as one line."""
     return "; ".join(f"{count:,} {reason}" for reason, count in reasons.items())
 
 

@@ -1,4 +1,4 @@
-"""What a job is: inputs, tokenizer, and how shards are written; its tasks."""
+"""A job: inputs, tokenizer, layout of shards, and tasks."""
 
 from __future__ import annotations
 
@@ -28,60 +28,60 @@ __all__ = ["Job", "Layout", "Task", "make_wanted", "nested_text", "plan"]
 
 VERSION = 3
 TEXT_PER_SHARD = 2
-"""Bytes of text of a task, for a byte of a shard: such a task is about one shard."""
+"""Bytes of text for a byte of a shard, so that a task has about one shard."""
 TYPES_READ = 8
-"""Files whose columns are looked at."""
+"""Files whose columns are read for types."""
 
 
 Task = tuple[Piece, ...]
-"""Pieces that are tokenized one after the other, into shards of their own."""
+"""Pieces that are tokenized in order, into shards of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How shards are written."""
+    """Layout of the shards."""
 
     column: str
-    """What the tokens are called."""
+    """Name of the column of tokens."""
     shard_bytes: int
-    """Bytes from which on a shard is complete."""
+    """Bytes after which a shard is complete."""
     page_bytes: int
-    """Bytes of a page of tokens, about, before it is compressed."""
+    """Approximate bytes of a page of tokens before compression."""
     compression: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All it takes to run any task, wherever files and folder are."""
+    """Everything needed to run any task on any machine."""
 
     inputs: Inputs
     wanted: Wanted
     tokenizer: Tokenizer
     rows: Rows | None
-    """What encodes rows, if the source does not hold texts as they are."""
+    """Encodes rows, if the source does not hold plain texts."""
     written: tuple[str, ...]
-    """Further columns that are written; others are read for the tokens."""
+    """Kept columns that are written; others are only read."""
     require_labels: bool
     """Refuse chats of which nothing is learned."""
     layout: Layout
     on_error: str
     folder: str
-    """Where shards are written."""
+    """Folder of the shards."""
     tasks: tuple[Task, ...]
 
     @property
     def has_labels(self) -> bool:
-        """Whether tokens have labels."""
+        """Whether there is a column of labels."""
         return self.rows is not None and self.rows.has_labels
 
     def widened(self, types: Mapping[str, str]) -> Job:
-        """Return the same with wider types of some further columns."""
+        """Return the job with wider types of kept columns."""
         kinds = {name: arrow().type_for_alias(kind) for name, kind in types.items()}
         kept = {**self.wanted.kept, **kinds}
         return replace(self, wanted=replace(self.wanted, kept=kept))
 
     def settings(self) -> dict[str, Any]:
-        """Return all that decides on what is written, for people and comparison."""
+        """Return all settings that decide on the output, for comparison."""
         files, storage = self.inputs.files, self.inputs.storage
         versions = hashlib.blake2b(digest_size=16)
         for file, format_ in zip(files, self.inputs.formats, strict=True):
@@ -103,13 +103,13 @@ class Job:
         }
 
     def record(self) -> dict[bytes, bytes]:
-        """Return what files say of the tokenizer."""
+        """Return the record of the tokenizer in files."""
         told = json.dumps(self.tokenizer.record, sort_keys=True)
         return {b"pagefeed.tokenizer": told.encode()}
 
 
 def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
-    """Divide inputs into tasks of about a shard each; nothing but sizes decides."""
+    """Divide inputs into tasks of about a shard each, by sizes alone."""
     most = max(1, shard_bytes * TEXT_PER_SHARD)
     numbers = range(len(inputs.files))
     tasks: list[Task] = []
@@ -139,7 +139,7 @@ def make_wanted(
     batch_bytes: int,
     record_bytes: int,
 ) -> Wanted:
-    """Return what is read of the inputs: the types of columns as the first ones say.
+    """Return what to read of the inputs, with the types of the first files.
 
     Raises:
         ColumnNotFoundError: If there is no such column.
@@ -166,7 +166,7 @@ def make_wanted(
     kept = {name: _type(name, given, found) for name, given in names.items()}
     if "jsonl" in inputs.formats:
         for name, kind in kept.items():
-            # Later objects may have fields that the first ones have not.
+            # Later objects may have more fields than the first ones.
             is_open = "struct<" in str(kind) or str(kind).count("list<") > 1
             kept[name] = arrow().string() if is_open else kind
     is_nested = arrow().types.is_nested
@@ -182,7 +182,7 @@ def make_wanted(
 
 
 def nested_text(inputs: Inputs, column: str) -> str | None:
-    """Return a template of texts in a struct or list; None if a column holds texts."""
+    """Return a template for texts in a struct or list; None for plain texts."""
     types = arrow().types
     found = types_of_inputs(inputs) or {}
     kind = found.get(column)
@@ -201,7 +201,7 @@ def _innermost(kind: Any) -> Any:  # noqa: ANN401
 
 
 def types_of_inputs(inputs: Inputs) -> dict[str, Any] | None:
-    """Return the columns of some files; a number has the widest of their types."""
+    """Return the columns of some files; numbers have the widest of their types."""
     pa = arrow()
     schemas = []
     step = -(-len(inputs.files) // TYPES_READ)

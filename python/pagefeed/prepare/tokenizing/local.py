@@ -1,4 +1,4 @@
-"""Tasks on threads of this process."""
+"""Runs tasks on threads of this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _logger = logging.getLogger("pagefeed")
 
 
 class TokenWork:
-    """How far a job is: tokens, of as many as the bytes left seem to hold."""
+    """Progress of a job in tokens, with a total estimated from the bytes left."""
 
     def __init__(self, job: Job, tasks: list[int]) -> None:
         self._weights = {
@@ -47,18 +47,18 @@ class TokenWork:
         self._work.__exit__(kind, error, trace)
 
     def advance(self, task: int, num_bytes: int, num_tokens: int) -> None:
-        """Count some more of a task; any thread may."""
+        """Count progress of a task; any thread may call it."""
         with self._lock:
             self._read[task] += num_bytes
             self._tokens += num_tokens
 
     def finish(self, task: int) -> None:
-        """Say that a task has no more than was read of it."""
+        """Set the bytes of a finished task to those that were read."""
         with self._lock:
             self._weights[task] = self._read[task]
 
     def tell(self) -> None:
-        """Report it; from one thread."""
+        """Report the progress; only one thread calls it."""
         with self._lock:
             read, tokens = sum(self._read.values()), self._tokens
             expected = tokens * sum(self._weights.values()) // max(1, read)
@@ -68,7 +68,7 @@ class TokenWork:
 
 
 def run_locally(job: Job, num_threads: int, retries: int) -> None:
-    """Run all tasks that are left, several at a time."""
+    """Run all unfinished tasks, several at a time."""
     left = tasks_left(job)
     stop = threading.Event()
     running = 0
@@ -105,7 +105,7 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
 
 
 def _wait(futures: list[Future[None]], work: TokenWork) -> None:
-    """Wait for all, or for the first that fails."""
+    """Wait for all tasks, or for the first that fails."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, SECONDS_BETWEEN, FIRST_EXCEPTION)
@@ -117,12 +117,12 @@ def _wait(futures: list[Future[None]], work: TokenWork) -> None:
 def with_retries(
     retries: int, run: Callable[[], object], wait: Callable[[float], bool]
 ) -> None:
-    """Run a task; where files cannot be read or written, again from the last shard.
+    """Run a task, and retry it from its last shard if a file cannot be used.
 
     Args:
-        retries: How many times more.
-        run: Runs it.
-        wait: Waits for some seconds, and returns whether it is over.
+        retries: Most retries.
+        run: Runs the task.
+        wait: Waits for seconds, and returns whether the job was cancelled.
     """
     for attempt in range(retries):
         try:

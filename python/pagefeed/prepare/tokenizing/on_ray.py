@@ -1,4 +1,4 @@
-"""Tasks on the nodes of a Ray cluster, which share the files and the folder."""
+"""Runs tasks on the nodes of a Ray cluster, which share files and folder."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _logger = logging.getLogger("pagefeed")
 
 
 def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
-    """Run all tasks that are left, each on a CPU of the cluster.
+    """Run all unfinished tasks, each on a CPU of the cluster.
 
-    A task whose node or worker dies is run again elsewhere, from its last finished
+    If a node or worker dies, its task runs again elsewhere from its last finished
     shard.
 
     Args:
-        job: What is to be done.
-        num_threads: Tasks at a time for each CPU of this machine are decided by the
-            cluster; a task encodes on one thread, so that this is not used.
-        retries: How often a task is tried again where files cannot be used, or where
-            its worker dies before it has finished another shard.
+        job: The job.
+        num_threads: Not used: a task encodes on one thread, and the cluster decides
+            how many tasks run.
+        retries: Most retries of a task if files cannot be used, or if its worker dies
+            before it finishes another shard.
 
     Raises:
-        DataError: If the worker of a task dies each time; with the input it was at.
+        DataError: If the worker of a task dies each time; names its input.
     """
     del num_threads
     ray: Any = require("ray", extra="ray", purpose="engine='ray'")
@@ -67,12 +67,12 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         finally:
             for one in waiting:
                 ray.cancel(one, force=True)
-            if waiting:  # Nothing writes into the folder any more.
+            if waiting:  # Wait until nothing writes into the folder.
                 ray.wait([*waiting], num_returns=len(waiting), timeout=SECONDS_TO_END)
 
 
 class _Deaths:
-    """How often the worker of a task died since a shard of it was finished."""
+    """Counts deaths of workers since the last finished shard of their task."""
 
     def __init__(self, job: Job, folder: JobFolder, retries: int) -> None:
         self._job = job
@@ -81,7 +81,7 @@ class _Deaths:
         self._counts = Counter[tuple[int, int]]()
 
     def count(self, task: int, problem: Exception) -> None:
-        """Count one more, or raise that it was one too many."""
+        """Count a death; raise a DataError if there were too many."""
         shards = self._folder.shards(task)
         self._counts[task, len(shards)] += 1
         count = self._counts[task, len(shards)]
@@ -99,7 +99,7 @@ class _Deaths:
 
 
 def _run(job: Job, task: int, retries: int) -> tuple[int, int]:
-    """Run a task; returns bytes of text and tokens."""
+    """Run a task; return its bytes of text and its tokens."""
     counts = [0, 0]
 
     def advance(num_bytes: int, num_tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""The file of a shard: lists by the core, further columns by pyarrow."""
+"""The file of a shard: the core writes lists, pyarrow the other columns."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pagefeed.storage import FileWriter
 __all__ = ["ShardFile"]
 
 STORED_BYTES = 4
-"""Of a token, before pages are compressed: Parquet has no smaller numbers."""
+"""Bytes of a token before compression: Parquet has no smaller numbers."""
 
 
 class ShardFile:
-    """Writes one file; there is none as long as it has no rows.
+    """Writes one file, which is not created before its first row.
 
     Args:
-        path: Where the file will be.
+        path: Path of the file.
         schema: A ``pyarrow.Schema`` whose first columns are lists of integers.
-        num_lists: How many.
-        layout: How pages are written.
+        num_lists: Number of these columns.
+        layout: Layout of pages.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ShardFile:
             layout.compression,
             layout.page_bytes,
         )
-        """Takes the rows of the lists."""
+        """Writes the list columns."""
         self._layout = layout
         self._others: list[Any] = []
         self._has_others = len(schema) > num_lists
@@ -57,17 +57,17 @@ class ShardFile:
 
     @property
     def sha256(self) -> str:
-        """Checksum of what was written, in hexadecimal digits."""
+        """Checksum of the file, in hexadecimal digits."""
         return self._digest.hexdigest()
 
     @property
     def waiting(self) -> int:
-        """Bytes of what is in no row group yet, about, before it is compressed."""
+        """Approximate uncompressed bytes of rows that are not in a row group yet."""
         others = sum(int(table.nbytes) for table in self._others)
         return STORED_BYTES * self.lists.num_waiting + others
 
     def write(self, others: Any) -> None:  # noqa: ANN401
-        """Write rows whose lists are there, with a table of their further columns."""
+        """Write the further columns of rows whose lists were written."""
         if self._has_others:
             self._others.append(others)
         if self._file is None:
@@ -75,7 +75,7 @@ class ShardFile:
         self._write_pages()
 
     def end_group(self) -> None:
-        """Have all rows since the last row group in one."""
+        """End the row group."""
         self.lists.end_group(self._others_as_file() if self._has_others else None)
         self._write_pages()
 
@@ -87,7 +87,7 @@ class ShardFile:
             sink,
             table.schema,
             compression=self._layout.compression,
-            # Names of sources and languages are few.
+            # Columns such as source and language have few values.
             use_dictionary=True,
             data_page_size=page_bytes,
             write_batch_size=max(1024, page_bytes // STORED_BYTES),
@@ -99,7 +99,7 @@ class ShardFile:
         return bytes(sink.getvalue().to_pybytes())
 
     def commit(self) -> None:
-        """Write the footer, and have the file under its name, if it has rows."""
+        """Write the footer and give the file its name, if it has rows."""
         if self._file is not None:
             self.lists.end()
             self._write_pages()

@@ -1,4 +1,4 @@
-"""One task: pieces of the inputs to shards, each finished for good."""
+"""One task: tokenizes pieces of the inputs into shards."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pagefeed.prepare.tokenizing.shard_file import ShardFile
 __all__ = ["run_task", "tasks_left"]
 
 GROUP_BYTES = 64 << 20
-"""Of a row group, before its pages are compressed."""
+"""Bytes of a row group before compression."""
 _logger = logging.getLogger("pagefeed")
 
 Advance = Callable[[int, int], object]
-"""Called with bytes of text read and tokens made since the last call."""
+"""Called with the bytes of text and the tokens since the last call."""
 
 
 def tasks_left(job: Job) -> list[int]:
@@ -44,18 +44,18 @@ def run_task(
     advance: Advance,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the shards of a task that are not there yet.
+    """Write the unfinished shards of a task.
 
     Args:
-        job: What it is of.
-        task: Its number.
-        num_threads: Returns how many threads may encode.
-        advance: Told how far it is.
-        is_cancelled: Asked whether to stop, at every batch.
+        job: The job.
+        task: Number of the task.
+        num_threads: Returns the most threads that may encode.
+        advance: Called with progress.
+        is_cancelled: Returns whether to stop; called at every batch.
 
     Raises:
-        CorruptFileError: If a record is corrupt and the job is to fail then.
-        CancelledError: If it was cancelled.
+        CorruptFileError: If a record is corrupt and ``on_error`` is ``"fail"``.
+        CancelledError: If the job was cancelled.
     """
     folder = JobFolder(job.folder)
     done = folder.shards(task)
@@ -80,7 +80,7 @@ def run_task(
 def _batches(
     job: Job, task: int, start: tuple[int, int]
 ) -> Iterator[tuple[str, Batch, tuple[int, int]]]:
-    """Batches from a place on, each with its file and the place that follows."""
+    """Yield batches from a place on, with their file and the next place."""
     first, skip = start
     for number, piece in enumerate(job.tasks[task][first:], first):
         batches = read_piece(job.inputs.storage, piece, job.wanted)
@@ -103,7 +103,7 @@ def _check(job: Job, rejected: list[Rejected]) -> None:
 
 
 class _Shard:
-    """A shard on its way."""
+    """A shard that is being written."""
 
     def __init__(self, job: Job, task: int, number: int) -> None:
         self._job = job
@@ -130,7 +130,7 @@ class _Shard:
         return self._file.size >= self._job.layout.shard_bytes
 
     def add(self, batch: Batch, file: str, num_threads: int) -> int:
-        """Tokenize a batch; returns the number of tokens."""
+        """Tokenize a batch; return the number of tokens."""
         found = encode(self._job, batch, file, num_threads, self._file.lists)
         _check(self._job, found.rejected)
         for one in found.rejected:
@@ -152,7 +152,7 @@ class _Shard:
             self._waiting = 0
 
     def finish(self, folder: JobFolder, following: tuple[int, int] | None) -> None:
-        """Have it finished for good."""
+        """Finish the shard."""
         self._end_group()
         self._file.commit()
         record = ShardRecord(

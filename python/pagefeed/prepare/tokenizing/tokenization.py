@@ -1,4 +1,4 @@
-"""Texts to Parquet files of tokens: arguments checked, tasks run, the end written."""
+"""The verb ``tokenize``: checks arguments, runs tasks, and writes the manifest."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def tokenize(
         What was written.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right, or the folder is of
+        InvalidArgumentError: If an argument is invalid, or the folder belongs to
             another job.
         ColumnNotFoundError: If there is no such column.
         CorruptFileError: If a record cannot be read, and ``on_error`` is ``"fail"``.
@@ -232,7 +232,7 @@ def tokenize(
 
 
 def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> None:
-    """Run a job, anew with wider types of columns as long as their values need them."""
+    """Run a job; restart it with wider types as long as values need them."""
     while True:
         try:
             return run(job.widened(folder.widened))

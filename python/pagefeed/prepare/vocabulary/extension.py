@@ -105,7 +105,7 @@ def extend_tokenizer(
         What was added, and what that saves.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right, or there are no texts.
+        InvalidArgumentError: If an argument is invalid, or there are no texts.
         UnsupportedError: If tokens cannot be added so that others stay: to WordPiece,
             SentencePiece models and functions.
         MissingDependencyError: If tokenizers or pyarrow are not installed.

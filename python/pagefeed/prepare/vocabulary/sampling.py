@@ -230,7 +230,7 @@ def drawn(
     """Return the texts to learn from, and the rows held out of each source.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right, or there are no texts.
+        InvalidArgumentError: If an argument is invalid, or there are no texts.
     """
     num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
     check_choice(shuffle, get_args(Mixing), "shuffle")

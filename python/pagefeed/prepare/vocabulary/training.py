@@ -103,7 +103,7 @@ def train_tokenizer(
         What was trained.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right, or there are no texts.
+        InvalidArgumentError: If an argument is invalid, or there are no texts.
         MissingDependencyError: If tokenizers or pyarrow are not installed.
         FileAccessError: If the file cannot be written.
 
