@@ -133,5 +133,4 @@ def _rejected(text: str) -> float:
 def _text(path: str | None) -> str | None:
     if path is None:
         return None
-    storage = Storage()
-    return storage.read(path, 0, storage.size(path)).decode()
+    return Storage().read_all(path).decode()

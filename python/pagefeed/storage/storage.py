@@ -95,6 +95,18 @@ class Storage:
             ).at(file=file)
         return found
 
+    def parts(
+        self, file: str, begin: int = 0, end: int | None = None, size: int = 16 << 20
+    ) -> Iterator[bytes]:
+        """Yield bytes ``[begin, end)`` of a file, or all of it, ``size`` at a time."""
+        stop = self.size(file) if end is None else end
+        for at in range(begin, stop, size):
+            yield self.read(file, at, min(at + size, stop))
+
+    def read_all(self, file: str) -> bytes:
+        """Read a small file."""
+        return self.read(file, 0, self.size(file))
+
     def counts(self) -> dict[str, int]:
         """Return counts of requests, retries, bytes and the like; local files: none."""
         return {}

@@ -125,7 +125,7 @@ def _from_file(
 def _found(storage: Storage, path: str) -> tuple[str, bytes]:
     """Return the path and bytes of a file, or of the ``tokenizer.json`` in a folder."""
     try:
-        return path, _read(storage, path)
+        return path, storage.read_all(path)
     except MissingFileError as problem:
         raise MissingFileError(
             f"{path} does not exist: give the path of a tokenizer.json or its folder, "
@@ -187,7 +187,7 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
     config: Any = {}
     try:
         with suppress(MissingFileError):
-            config = json.loads(_text(_read(storage, name), name))
+            config = json.loads(_text(storage.read_all(name), name))
     except (ValueError, RecursionError) as problem:
         raise InvalidArgumentError(
             f"{name} is no JSON: {problem}; repair or remove it"
@@ -198,13 +198,9 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
         )
     with suppress(MissingFileError):
         name = f"{folder}/chat_template.jinja"
-        config["chat_template"] = _text(_read(storage, name), name)
+        config["chat_template"] = _text(storage.read_all(name), name)
     known = {k: v for k, v in config.items() if k.endswith("_token") and v is not None}
     return {**known, "chat_template": config.get("chat_template")}
-
-
-def _read(storage: Storage, path: str) -> bytes:
-    return storage.read(path, 0, storage.size(path))
 
 
 def _content(token: object) -> str | None:

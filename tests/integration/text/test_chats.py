@@ -18,6 +18,7 @@ from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
     LabelWarning,
+    StateMismatchError,
     UnsupportedError,
 )
 
@@ -134,6 +135,19 @@ def test_a_mixture_takes_both_ways(source, tok, tmp_path):
     batch = next(iter(loader))
     assert (batch["labels"] >= 0).any()
     assert (batch["labels"] == -100).any()
+
+
+def test_a_state_of_another_template_is_refused_as_such(source, tok):
+    first, second = (
+        pf.Loader(
+            on_the_fly(source, tok, chat_template=template),
+            sequences=pf.Windows(64),
+            batch_size=2,
+        )
+        for template in (TEMPLATES["chatml"], f"{TEMPLATES['chatml']} ")
+    )
+    with pytest.raises(StateMismatchError, match="or its chat template, is another"):
+        second.load_state_dict(first.state_dict())
 
 
 def test_a_row_that_is_no_chat_is_named(tok, tmp_path):

@@ -114,7 +114,7 @@ def _index_of(path: str) -> str:
 
 
 def _shards(storage: Storage, index: str) -> list[_Shard]:
-    text = storage.read(index, 0, storage.size(index))
+    text = storage.read_all(index)
     with parsed(index, "no index of MDS shards"):
         shards = json.loads(text)["shards"]
         kinds = {(str(shard["format"]), str(shard["version"])) for shard in shards}

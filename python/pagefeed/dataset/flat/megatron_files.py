@@ -70,9 +70,8 @@ class MegatronFormat(FlatFormat):
         """Return a digest of samples of the file and of all of its index."""
         idx = _idx_of(path)
         digest = hashlib.blake2b(digest_size=16)
-        size = storage.size(idx)
-        for begin in range(0, size, 1 << 24):
-            digest.update(storage.read(idx, begin, min(begin + (1 << 24), size)))
+        for part in storage.parts(idx):
+            digest.update(part)
         return sampled_digest(storage, path, digest.digest())
 
     def read(self, storage: Storage, path: str) -> FlatFile:

@@ -137,9 +137,8 @@ class StreamHeader:
         """
         for name, (size, expected) in self.files.items():
             crc32, path = 0, self.file(name)
-            for begin in range(0, size, _AT_ONCE):
-                data = storage.read(path, begin, min(size, begin + _AT_ONCE))
-                crc32 = zlib.crc32(data, crc32)
+            for part in storage.parts(path, 0, size):
+                crc32 = zlib.crc32(part, crc32)
             if crc32 != expected:
                 raise corrupt(
                     path,
@@ -147,9 +146,6 @@ class StreamHeader:
                     f"{expected:08x}: put the file of this shard back",
                     ChecksumError,
                 )
-
-
-_AT_ONCE = 16 << 20
 
 
 def record_dtype(dtype: object) -> np.dtype[Any]:
@@ -193,7 +189,7 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
         CorruptFileError: If it is damaged.
         UnsupportedError: If it is of another version.
     """
-    found = storage.read(path, 0, storage.size(path))
+    found = storage.read_all(path)
     with parsed(path, "no header of a stream, or damaged"):
         outer = json.loads(found)
         text = found[found.index(b'"content": ') + 11 : -2]

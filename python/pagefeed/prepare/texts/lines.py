@@ -143,8 +143,7 @@ class _LinesBefore:
     def __call__(self, end: int) -> int:
         if end < self._at:
             self._at = self._count = 0
-        while self._at < end:
-            stop = min(end, self._at + _COUNTED_BYTES)
-            self._count += self._storage.read(self._file, self._at, stop).count(b"\n")
-            self._at = stop
+        parts = self._storage.parts(self._file, self._at, end, _COUNTED_BYTES)
+        self._count += sum(part.count(b"\n") for part in parts)
+        self._at = end
         return self._count

@@ -247,8 +247,7 @@ def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
     for folder in {file.rpartition("/")[0] for file in files}:
         state = f"{folder}/state.json"
         try:
-            text = storage.read(state, 0, storage.size(state))
-            found = json.loads(text)["_data_files"]
+            found = json.loads(storage.read_all(state))["_data_files"]
             named[folder] = {one["filename"] for one in found}
         except (MissingFileError, ValueError, KeyError, TypeError):
             named[folder] = None

@@ -309,9 +309,8 @@ def _told(one: Rejected) -> dict[str, Any]:
 
 
 def _read_json(path: str) -> Any:  # noqa: ANN401
-    storage = Storage()
     try:
-        return json.loads(storage.read(path, 0, storage.size(path)))
+        return json.loads(Storage().read_all(path))
     except MissingFileError:
         return None
 

@@ -22,8 +22,6 @@ Values = npt.NDArray[Any]
 Change = Callable[[Values], Values]
 """Makes other values of those of a tensor: float [rows, ...] in and out."""
 
-CHUNK = 64 << 20
-"""Bytes copied at a time."""
 MOST_HEADER = 100 << 20
 """Bytes of a header at most, as safetensors itself has it."""
 _FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -150,7 +148,8 @@ class _Safetensors(Checkpoint):
                 if name in changed:
                     out.write(changed[name].data.cast("B"))
                     continue
-                for part in self._bytes(self.tensors[name]):
+                facts = self.tensors[name]
+                for part in self._storage.parts(self.path, facts.begin, facts.end):
                     out.write(part)
 
     def _changed(self, name: str, change: Change) -> Values:
@@ -169,10 +168,6 @@ class _Safetensors(Checkpoint):
             return np.ascontiguousarray(change(stored))
         return _to_bfloat16(change(_of_bfloat16(stored)))
 
-    def _bytes(self, facts: TensorFacts) -> Iterator[bytes]:
-        for begin in range(facts.begin, facts.end, CHUNK):
-            yield self._storage.read(self.path, begin, min(begin + CHUNK, facts.end))
-
     def _corrupt(self, what: str) -> CorruptFileError:
         return _corrupt(self.path, f"is no file of safetensors: {what}")
 
@@ -185,8 +180,7 @@ class _Sharded(Checkpoint):
         self.path = storage.name_of(path)
         folder = os.path.dirname(self.path)
         try:
-            data = storage.read(self.path, 0, storage.size(self.path))
-            self._content: dict[str, Any] = json.loads(data)
+            self._content: dict[str, Any] = json.loads(storage.read_all(self.path))
             self._file_of: dict[str, str] = dict(self._content["weight_map"])
             files = sorted(set(self._file_of.values()))
         except (ValueError, KeyError, TypeError) as problem:
