@@ -15,10 +15,10 @@ __all__ = ["StorageOptions", "core_settings", "texts_of"]
 
 
 class StorageOptions(TypedDict, total=False):
-    """Settings of remote storage: those of pagefeed, and the usual ones of stores.
+    """Settings of remote storage: those of pagefeed, and the usual ones of providers.
 
-    The environment gives what is left out. Stores know more names, with the prefixes
-    ``aws_``, ``azure_`` and ``google_``: see ``docs/remote.md``.
+    The environment gives what is left out, see ``docs/remote.md``. Providers know more
+    names than these, which a ``cast`` gets past a type checker.
     """
 
     deadline: float | str
@@ -42,12 +42,23 @@ class StorageOptions(TypedDict, total=False):
     """The same as ``access_key_id``."""
     secret: str
     """The same as ``secret_access_key``."""
-    anon: bool | str
+    skip_signature: bool | str
     """Send requests without credentials."""
+    anon: bool | str
+    """The same as ``skip_signature``."""
     account_name: str
     account_key: str
     sas_token: str
     service_account: str
+    aws_region: str
+    aws_endpoint_url: str
+    aws_access_key_id: str
+    aws_secret_access_key: str
+    aws_session_token: str
+    azure_storage_account_name: str
+    azure_storage_account_key: str
+    azure_storage_sas_token: str
+    google_service_account: str
     authorization: str
     """Value of that header for web servers."""
     hf_token: str
