@@ -36,7 +36,13 @@ from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, BalanceLike, Shuffle
-from pagefeed.run import MixtureSource, Origin, Slot, sequence_of_slot
+from pagefeed.run import (
+    LoaderState,
+    MixtureSource,
+    Origin,
+    Slot,
+    sequence_of_slot,
+)
 from pagefeed.sequences import SequenceSetting, check_sequences
 
 __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
@@ -225,7 +231,10 @@ class Loader(LoaderFacts):
         return self._session.state_dict()
 
     def load_state_dict(
-        self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+        self,
+        state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        grown: Literal["next-epoch"] | None = None,
     ) -> None:
         """Make the next iteration continue at ``state``, by a seek.
 
@@ -234,12 +243,27 @@ class Loader(LoaderFacts):
         is the state of this rank, or, on another number of ranks, the list of those of
         all ranks.
 
+        Args:
+            state: What ``state_dict`` returned.
+            grown: The dataset may have got files since: with ``"next-epoch"`` what
+                remained of the epoch comes exactly as it would have, and the files
+                that were added from the next epoch on. A state of the data as they are
+                is loaded as ever.
+
         Raises:
+            InvalidArgumentError: If ``grown`` is something else, or is asked of a
+                mixture or of ``epochs`` other than 1.
             StateMismatchError: If it belongs to another dataset, plan or release, lies
                 beyond the end of this loader, or is no state at all.
         """
-        if not isinstance(state, Mapping) or state:
+        if grown not in (None, "next-epoch"):
+            raise InvalidArgumentError(f"grown={grown!r} must be 'next-epoch' or None")
+        if isinstance(state, Mapping) and not state:
+            return
+        if grown is None:
             self._session.load_state_dict(state)
+        else:
+            self._counted.load_grown(LoaderState.from_dict(cast("Any", state)))
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th; a no-op if it will be anyway.

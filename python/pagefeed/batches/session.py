@@ -20,6 +20,8 @@ from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches.token_batches import Feed
+from pagefeed.dataset import before_growth, what_changed
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import check_share
 from pagefeed.mixture import Mixture
@@ -67,6 +69,8 @@ class Session(LoaderSession):
         self._iteration: Iteration[Any] | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
+        self._grown: tuple[int, Run, Feed[Any]] | None = None
+        """The last epoch of the data of before, and what runs from the next one on."""
         self._num_made = self._num_padding_rows = 0
         self._told_endless = False
 
@@ -149,6 +153,46 @@ class Session(LoaderSession):
             StateMismatchError: If it belongs to another run, or is none.
         """
         self.load(LoaderState.from_dict(state))
+
+    def load_grown(self, state: LoaderState) -> None:
+        """Continue an epoch over the files of before, and then over all files.
+
+        Of an epoch of which nothing was delivered, all files are delivered.
+
+        Raises:
+            InvalidArgumentError: If the run has no one dataset, or joins epochs.
+            StateMismatchError: If the data are not those of before with files added.
+        """
+        settings = self.settings
+        if isinstance(settings.dataset, Mixture) or self.run.epochs != 1:
+            raise InvalidArgumentError(
+                "grown='next-epoch' goes on where an epoch ends: give one dataset and "
+                "epochs=1, and loop over the loader once an epoch"
+            )
+        if self._grown is not None:
+            self.restart(self.run.beginning(self._grown[0] + 1))
+        if not what_changed(state.dataset, self.run.source.plan.dataset):
+            self.load(state)
+            return
+        if state.skipped:
+            raise InvalidArgumentError(
+                "grown='next-epoch' and skipped steps exclude each other: these are "
+                "counted through all epochs of the data of before"
+            )
+        dataset = before_growth(settings.dataset, state.dataset)
+        before = replace(settings, dataset=dataset)
+        run = before.make_run()
+        begin = run.going_on(run.accept(state))
+        if begin.step == 0:
+            self.restart(self.run.beginning(begin.epoch))
+        else:
+            feed = before.make_feed(run.source)
+            self.restart(self._begin_state)
+            self._grown = begin.epoch, self._run, self._feed
+            self._run, self._feed = run, feed
+            self.restart(begin)
+        self.loaded = self.begin
+        self.tell()
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th, see :meth:`Loader.set_epoch`."""
@@ -272,6 +316,10 @@ class Session(LoaderSession):
             if self._iteration is not None:
                 self._iteration.close()
                 self._num_padding_rows += self._iteration.num_padding_rows
+            if self._grown is not None and begin.epoch > self._grown[0]:
+                self._feed.close()
+                _, self._run, self._feed = self._grown
+                self._grown, begin = None, self._run.beginning(begin.epoch)
             self._begin_state = begin  # First: who sees no iteration needs the new one.
             self._iteration, self._finished, self.loaded = None, None, None
 
@@ -291,6 +339,7 @@ class Session(LoaderSession):
             begin = self.run.going_on(begin)
             self.run.check_steps(begin)
         self.restart(begin)
+        begin = self._begin_state
         route = self.run.route(begin, worker, num_workers)
         if worker == 0:
             self._padding.look(route, stacklevel=4)

@@ -13,6 +13,7 @@ from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.growth import before_growth
 from pagefeed.dataset.identity import identity_of_data, what_changed
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
@@ -42,6 +43,7 @@ __all__ = [
     "Spans",
     "TokenizedIndex",
     "UncountedText",
+    "before_growth",
     "check_abilities",
     "check_dataset",
     "delta",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -93,6 +93,17 @@ class TableColumns:
     """Columns with one value in all rows of a file: its partition."""
     names: ColumnNames
     """What columns are called in the files."""
+
+    def with_files(self, numbers: Sequence[int]) -> TableColumns:
+        """Return the same of some of the files."""
+        at = np.array(numbers, dtype=np.int64)
+        of_files = {
+            name: replace(column, number_of_file=column.number_of_file[at])
+            for name, column in self.of_files.items()
+        }
+        of_file = tuple(self.names.of_file[n] for n in numbers if self.names.of_file)
+        names = replace(self.names, of_file=of_file)
+        return replace(self, of_files=of_files, names=names)
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:

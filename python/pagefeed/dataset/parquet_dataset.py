@@ -127,6 +127,15 @@ class ParquetDataset(DatasetRows):
             )
             raise
 
+    def with_files(self, numbers: Sequence[int]) -> ParquetDataset:
+        """Return the same of some of its files, by their numbers."""
+        table = None if self.table is None else self.table.with_files(numbers)
+        files = tuple(self.files[number] for number in numbers)
+        part = replace(self, files=files, table=table, selection=None)
+        if self.selection is None:
+            return part
+        return replace(part, selection=self.selection.over(part.spans))
+
     def column_index(self, column: str) -> PageIndex:
         """Return the page index of any column of the same rows."""
         if column == self.column:

@@ -101,6 +101,10 @@ class RemoteStorage(Storage):
         [(_, size, version)] = self._find([file])
         return f"{size} {version}"
 
+    def written(self, file: str) -> int:
+        """Return when a local file was last written, in nanoseconds; 0 if remote."""
+        return 0 if is_url(file) else super().written(file)
+
     def size(self, file: str) -> int:
         """Return the bytes of a file."""
         if is_url(file):

@@ -74,6 +74,11 @@ class Storage:
             state = os.stat(file)
         return f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
 
+    def written(self, file: str) -> int:
+        """Return when a local file was last written, in nanoseconds; 0 if remote."""
+        with _reading(file):
+            return os.stat(file).st_mtime_ns
+
     def size(self, file: str) -> int:
         """Return the bytes of a file."""
         with _reading(file):

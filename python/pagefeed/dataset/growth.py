@@ -1,0 +1,52 @@
+"""Datasets that grew: what they were when a state was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pagefeed.dataset.dataset import Dataset
+from pagefeed.dataset.identity import identity_of_data, what_changed
+from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+__all__ = ["before_growth"]
+
+
+def before_growth(dataset: Dataset, then: str) -> ParquetDataset:
+    """Return the files of a dataset that there were, as a dataset.
+
+    These are its first files, as in a table or a list; or, of this machine, those that
+    were written before all others. What they hold must be what the state records.
+
+    Args:
+        dataset: With the files that were added.
+        then: What the state records, see :func:`identity_of_data`.
+
+    Raises:
+        InvalidArgumentError: If it is no dataset of Parquet files.
+        StateMismatchError: If its files are not those of before and some more.
+    """
+    if not isinstance(dataset, ParquetDataset):
+        raise InvalidArgumentError(
+            f"a state goes on over data that grew in Parquet files alone, not {dataset}"
+        )
+    for numbers in _candidates(dataset, int(then.split()[1])):
+        part = dataset.with_files(numbers)
+        if not what_changed(then, identity_of_data(part)):
+            return part
+    changed = what_changed(then, identity_of_data(dataset))
+    raise StateMismatchError(
+        "the dataset is not that of the state with some files added: neither its first "
+        f"files nor its oldest ones hold what the state records ({changed}); name "
+        "paths as a list, the files of before first, and then those that were added"
+    )
+
+
+def _candidates(dataset: ParquetDataset, count: int) -> Iterator[list[int]]:
+    """Numbers of the files that may be those of before."""
+    everything = range(len(dataset.files))
+    if not 0 < count < len(everything):
+        return
+    yield [*everything[:count]]
+    by_age = sorted(everything, key=lambda n: dataset.storage.written(dataset.files[n]))
+    yield sorted(by_age[:count])
