@@ -74,7 +74,7 @@ FITTING: list[tuple[str, str]] = [
     ("reports/page", "reports/report"),
     ("reports/nodes", "checklist"),
     ("reports/smoke", "smoke"),
-    ("reports/limits", "doctor"),
+    ("reports/doctor reports/evidence", "doctor"),
     ("reports/inspection", "inspect"),
     ("reports/tracing", "trace"),
     ("storage_bench storage/remote", "remote/"),

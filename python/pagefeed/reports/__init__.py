@@ -2,6 +2,8 @@
 
 from pagefeed.reports.dataset_forecast import Forecast, forecast
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
+from pagefeed.reports.doctor import Diagnosis, diagnose, doctor
+from pagefeed.reports.evidence import Evidence
 from pagefeed.reports.inspection import (
     ColumnFacts,
     FileFacts,
@@ -12,7 +14,6 @@ from pagefeed.reports.inspection import (
     ShuffleCost,
     inspect,
 )
-from pagefeed.reports.limits import Diagnosis, Evidence, diagnose, doctor
 from pagefeed.reports.mixture_forecast import (
     DatasetForecast,
     MixtureForecast,

@@ -12,7 +12,7 @@ from pagefeed._base import check_positive
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
 from pagefeed.loader import Loader, as_rank
 from pagefeed.reports.decoding import TextTokenizer, recorded_vocab_size
-from pagefeed.reports.limits import doctor
+from pagefeed.reports.doctor import doctor
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test.checks import (
     Check,
