@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional
 
 import pagefeed as pf
-from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
+from pagefeed.reports import forecast, plot_mixture
 
 LENGTH = 32
 BATCH_SIZE = 8
@@ -132,7 +132,7 @@ def main() -> None:
     # In the middle of the cooldown: nothing but the good source from here on.
     loader = make_loader(folder, steps, {"good": 1})
     loader.load_state_dict(json.loads((folder / "state.json").read_text()))
-    plan = forecast_mixture(loader)
+    plan = forecast(loader)
     plot_mixture(loader, folder / "mixture.svg")
     train(model, optimizer, loader, stop=steps)
     for stage in plan.stages:

@@ -14,21 +14,19 @@ import argparse
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import configure_storage, storage_options, tell
+from pagefeed.cli.common import PATHS, STORAGE, arg, declare, storage_options, tell
 from pagefeed.reports import StorageBench, bench_storage
 from pagefeed.storage import located
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
-    parser.add_argument("--sizes", nargs="+", help="of requests")
-    parser.add_argument("--depths", nargs="+", type=int, help="requests at a time")
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, help="for each of both (1)"
-    )
-    configure_storage(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    table = {
+        "--sizes": arg([], "bytes of requests to try"),
+        "--depths": arg([], "numbers of requests at a time to try", type=int),
+        "--seconds": arg(1.0, "for each size and depth"),
+    }
+    declare(parser, {"paths": PATHS["paths"] | {"nargs": "+"}} | table | STORAGE)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -21,7 +21,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagefeed.cli.common import check_lines, configure_run, make_loader, tell
+from pagefeed.cli.common import (
+    arg,
+    check_lines,
+    configure_run,
+    declare,
+    make_loader,
+    range_of,
+    tell,
+)
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
@@ -30,10 +38,13 @@ from pagefeed.storage import local_path
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    configure_run(parser, needs_column=False)
-    parser.add_argument("--ranks", metavar="FIRST:END", help="those of this node")
-    parser.add_argument("--facts", metavar="FILE", help="where to write its facts")
-    parser.add_argument("--compare", nargs="+", metavar="FILE", help="facts of nodes")
+    configure_run(parser, column={"required": False})
+    table = {
+        "--ranks": arg(str, "ranks of this node", metavar="FIRST:END"),
+        "--facts": arg(str, "file to write this node's facts to", metavar="FILE"),
+        "--compare": arg(str, "files of facts", nargs="+", metavar="FILE"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,19 +67,12 @@ def _write(options: argparse.Namespace) -> int:
     if options.column is None:
         raise InvalidArgumentError("--column is missing: the token column")
     path = Path(local_path(options.facts, "--facts"))
-    facts = facts_of_node(make_loader(options), _ranks(options.ranks))
+    form = "--ranks FIRST:END, such as 8:16"
+    ranks = None if options.ranks is None else range_of(options.ranks, form)
+    facts = facts_of_node(make_loader(options), ranks)
     path.write_text(json.dumps(facts, indent=1))
     lines = [f"facts of ranks {facts['ranks']} written to {options.facts}"]
     return tell(options, facts, lines)
-
-
-def _ranks(words: str | None) -> range | None:
-    if words is None:
-        return None
-    first, colon, end = words.partition(":")
-    if not colon or not first.isdecimal() or not end.isdecimal():
-        raise InvalidArgumentError(f"--ranks {words} is not FIRST:END, such as 8:16")
-    return range(int(first), int(end))
 
 
 def _read(file: str) -> dict[str, Any]:

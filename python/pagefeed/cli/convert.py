@@ -13,19 +13,22 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import configure_paths, open_paths, selected, tell
+from pagefeed.cli.common import FILES, PATHS, arg, declare, open_paths, selected, tell
 from pagefeed.prepare import TOKEN_FORMATS, convert
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    configure_paths(parser, paths="+", needs_column=False)
-    parser.add_argument("--output", required=True, help="folder, prefix or file")
-    parser.add_argument("--to", required=True, choices=TOKEN_FORMATS)
-    parser.add_argument("--dtype", help="type of the tokens written")
-    parser.add_argument("--eos", type=int, help="token to write behind documents")
-    parser.add_argument("--shard-size", default="512MiB")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    optional = {"required": False}
+    declare(parser, PATHS | FILES, paths={"nargs": "+"}, column=optional)
+    table = {
+        "--output": arg(str, "folder, prefix or file", required=True),
+        "--to": arg(str, "format to write", required=True, choices=TOKEN_FORMATS),
+        "--dtype": arg(str, "type of the tokens written"),
+        "--eos": arg(int, "token to write behind documents"),
+        "--shard-size": arg("512MiB", "bytes of a file, about"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,8 +15,10 @@ import time
 from typing import Any
 
 from pagefeed.cli.common import (
-    configure_storage,
-    configure_tokenizer,
+    PATHS,
+    TOKENIZER,
+    TOKENIZER_FILE,
+    declare,
     make_tokenizer,
     open_parquet,
     tell_facts,
@@ -25,12 +27,8 @@ from pagefeed.cli.common import (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
-    parser.add_argument("--column", required=True, help="the column of texts")
-    configure_tokenizer(parser, "--tokenizer", required=True)
-    parser.add_argument("--cache-dir", help="folder to keep index and counts in")
-    configure_storage(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    files = {"--tokenizer": TOKENIZER_FILE | {"required": True}, **TOKENIZER}
+    declare(parser, PATHS | files, paths={"nargs": "+"})
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,10 +22,11 @@ from dataclasses import asdict
 
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
+    arg,
     as_json,
     configure_run,
-    make_loader,
-    make_sound_dataset,
+    declare,
+    make_sound_loader,
     named_function,
     tell,
 )
@@ -35,19 +36,21 @@ from pagefeed.reports import doctor as find_limit
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    step = parser.add_mutually_exclusive_group()
-    step.add_argument("--train", metavar="MODULE:NAME", help="does a step")
-    step.add_argument("--step-seconds", type=float, help="what a step takes")
-    parser.add_argument(
-        "--seconds", type=float, default=3.0, help="for each measurement (3)"
-    )
-    parser.add_argument("--threads", type=int, help="of the loader")
+    step = {
+        "--train": arg(str, "function that does a step", metavar="MODULE:NAME"),
+        "--step-seconds": arg(float, "time of a step on an accelerator"),
+    }
+    declare(parser.add_mutually_exclusive_group(), step)
+    table = {
+        "--seconds": arg(3.0, "for each measurement"),
+        "--threads": arg(int, "of the loader"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
-    data, damage = make_sound_dataset(options)
-    loader = make_loader(options, data, num_threads=options.threads)
+    loader, damage = make_sound_loader(options, num_threads=options.threads)
     found = find_limit(loader, _train(options), seconds=options.seconds)
     damage += found.damage
     return tell(options, asdict(found) | as_json(damage), [str(found)], damage)

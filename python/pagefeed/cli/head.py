@@ -18,7 +18,16 @@ from dataclasses import replace
 from typing import Any
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import as_json, configure_run, make_sound_dataset, tell_damage
+from pagefeed.cli.common import (
+    TEXT_TOKENIZER,
+    arg,
+    as_json,
+    configure_run,
+    declare,
+    make_sound_dataset,
+    make_text_tokenizer,
+    tell_damage,
+)
 from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
@@ -27,7 +36,6 @@ from pagefeed.reports import (
     Damage,
     TextTokenizer,
     damage_of,
-    load_tokenizer,
 )
 
 MOST_TOKENS = 32
@@ -39,19 +47,19 @@ Row = dict[str, Any]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument("--rows", type=int, default=5, help="rows to show (5)")
-    parser.add_argument("--start", type=int, default=0, help="first of them (0)")
-    parser.add_argument("--columns", nargs="+", default=[], help="further columns")
-    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
-    parser.add_argument("--full", action="store_true", help="shorten nothing")
+    table = {
+        "--rows": arg(5, "rows to show"),
+        "--start": arg(0, "the first of them"),
+        "--columns": arg([], "further columns"),
+        "--full": arg(bool, "shorten nothing"),
+    }
+    declare(parser, table | TEXT_TOKENIZER)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show rows; 1 if one cannot be read."""
     data, damage = make_sound_dataset(options)
-    tokenizer = None
-    if options.tokenizer:
-        tokenizer = load_tokenizer(options.tokenizer, data)
+    tokenizer = make_text_tokenizer(options, data)
     datasets = data.datasets if isinstance(data, Mixture) else {"": data}
     shown = []
     for name, dataset in datasets.items():

@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.cli.common import configure_storage, storage_options, tell_facts
+from pagefeed.cli.common import PATHS, arg, declare, storage_options, tell_facts
 from pagefeed.dataset import PageIndex
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, URLs")
-    parser.add_argument("--column", required=True, help="name or dotted path")
-    parser.add_argument("--cache-dir", help="folder to keep the index in")
+    declare(parser, PATHS, paths={"nargs": "+"})
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--no-page-index",
@@ -35,13 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="row_group",
         default=True,
-        help="take whole row groups for pages: footers alone are read",
+        help="take whole row groups for pages: only footers are read",
     )
-    parser.add_argument(
-        "--refresh", action="store_true", help="build anew even if it is cached"
-    )
-    configure_storage(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare(parser, {"--refresh": arg(bool, "build anew even if it is cached")})
 
 
 def run(options: argparse.Namespace) -> int:

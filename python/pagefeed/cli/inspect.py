@@ -18,8 +18,10 @@ from typing import Any
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
+    arg,
     as_json,
     configure_run,
+    declare,
     make_sequences,
     make_sound_dataset,
     tell,
@@ -33,9 +35,7 @@ BAR = 40
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument(
-        "--whole", action="store_true", help="read the lengths of all documents"
-    )
+    declare(parser, {"--whole": arg(bool, "read the lengths of all documents")})
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,40 +16,30 @@ from dataclasses import asdict
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
+    BESIDE,
     AnyDataset,
+    arg,
     configure_run,
+    declare,
     make_dataset,
     make_loader,
     tell,
 )
 from pagefeed.order import Shuffle
-from pagefeed.reports import (
-    Forecast,
-    MixtureForecast,
-    forecast,
-    forecast_mixture,
-    plot_mixture,
-)
+from pagefeed.reports import Forecast, forecast, plot_mixture
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument(
-        "--tokens-per-second",
-        type=float,
-        metavar="N",
-        help="of all ranks: say what bandwidth they need, for each shuffle",
-    )
-    for name, what in (
-        ("aligned", "with a number for every token"),
-        ("metadata", "that tell of documents"),
-        ("spans", "of ranges of tokens"),
-    ):
-        parser.add_argument(
-            f"--{name}", nargs="+", metavar="COLUMN", help=f"further columns {what}"
-        )
-    parser.add_argument("--plot", metavar="FILE", help="draw a mixture: .png or .svg")
+    table = {
+        "--tokens-per-second": arg(
+            float, "of all ranks: show the bandwidth that each shuffle needs"
+        ),
+        **BESIDE,
+        "--plot": arg(str, "draw a mixture: .png or .svg", metavar="FILE"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,15 +47,10 @@ def run(options: argparse.Namespace) -> int:
     data = make_dataset(options)
     tells = ["metadata"] if options.metadata or options.spans else []
     loader = make_loader(options, data, fields=["input_ids", *tells])
-    plan: Forecast | MixtureForecast
-    if options.mix:
-        plan = forecast_mixture(loader)
-        lines = _mixture_lines(plan)
-    else:
-        plan = forecast(loader)
-        lines = _lines(plan)
-        if options.tokens_per_second:
-            lines += _bandwidth_lines(options, data)
+    plan = forecast(loader)
+    lines = _lines(plan)
+    if options.tokens_per_second:
+        lines += _bandwidth_lines(options, data)
     if options.plot:
         plot_mixture(loader, options.plot)
     return tell(options, asdict(plan), lines)
@@ -78,6 +63,7 @@ def _lines(plan: Forecast) -> list[str]:
         f"{plan.padding_tokens:,} padding ({share:.2%}), {plan.dropped_tokens:,} "
         f"dropped; {plan.splits:,} splits"
     )
+    steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
     rest = f"{plan.remainder:,} sequences in the last, incomplete one"
     needed = f"{format_bytes(plan.needed_bytes)} of pages to read each once"
     page_pairs = (
@@ -95,13 +81,13 @@ def _lines(plan: Forecast) -> list[str]:
     lines = [
         f"data       {size}, {plan.tokens:,} tokens",
         f"sequences  {plan.sequences:,}; tokens: {waste}",
-        f"steps      {plan.steps:,} on every rank; {rest}",
+        f"steps      {steps}; {rest}",
         f"order      {plan.num_lanes} lanes, {plan.window_sequences:,} sequences mixed",
         f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
         f"reads      {plan.loads_per_page:.2f} of every page{parts}: {reads}",
         *(
             f"beside     {name}: {format_bytes(each.bytes)} in {each.reads:,} reads"
-            for name, each in (plan.aligned | plan.metadata).items()
+            for name, each in plan.columns.items()
         ),
         f"pairs of sequences of a batch from one page: {page_pairs}",
         f"pairs of sequences of a batch from one file: {file_pairs}",
@@ -115,7 +101,7 @@ def _lines(plan: Forecast) -> list[str]:
         )
     if plan.needed_bytes > plan.memory_bytes:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
-    return lines
+    return lines + (_mixture_lines(plan) if plan.datasets else [])
 
 
 def _bandwidth_lines(options: argparse.Namespace, data: AnyDataset) -> list[str]:
@@ -137,17 +123,9 @@ def _bandwidth_lines(options: argparse.Namespace, data: AnyDataset) -> list[str]
     return lines
 
 
-def _mixture_lines(plan: MixtureForecast) -> list[str]:
+def _mixture_lines(plan: Forecast) -> list[str]:
     width = max(10, *(len(name) for name in plan.datasets)) + 2
-    needed = f"{format_bytes(plan.needed_bytes)} of pages to read each once"
-    steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
-    lines = [
-        f"steps      {steps}; {plan.sequences:,} sequences, {plan.tokens:,} tokens",
-        f"order      {plan.num_lanes} lanes",
-        f"memory     {needed}, {format_bytes(plan.memory_bytes)} given",
-        "",
-        f"{'dataset':{width}}{'tokens':>16}{'delivered':>16}{'epochs':>9}",
-    ]
+    lines = ["", f"{'dataset':{width}}{'tokens':>16}{'delivered':>16}{'epochs':>9}"]
     lines += [
         f"{name:{width}}{data.tokens:16,}{data.delivered_tokens:16,}{data.epochs:9.2f}"
         for name, data in plan.datasets.items()

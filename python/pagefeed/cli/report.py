@@ -19,10 +19,11 @@ import warnings
 from pathlib import Path
 
 from pagefeed.cli.common import (
+    arg,
     as_json,
     configure_run,
-    make_loader,
-    make_sound_dataset,
+    declare,
+    make_sound_loader,
     tell,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -33,17 +34,20 @@ from pagefeed.storage import local_path
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument("--output", required=True, metavar="FILE", help="the page")
-    parser.add_argument("--metrics", metavar="FILE", help="lines of JSON of a run")
+    table = {
+        "--output": arg(str, "the page", required=True, metavar="FILE"),
+        "--metrics": arg(str, "lines of JSON that a run wrote", metavar="FILE"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; 1 if something cannot be read."""
     path = Path(local_path(options.output, "--output"))
-    data, damage = make_sound_dataset(options)
     metrics = None if options.metrics is None else _lines(options.metrics)
     with warnings.catch_warnings(action="ignore"):
-        page = make_page(make_loader(options, data), metrics=metrics, damage=damage)
+        loader, damage = make_sound_loader(options)
+        page = make_page(loader, metrics=metrics, damage=damage)
     path.write_text(page, encoding="utf-8")
     lines = [f"{path} written, {len(page):,} characters"]
     return tell(options, {"file": str(path)} | as_json(damage), lines, damage)

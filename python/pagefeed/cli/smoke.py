@@ -21,40 +21,42 @@ from typing import Any
 
 from pagefeed.batches import Fields
 from pagefeed.cli.common import (
+    TEXT_TOKENIZER,
+    arg,
     as_json,
     check_lines,
     configure_run,
-    make_loader,
-    make_sound_dataset,
+    declare,
+    make_sound_loader,
+    make_text_tokenizer,
     named_function,
     tell,
 )
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import load_tokenizer
 from pagefeed.reports import smoke as try_run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument("--steps", type=int, default=20, help="steps to take (20)")
-    parser.add_argument("--vocab-size", type=int, help="rows of the embedding")
-    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
-    parser.add_argument("--plan", help="what another machine's smoke test printed")
-    parser.add_argument("--rank", type=int, default=0, help="whose batches (0)")
-    parser.add_argument(
-        "--model", metavar="MODULE:NAME", help="makes a torch module of vocab_size"
-    )
+    table = {
+        "--steps": arg(20, "steps to take"),
+        "--vocab-size": arg(int, "rows of the embedding"),
+        **TEXT_TOKENIZER,
+        "--plan": arg(str, "the plan that another machine's smoke test printed"),
+        "--rank": arg(0, "the rank whose batches are tried"),
+        "--model": arg(
+            str, "makes a torch module from vocab_size", metavar="MODULE:NAME"
+        ),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
     """Try and report; 1 if something is wrong."""
-    data, damage = make_sound_dataset(options)
     fields = Fields(names=("input_ids", "labels"), shifted=True)
-    loader = make_loader(options, data, rank=options.rank, fields=fields)
-    tokenizer = None
-    if options.tokenizer:
-        tokenizer = load_tokenizer(options.tokenizer, data)
+    loader, damage = make_sound_loader(options, rank=options.rank, fields=fields)
+    tokenizer = make_text_tokenizer(options, loader.dataset)
     vocab_size: int | None = options.vocab_size
     if vocab_size is None and tokenizer is not None:
         vocab_size = tokenizer.vocab_size

@@ -21,8 +21,12 @@ import time
 from dataclasses import asdict
 
 from pagefeed.cli.common import (
-    configure_storage,
-    configure_tokenizer,
+    PATHS,
+    STORAGE,
+    TOKENIZER,
+    TOKENIZER_FILE,
+    arg,
+    declare,
     make_tokenizer,
     same_named,
     storage_options,
@@ -31,69 +35,54 @@ from pagefeed.cli.common import (
 from pagefeed.prepare import FORMATS, tokenize
 from pagefeed.storage import Storage
 
+ROLES = "ROLE=NAME"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add = parser.add_argument
-    add("inputs", nargs="+", metavar="INPUT", help="files, folders, patterns, URLs")
-    configure_tokenizer(parser, "--tokenizer", required=True)
-    add("--output", required=True, metavar="DIR", help="folder of the Parquet files")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--column", default="text", help="of the texts (text)")
-    source.add_argument("--messages", metavar="COLUMN", help="of chats instead")
-    source.add_argument(
-        "--text",
-        metavar="TEMPLATE",
-        help="of columns instead, such as '{title}: {body}'",
-    )
-    add("--tools", metavar="COLUMN", help="of the tools of chats")
-    add(
-        "--roles",
-        nargs="+",
-        default=[],
-        metavar="ROLE=NAME",
-        help="what roles of the data are called in the template",
-    )
-    add(
-        "--no-require-labels", action="store_true", help="take chats that teach nothing"
-    )
-    add("--chat-template", metavar="FILE", help="in place of the tokenizer's")
-    add(
-        "--keep",
-        nargs="+",
-        default=[],
-        metavar="COLUMN[=TYPE]",
-        help="further columns to write",
-    )
-    add("--format", choices=FORMATS, help="of the inputs (by their names)")
-    add(
-        "--on-error",
-        default="fail",
-        choices=["fail", "skip", "quarantine"],
-        help="what is done with records that cannot be read (fail)",
-    )
-    add(
-        "--max-rejected",
-        default="1%",
-        type=_rejected,
-        metavar="NUMBER|SHARE",
-        help="records that may be rejected: 100, or 1%% of all (1%%)",
-    )
-    add("--max-record", default="64MiB", help="bytes of the largest record (64MiB)")
-    add("--column-name", default="input_ids", help="of the tokens (input_ids)")
-    add("--shard-size", default="256MiB", help="bytes of a file, about (256MiB)")
-    add("--page-size", default="64KiB", help="bytes of tokens in a page (64KiB)")
-    add(
-        "--compression",
-        default="zstd",
-        choices=["zstd", "lz4", "snappy", "none"],
-        help="of pages: the smallest files, none the fastest (zstd)",
-    )
-    add("--num-threads", type=int, help="(one per CPU)")
-    add("--retries", type=int, default=3, help="of a shard, if files fail (3)")
-    add("--engine", default="local", choices=["local", "ray"])
-    configure_storage(parser)
-    add("--json", action="store_true", help="print JSON")
+    table = {
+        "inputs": PATHS["paths"] | {"nargs": "+", "metavar": "INPUT"},
+        "--tokenizer": TOKENIZER_FILE | {"required": True},
+        **TOKENIZER,
+        "--output": arg(str, "folder of the files", required=True, metavar="DIR"),
+        "--tools": arg(str, "column of the tools of chats", metavar="COLUMN"),
+        "--roles": arg([], "names of the data's roles in the template", metavar=ROLES),
+        "--no-require-labels": arg(bool, "take chats that teach nothing"),
+        "--chat-template": arg(str, "in place of the tokenizer's", metavar="FILE"),
+        "--keep": arg([], "further columns to write", metavar="COLUMN[=TYPE]"),
+        "--format": arg(str, "of the inputs (by their names)", choices=FORMATS),
+        "--on-error": arg(
+            "fail",
+            "what becomes of records that cannot be read",
+            choices=["fail", "skip", "quarantine"],
+        ),
+        "--max-rejected": arg(
+            "1%",
+            "records that may be rejected, such as 100, or a share",
+            type=_rejected,
+            metavar="NUMBER|SHARE",
+        ),
+        "--max-record": arg("64MiB", "bytes of the largest record"),
+        "--column-name": arg("input_ids", "column of the tokens written"),
+        "--shard-size": arg("256MiB", "bytes of a file, about"),
+        "--page-size": arg("64KiB", "bytes of tokens in a page"),
+        "--compression": arg(
+            "zstd",
+            "of pages: zstd makes the smallest files, none is the fastest",
+            choices=["zstd", "lz4", "snappy", "none"],
+        ),
+        "--num-threads": arg(int, "(one per CPU)"),
+        "--retries": arg(3, "of a shard, if files fail"),
+        "--engine": arg("local", choices=["local", "ray"]),
+        **STORAGE,
+    }
+    declare(parser, table)
+    source = {
+        "--column": arg("text", "of the texts"),
+        "--messages": arg(str, "of chats instead", metavar="COLUMN"),
+        "--text": arg(str, "of columns instead: '{title}: {body}'", metavar="TEMPLATE"),
+    }
+    declare(parser.add_mutually_exclusive_group(), source)
 
 
 def run(options: argparse.Namespace) -> int:

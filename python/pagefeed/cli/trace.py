@@ -32,16 +32,21 @@ import numpy as np
 from pagefeed._base import Work, require
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
+    TEXT_TOKENIZER,
+    arg,
     as_json,
     configure_run,
+    declare,
     make_loader,
     make_sound_dataset,
+    make_text_tokenizer,
+    range_of,
     tell,
     tell_damage,
 )
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
 from pagefeed.loader import Loader
-from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of, load_tokenizer
+from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of
 from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
@@ -54,19 +59,20 @@ MOST_CHARACTERS = 300
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument("--step", type=int, help="step of the epoch")
-    parser.add_argument("--row", type=int, help="row of its batch; by default all")
-    parser.add_argument("--rank", type=int, default=0, help="whose batch (0)")
-    parser.add_argument("--state", metavar="FILE", help="what state_dict() returned")
-    parser.add_argument("--document", metavar="FILE:ROW", help="when it is seen")
-    parser.add_argument("--steps", metavar="FIRST:END", help="batches to write again")
-    parser.add_argument("--output", metavar="FOLDER", help="where --steps writes")
-    parser.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json")
-    parser.add_argument(
-        "--fields", nargs="+", default=["input_ids"], help="what --steps writes"
-    )
-    parser.add_argument("--dtype", default="int64", help="of its tokens (int64)")
-    parser.add_argument("--padding", type=int, default=0, help="token that fills up")
+    table = {
+        "--step": arg(int, "step of the epoch"),
+        "--row": arg(int, "row of its batch; by default all"),
+        "--rank": arg(0, "the rank whose batch it is"),
+        "--state": arg(str, "what state_dict() returned, as JSON", metavar="FILE"),
+        "--document": arg(str, "when it is seen", metavar="FILE:ROW"),
+        "--steps": arg(str, "batches to write again", metavar="FIRST:END"),
+        "--output": arg(str, "where --steps writes", metavar="FOLDER"),
+        "--fields": arg(["input_ids"], "what --steps writes"),
+        "--dtype": arg("int64", "type of its tokens"),
+        "--padding": arg(0, "token that fills up"),
+        **TEXT_TOKENIZER,
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -118,9 +124,7 @@ def _read_state(path: str) -> dict[str, Any]:
 
 
 def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
-    tokenizer = None
-    if options.tokenizer:
-        tokenizer = load_tokenizer(options.tokenizer, loader.dataset)
+    tokenizer = make_text_tokenizer(options, loader.dataset)
     step = loader.step if options.step is None else options.step
     rows = trace_rows(loader, step, options.row, tokenizer=tokenizer)
     damage = [row.damage for row in rows if row.damage is not None]
@@ -163,12 +167,7 @@ def _trace_document(loader: Loader, options: argparse.Namespace) -> int:
 
 
 def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
-    first, colon, end = options.steps.partition(":")
-    if not colon or not first.isdecimal() or not end.isdecimal():
-        raise InvalidArgumentError(
-            f"--steps {options.steps} is not FIRST:END, such as 1190:1210"
-        )
-    steps = range(int(first), int(end))
+    steps = range_of(options.steps, "--steps FIRST:END, such as 1190:1210")
     folder = Path(local_path(options.output, "--output"))
     folder.mkdir(parents=True, exist_ok=True)
     written: list[str] = []

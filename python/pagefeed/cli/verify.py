@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import configure_run, make_loader, tell
+from pagefeed.cli.common import arg, configure_run, declare, make_loader, tell
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, verify
 
@@ -21,9 +21,9 @@ from pagefeed.reports import Leg, verify
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
-    parser.add_argument(
-        "--resume", action="append", default=[], metavar="STEPS:WORLD_SIZE[:BATCH]"
-    )
+    form = "STEPS:WORLD_SIZE[:BATCH]"
+    resume = arg([], "stop, and go on", nargs=None, action="append", metavar=form)
+    declare(parser, {"--resume": resume})
 
 
 def run(options: argparse.Namespace) -> int:

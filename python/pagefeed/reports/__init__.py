@@ -1,9 +1,14 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
-from pagefeed.reports.dataset_forecast import Forecast, forecast
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
 from pagefeed.reports.doctor import Diagnosis, diagnose, doctor
 from pagefeed.reports.evidence import Evidence
+from pagefeed.reports.forecast import (
+    DatasetForecast,
+    Forecast,
+    StageForecast,
+    forecast,
+)
 from pagefeed.reports.inspection import (
     ColumnFacts,
     FileFacts,
@@ -14,16 +19,11 @@ from pagefeed.reports.inspection import (
     ShuffleCost,
     inspect,
 )
-from pagefeed.reports.mixture_forecast import (
-    DatasetForecast,
-    MixtureForecast,
-    StageForecast,
-    forecast_mixture,
-    plot_mixture,
-)
+from pagefeed.reports.mixture_plot import plot_mixture
 from pagefeed.reports.nodes import checklist, facts_of_node
 from pagefeed.reports.page import report
 from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.simulation import ColumnReads
 from pagefeed.reports.smoke_test import Check, Smoke, smoke
 from pagefeed.reports.soundness import (
     UNREADABLE,
@@ -41,6 +41,7 @@ __all__ = [
     "UNREADABLE",
     "Check",
     "ColumnFacts",
+    "ColumnReads",
     "Damage",
     "DatasetForecast",
     "Diagnosis",
@@ -51,7 +52,6 @@ __all__ = [
     "Leg",
     "Lengths",
     "Measured",
-    "MixtureForecast",
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
@@ -70,7 +70,6 @@ __all__ = [
     "doctor",
     "facts_of_node",
     "forecast",
-    "forecast_mixture",
     "inspect",
     "load_tokenizer",
     "plan_digest",

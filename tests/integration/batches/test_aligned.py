@@ -208,9 +208,9 @@ def test_they_count_in_memory_and_in_what_a_plan_says(tmp_path: Path):
     alone, both = (loader(data, **settings) for data in (plain, beside))
     needed = [pf.forecast(one).needed_bytes for one in (alone, both)]
     assert needed[1] == pytest.approx(4 * needed[0], rel=0.01)
-    added = pf.forecast(both).aligned
+    added = pf.forecast(both).columns
     assert set(added) == {"labels", "weights"}
-    assert pf.forecast(alone).aligned == {}
+    assert pf.forecast(alone).columns == {}
     for one, other in zip(alone, both, strict=True):
         np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
     stats = both.stats()

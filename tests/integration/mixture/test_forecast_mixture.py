@@ -13,9 +13,7 @@ import pagefeed as pf
 from made.numbered import LENGTH, write_numbered
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports.dataset_forecast import forecast
-from pagefeed.reports.mixture_forecast import forecast_mixture, plot_mixture
-from pagefeed.reports.verification import Leg, verify
+from pagefeed.reports import Leg, forecast, plot_mixture, verify
 from pagefeed.run import LoaderState, MixtureTrack
 
 ROWS = {"code": 200, "math": 12, "web": 300}
@@ -48,7 +46,7 @@ def make(folder: Path, sequences: Any = None, **options: Any) -> pf.Loader:
 
 def test_a_forecast_is_what_comes(folder):
     loader = make(folder)
-    plan = forecast_mixture(loader)
+    plan = forecast(loader)
     assert plan.steps == len(loader) == sum(1 for _ in loader)
     stats = loader.stats()
     for name in ROWS:
@@ -67,28 +65,27 @@ def test_a_forecast_is_what_comes(folder):
 
 
 def test_what_is_packed_takes_memory_too(folder):
-    plan = forecast_mixture(make(folder, sequences=pf.Packed(LENGTH)))
-    whole = forecast_mixture(make(folder))
+    plan = forecast(make(folder, sequences=pf.Packed(LENGTH)))
+    whole = forecast(make(folder))
     # Bundles are many pages each.
     assert plan.needed_bytes > whole.needed_bytes > 0
 
 
 def test_a_forecast_without_an_end_goes_through_all_once(folder):
-    plan = forecast_mixture(make(folder, stages=[], max_steps=None))
+    plan = forecast(make(folder, stages=[], max_steps=None))
     assert plan.steps is None
     assert min(data.epochs for data in plan.datasets.values()) >= 1
 
 
-def test_forecasts_say_which_is_meant(folder):
+def test_only_a_mixture_is_plotted(folder, tmp_path):
     single = pf.Loader(
         pf.parquet(folder / "web", column="input_ids"),
         sequences=pf.Windows(LENGTH),
         batch_size=4,
     )
+    assert forecast(single).datasets == {}
     with pytest.raises(InvalidArgumentError, match="not a mixture"):
-        forecast_mixture(single)
-    with pytest.raises(InvalidArgumentError, match="forecast_mixture"):
-        forecast(make(folder))
+        plot_mixture(single, tmp_path / "a.svg")
 
 
 def test_the_plot_is_written(folder, tmp_path):

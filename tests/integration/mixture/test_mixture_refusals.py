@@ -13,8 +13,7 @@ from made.numbered import write_numbered
 from models.mixing import APART, ROWS, make, mixture, take, write_datasets
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
-from pagefeed.reports.mixture_forecast import forecast_mixture
-from pagefeed.reports.verification import verify
+from pagefeed.reports import forecast, verify
 from pagefeed.run import MixtureTrack
 
 
@@ -132,7 +131,7 @@ def test_an_empty_dataset_has_no_weight(datasets, tmp_path):
         resumed = make(mixed)
         resumed.load_state_dict(loader.state_dict())
         assert verify(resumed).ok
-        assert forecast_mixture(resumed).steps == 9
+        assert forecast(resumed).steps == 9
     stages = [pf.Stage(start_step=3, weights={"empty": 1})]
     with pytest.raises(InvalidArgumentError, match="dataset 'empty' holds no sequence"):
         make(pf.mix({"empty": (empty, 0), "web": (web, 1)}, stages=stages))

@@ -15,9 +15,8 @@ from pagefeed.batches import steps_ahead
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import session_of
-from pagefeed.reports.dataset_forecast import forecast
-from pagefeed.reports.reuse import needed_bytes, simulate_loads
-from pagefeed.reports.verification import Leg, verify
+from pagefeed.reports import Leg, forecast, verify
+from pagefeed.reports.simulation import needed_bytes, simulate_loads
 from pagefeed.run import Planner
 
 LENGTH = 64
@@ -232,7 +231,7 @@ def test_reads_of_flat_files_are_those_of_the_run(tmp_path, shuffle, length):
     assert plan.part_reads == pytest.approx(stats["parts_read"], rel=0.05, abs=2)
     reads = stats["pages_loaded"] + stats["parts_read"]
     assert plan.reads == pytest.approx(reads, rel=0.05, abs=2)
-    told = plan.metadata["spans"]
+    told = plan.columns["spans"]
     others = stats["index_reads"] + stats["payload_reads"]
     assert told.reads == pytest.approx(others, rel=0.1, abs=4)
     num_bytes = plan.read_bytes + told.bytes
@@ -270,10 +269,10 @@ def test_bytes_of_metadata_are_those_of_the_run(tmp_path, shuffle):
             pass
         read.append(loader.stats()["bytes_read"])
     plan = forecast(run("1GiB"))
-    extra = sum(each.bytes for each in plan.metadata.values())
+    extra = sum(each.bytes for each in plan.columns.values())
     assert extra == pytest.approx(read[1] - read[0], rel=0.15)
-    assert list(plan.metadata) == ["id", "score"]
-    assert forecast(run("1GiB", ("input_ids",))).metadata == {}
+    assert list(plan.columns) == ["id", "score"]
+    assert forecast(run("1GiB", ("input_ids",))).columns == {}
     # What several pages of tokens need is read again if it cannot be kept.
-    short = forecast(run("8MiB")).metadata
-    assert all(short[name].bytes > 2 * plan.metadata[name].bytes for name in short)
+    short = forecast(run("8MiB")).columns
+    assert all(short[name].bytes > 2 * plan.columns[name].bytes for name in short)

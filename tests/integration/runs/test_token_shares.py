@@ -11,7 +11,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import LENGTH
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports.mixture_forecast import forecast_mixture
+from pagefeed.reports import forecast
 
 APART = 10**6
 
@@ -129,8 +129,8 @@ def test_samples_are_counted_without_reading(folders, monkeypatch):
     stats = loader.stats()
     assert stats["long/sequences"] + stats["short/sequences"] == 200
     assert "long/tokens" not in stats
-    plan = forecast_mixture(loader)
-    assert plan.tokens == 0
+    plan = forecast(loader)
+    assert plan.datasets["long"].delivered_tokens == 0
     assert plan.stages[0].shares["long"] == pytest.approx(0.5, abs=0.02)
 
 

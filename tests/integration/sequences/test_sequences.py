@@ -21,7 +21,7 @@ from made.documents import (
 )
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports import forecast
 from pagefeed.sequences.packed import BLOCK_SEQUENCES
 
 SEPARATORS = [(None, None), (None, EOS), (BOS, None), (BOS, EOS)]

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 import pagefeed as pf
 from made.shared_data import shared
-from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports import forecast
 
 EVERY = 20
 EOS = 0

@@ -1,25 +1,36 @@
-"""What verbs share: the arguments of a run and of a mixture, and what they tell."""
+"""What verbs share: tables of arguments, the data these name, and what verbs print."""
 
-from pagefeed.cli.common.flags import in_flags
-from pagefeed.cli.common.formats import (
-    configure_paths,
-    open_parquet,
-    open_paths,
-    same_named,
-)
-from pagefeed.cli.common.options import (
-    AnyDataset,
+from pagefeed.cli.common.arguments import (
+    BESIDE,
+    FILES,
+    PATHS,
+    STORAGE,
+    TEXT_TOKENIZER,
+    TOKENIZER,
+    TOKENIZER_FILE,
+    arg,
     configure_run,
-    configure_tokenizer,
+    declare,
+    in_flags,
+    pairs_of,
+    storage_options,
+)
+from pagefeed.cli.common.data import (
+    AnyDataset,
     make_dataset,
     make_loader,
     make_sequences,
     make_sound_dataset,
+    make_sound_loader,
+    make_text_tokenizer,
     make_tokenizer,
     named_function,
+    open_parquet,
+    open_paths,
+    range_of,
+    same_named,
     selected,
 )
-from pagefeed.cli.common.pairs import configure_storage, pairs_of, storage_options
 from pagefeed.cli.common.telling import (
     as_json,
     check_lines,
@@ -29,23 +40,32 @@ from pagefeed.cli.common.telling import (
 )
 
 __all__ = [
+    "BESIDE",
+    "FILES",
+    "PATHS",
+    "STORAGE",
+    "TEXT_TOKENIZER",
+    "TOKENIZER",
+    "TOKENIZER_FILE",
     "AnyDataset",
+    "arg",
     "as_json",
     "check_lines",
-    "configure_paths",
     "configure_run",
-    "configure_storage",
-    "configure_tokenizer",
+    "declare",
     "in_flags",
     "make_dataset",
     "make_loader",
     "make_sequences",
     "make_sound_dataset",
+    "make_sound_loader",
+    "make_text_tokenizer",
     "make_tokenizer",
     "named_function",
     "open_parquet",
     "open_paths",
     "pairs_of",
+    "range_of",
     "same_named",
     "selected",
     "storage_options",

@@ -16,6 +16,9 @@ import argparse
 from dataclasses import asdict
 
 from pagefeed.cli.common import (
+    TOKENIZER,
+    arg,
+    declare,
     make_tokenizer,
     open_parquet,
     pairs_of,
@@ -37,43 +40,26 @@ __all__ = ["configure", "run"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "tokenize", metavar="TOKENIZER", help="tokenizer.json, or tiktoken's ranks"
-    )
+    form = "tokenizer.json, or tiktoken's ranks"
+    declare(parser, {"tokenize": arg(str, form, metavar="TOKENIZER")})
     configure_texts(parser)
-    parser.add_argument("--output", required=True, help="path of the new one")
-    parser.add_argument(
-        "--new-tokens", type=int, default=2000, help="at most (%(default)s)"
-    )
-    parser.add_argument(
-        "--min-gain", type=int, default=10, help="tokens one must save (%(default)s)"
-    )
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        default=1.0,
-        help="sources of n bytes give n^(1/T): 1 is proportional, 2 more even (1)",
-    )
-    parser.add_argument(
-        "--beside",
-        nargs="+",
-        default=[],
-        metavar="NAME=PATH",
-        help="other texts, to report what becomes of them",
-    )
-    parser.add_argument("--pattern", help="of tiktoken's ranks, as of other verbs")
+    table = {
+        "--new-tokens": arg(2000, "new tokens at most"),
+        "--min-gain": arg(10, "tokens that a new one must save"),
+        "--beside": arg([], "other texts to report on", metavar="NAME=PATH"),
+        "--pattern": TOKENIZER["--pattern"],
+    }
+    declare(parser, table)
     parser.set_defaults(special_tokens=None)
-    group = parser.add_argument_group("a model's embeddings")
-    group.add_argument(
-        "--checkpoint", metavar="FILE", help=".safetensors, its .index.json, or torch's"
-    )
-    group.add_argument("--checkpoint-output", metavar="FILE", help="the new one")
-    group.add_argument(
-        "--tensors", nargs="+", metavar="NAME", help="embeddings and head (by name)"
-    )
-    group.add_argument(
-        "--multiple-of", type=int, default=1, help="rows are filled up to it (1)"
-    )
+    checkpoint = {
+        "--checkpoint": arg(
+            str, ".safetensors, its .index.json, or torch's", metavar="FILE"
+        ),
+        "--checkpoint-output": arg(str, "the new one", metavar="FILE"),
+        "--tensors": arg(str, "embeddings and head (by name)", nargs="+"),
+        "--multiple-of": arg(1, "rows are filled up to a multiple of it"),
+    }
+    declare(parser.add_argument_group("a model's embeddings"), checkpoint)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed.cli.common import configure_storage, open_parquet, pairs_of
+from pagefeed.cli.common import FILES, PATHS, arg, declare, open_parquet, pairs_of
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import TokenRate
@@ -15,38 +15,28 @@ from pagefeed.storage import Paths
 
 __all__ = ["as_rows", "configure_texts", "make_texts", "rate_lines"]
 
+FORM = "NAME=PATH"
+
 
 def configure_texts(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that name texts."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, URLs")
-    parser.add_argument("--column", required=True, help="the column of texts")
-    parser.add_argument(
-        "--dataset",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=PATH",
-        help="sources by name, in place of PATH",
-    )
-    parser.add_argument(
-        "--where", metavar="PREDICATE", help='only rows such as "quality > 0.8"'
-    )
-    parser.add_argument(
-        "--source-column", metavar="COLUMN", help="its values are sources, as lang"
-    )
-    parser.add_argument(
-        "--sample", default="256MiB", help="bytes of text to draw (%(default)s)"
-    )
-    parser.add_argument(
-        "--held-out", type=float, default=0.01, help="share of rows (%(default)s)"
-    )
-    parser.add_argument(
-        "--shuffle", default="page", choices=["page", "row"], help="what is drawn"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cache-dir", help="folder to keep the index in")
-    configure_storage(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    table = {
+        **PATHS,
+        "--dataset": arg(
+            [], "sources by name, in place of PATH", action="extend", metavar=FORM
+        ),
+        "--where": FILES["--where"],
+        "--source-column": arg(str, "its values are sources, as lang"),
+        "--sample": arg("256MiB", "bytes of text to draw"),
+        "--held-out": arg(0.01, "share of rows"),
+        "--shuffle": arg("page", "what is drawn", choices=["page", "row"]),
+        "--seed": arg(0),
+        "--temperature": arg(
+            1.0, "sources of n bytes give n^(1/T): 1 is proportional, 2 more even"
+        ),
+        "--output": arg(str, "path of the new tokenizer.json", required=True),
+    }
+    declare(parser, table)
 
 
 def make_texts(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import same_named, tell
+from pagefeed.cli.common import arg, declare, same_named, tell
 from pagefeed.cli.tokenizer.texts import (
     as_rows,
     configure_texts,
@@ -30,35 +30,26 @@ __all__ = ["configure", "run"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_texts(parser)
-    parser.add_argument("--output", required=True, help="path of the tokenizer.json")
-    parser.add_argument("--vocab-size", type=int, required=True, help="number of ids")
-    parser.add_argument(
-        "--model", default="bpe", choices=["bpe", "wordpiece", "unigram"]
-    )
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        default=1.0,
-        help="sources of n bytes give n^(1/T): 1 is proportional, 2 more even (1)",
-    )
-    parser.add_argument(
-        "--special-tokens", nargs="*", metavar="NAME", help="which take the first ids"
-    )
-    parser.add_argument(
-        "--pattern",
-        help="of BPE and Unigram: gpt2, cl100k_base, o200k_base or an expression",
-    )
-    parser.add_argument(
-        "--byte-fallback",
-        action=argparse.BooleanOptionalAction,
-        help="of Unigram: other characters are bytes, or unknown (bytes)",
-    )
-    parser.add_argument(
-        "--character-coverage",
-        type=float,
-        help="share of characters with a token, of Unigram and WordPiece (0.9995)",
-    )
-    parser.add_argument("--min-frequency", type=int, default=2, help="of pairs (2)")
+    table = {
+        "--vocab-size": arg(int, "number of ids", required=True),
+        "--model": arg("bpe", choices=["bpe", "wordpiece", "unigram"]),
+        "--special-tokens": arg(
+            str, "which take the first ids", nargs="*", metavar="NAME"
+        ),
+        "--pattern": arg(
+            str, "of BPE and Unigram: gpt2, cl100k_base, o200k_base or an expression"
+        ),
+        "--byte-fallback": arg(
+            bool,
+            "of Unigram: other characters are bytes, or unknown (bytes)",
+            action=argparse.BooleanOptionalAction,
+        ),
+        "--character-coverage": arg(
+            float, "share of characters with a token, not of BPE (0.9995)"
+        ),
+        "--min-frequency": arg(2, "of pairs"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
-from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports.forecast import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
 from pagefeed.sequences import SequenceSetting
 

@@ -15,9 +15,9 @@ from pagefeed._core import version
 from pagefeed.dataset import Dataset
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Mixture
-from pagefeed.reports.dataset_forecast import forecast
+from pagefeed.reports.forecast import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
-from pagefeed.reports.mixture_forecast import forecast_mixture, mixture_shares
+from pagefeed.reports.mixture_plot import mixture_shares
 from pagefeed.reports.page.charts import bars, lines, stacked
 from pagefeed.reports.page.layout import page_of, section, table
 from pagefeed.reports.page.order import order_counts
@@ -61,7 +61,7 @@ def report(
         True
     """
     recorded = None if metrics is None else read_metrics(metrics)
-    dataset = loader.dataset
+    dataset, plan = loader.dataset, forecast(loader)
     parts: dict[str, Dataset] = (
         {"": dataset} if not isinstance(dataset, Mixture) else {}
     )
@@ -80,8 +80,8 @@ def report(
             _damage(known),
             *(_dataset(name, parts[name], one) for name, one in found.items()),
             *(_lengths(name, one) for name, one in found.items()),
-            _plan(loader),
-            _mixture(loader, recorded),
+            _plan(loader, plan),
+            _mixture(loader, plan, recorded),
             _packing(loader),
             _order(loader),
             "" if recorded is None else _throughput(recorded),
@@ -155,7 +155,7 @@ def _lengths(name: str, found: Inspection) -> str:
     )
 
 
-def _plan(loader: Loader) -> str:
+def _plan(loader: Loader, plan: Forecast) -> str:
     rows: list[tuple[str, object]] = [
         ("sequences", repr(loader.sequences)),
         ("shuffle", repr(loader.shuffle)),
@@ -163,18 +163,12 @@ def _plan(loader: Loader) -> str:
         ("batch size x ranks", f"{loader.batch_size} x {loader.world_size}"),
         ("plan", plan_digest(loader)),
     ]
-    if isinstance(loader.dataset, Mixture):
-        mixed = forecast_mixture(loader)
-        steps: object = "without end" if mixed.steps is None else mixed.steps
-        rows += [("steps", steps), ("sequences of the run", mixed.sequences)]
-        return section("Plan", table((), rows))
-    plan = forecast(loader)
     rows += [
-        ("steps of an epoch", plan.steps),
-        ("sequences of an epoch", plan.sequences),
+        ("steps", "without end" if plan.steps is None else plan.steps),
+        ("sequences", plan.sequences),
         ("sequences mixed in the window", plan.window_sequences),
         ("memory needed to read each page once", format_bytes(plan.needed_bytes)),
-        ("reads of a page in an epoch", f"{plan.loads_per_page:.2f}"),
+        ("reads of a page", f"{plan.loads_per_page:.2f}"),
         (
             "pairs of a batch from one file, at random",
             f"{plan.same_file_pairs:.3f}, {plan.same_file_pairs_random:.3f}",
@@ -187,11 +181,10 @@ def _plan(loader: Loader) -> str:
     return section("Plan", table((), rows))
 
 
-def _mixture(loader: Loader, recorded: Recorded | None) -> str:
-    if not isinstance(loader.dataset, Mixture):
+def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
+    if not plan.datasets:
         return ""
     steps, shares = mixture_shares(loader)
-    plan = forecast_mixture(loader)
     rows = [
         (
             name,

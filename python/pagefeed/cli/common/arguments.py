@@ -1,0 +1,232 @@
+"""The arguments that verbs share, in tables: flag, type or default, help."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare import TOKEN_FORMATS
+
+__all__ = [
+    "BESIDE",
+    "FILES",
+    "PATHS",
+    "STORAGE",
+    "TEXT_TOKENIZER",
+    "TOKENIZER",
+    "TOKENIZER_FILE",
+    "Argument",
+    "arg",
+    "configure_run",
+    "declare",
+    "in_flags",
+    "number",
+    "pairs_of",
+    "storage_options",
+    "whole_number",
+]
+
+Argument = dict[str, Any]
+
+NO_FLAGS = {"paths", "run", "verb", "what"}
+OTHERS = {"source": "from"}
+"""Names in Python whose flags have another name."""
+
+
+def arg(kind: Any, text: str = "", **more: Any) -> Argument:  # noqa: ANN401
+    """Return an argument from its type or default, and its help.
+
+    Example:
+        >>> arg(8, "sequences of a step on each rank")["type"]
+        <class 'int'>
+    """
+    if kind is bool:
+        return {"action": "store_true", "help": text} | more
+    if isinstance(kind, type):
+        return {"type": kind, "help": text} | more
+    if isinstance(kind, list):
+        return {"nargs": "+", "default": kind, "help": text} | more
+    text = f"{text} ({kind})".strip().replace("%", "%%")
+    return {"type": type(kind), "default": kind, "help": text} | more
+
+
+def declare(
+    parser: argparse._ActionsContainer,
+    arguments: Mapping[str, Argument],
+    **changes: Argument,
+) -> None:
+    """Add the arguments of a table.
+
+    Args:
+        parser: A parser, or a group of one.
+        arguments: The table.
+        **changes: What is otherwise, by the names of arguments in Python.
+    """
+    for flag, given in arguments.items():
+        name = flag.removeprefix("--").replace("-", "_")
+        parser.add_argument(flag, **given | changes.get(name, {}))
+
+
+SHUFFLES = ["page", "row_group", "row", "buffer", "none"]
+PAIR = "NAME=VALUE"
+
+STORAGE = {
+    "--storage-option": arg(
+        [],
+        "such as endpoint_url=https://host; keep secrets in the environment",
+        nargs=None,
+        action="append",
+        metavar=PAIR,
+    ),
+    "--json": arg(bool, "print JSON"),
+}
+PATHS = {
+    "paths": arg(str, "files, folders, patterns, URLs", nargs="*", metavar="PATH"),
+    "--column": arg(str, "the column of tokens, or of texts", required=True),
+    "--cache-dir": arg(str, "folder to keep the index in"),
+    **STORAGE,
+}
+FILES = {
+    "--from": arg(str, "format (by their names)", dest="source", choices=TOKEN_FORMATS),
+    "--where": arg(str, 'only rows such as "quality > 0.8"', metavar="PREDICATE"),
+    "--in-dtype": arg(str, "type of the tokens of raw files"),
+    "--in-eos": arg(int, "last token of documents in raw files"),
+}
+TOKENIZER_FILE = arg(
+    str,
+    "for a column of texts: tokenizer.json, .model or tiktoken's ranks",
+    dest="tokenize",
+    metavar="FILE",
+)
+TOKENIZER = {
+    "--pattern": arg(
+        str, "of tiktoken's ranks: gpt2, cl100k_base, o200k_base or an expression"
+    ),
+    "--special-tokens": arg(
+        str,
+        "what special tokens in a text are (as the library does it)",
+        choices=["as_token", "as_text"],
+    ),
+}
+RUN = {
+    "--tokenize": TOKENIZER_FILE,
+    **TOKENIZER,
+    "--length": arg(int, "tokens of a sequence"),
+    "--batch-size": arg(8, "sequences of a step on each rank"),
+    "--world-size": arg(1, "number of ranks"),
+    "--seed": arg(0),
+    "--epoch": arg(0),
+    "--shuffle": arg("page", choices=SHUFFLES),
+    "--window": arg("auto", "what is mixed: sequences, bytes or auto"),
+    "--passes": arg(1, "reads of each page in an epoch"),
+    "--memory": arg("1GiB", "of the loader of a rank"),
+    "--eos": arg(int, "token behind every document"),
+    "--bos": arg(int, "token before every document"),
+    "--overlap": arg(0, "tokens that windows share"),
+    "--tail": arg("pad", choices=["pad", "drop"]),
+    "--join": arg("dataset", choices=["dataset", "file"]),
+}
+CUTS = {
+    "--packed": arg(bool, "pack whole documents into sequences"),
+    "--documents": arg(bool, "each row is a sequence"),
+}
+TEXT_TOKENIZER = {"--tokenizer": arg(str, "a tokenizer.json", metavar="FILE")}
+BESIDE = {
+    "--aligned": arg([], "columns with a number for every token", metavar="COLUMN"),
+    "--metadata": arg([], "columns about documents", metavar="COLUMN"),
+    "--spans": arg([], "columns about ranges of tokens", metavar="COLUMN"),
+}
+
+
+def number(text: str) -> float:
+    """Return a number.
+
+    Raises:
+        InvalidArgumentError: If the text is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgumentError(f"{text!r} is not a number") from None
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number, which may be written as 1e9.
+
+    Raises:
+        InvalidArgumentError: If the text is none.
+    """
+    found = number(text)
+    if not found.is_integer():
+        raise InvalidArgumentError(f"{text!r} is not a whole number, such as 1e9")
+    return int(found)
+
+
+MIXTURE = {
+    "--mix": arg(
+        str,
+        "datasets and weights; without weights by size and temperature",
+        nargs="+",
+        metavar="NAME=PATH[:WEIGHT]",
+    ),
+    "--stage": arg(
+        [],
+        "later weights: step=N or tokens=N, NAME=WEIGHT and so on, anneal=N",
+        action="append",
+        metavar="KEY=NUMBER",
+    ),
+    "--temperature": arg(float, "1 is proportional to size (1)"),
+    "--unit": arg("tokens", choices=["tokens", "sequences"]),
+    "--max-epochs": arg([], "most epochs of a dataset", metavar="NAME=N"),
+    "--stop": arg(str, choices=["first_exhausted", "all_exhausted"]),
+    "--max-steps": arg(str, type=whole_number),
+    "--max-tokens": arg(str, "such as 1e9", type=whole_number, metavar="N"),
+}
+
+
+def configure_run(parser: argparse.ArgumentParser, **changes: Argument) -> None:
+    """Declare the arguments of a run; ``changes`` as for :func:`declare`."""
+    declare(parser, PATHS | FILES | RUN, **changes)
+    declare(parser.add_mutually_exclusive_group(), CUTS)
+    group = parser.add_argument_group("a mixture of datasets, in place of PATH")
+    declare(group, MIXTURE)
+
+
+def pairs_of(words: Iterable[str], form: str) -> list[tuple[str, str]]:
+    """Divide words at the first equals sign.
+
+    Raises:
+        InvalidArgumentError: If one is not of the form.
+    """
+    pairs = [word.partition("=") for word in words]
+    wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[1] and pair[2])]
+    if wrong:
+        raise InvalidArgumentError(f"{wrong[0]!r} is not of the form {form}")
+    return [(name, value) for name, _, value in pairs]
+
+
+def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
+    """Return the settings of remote storage that were given, None if none were."""
+    return dict(pairs_of(options.storage_option, f"--storage-option {PAIR}")) or None
+
+
+def in_flags(message: str, options: argparse.Namespace) -> str:
+    """Return a message that names arguments as they are typed: ``--batch-size=0``.
+
+    Args:
+        message: An error about arguments in Python, such as ``batch_size=0``.
+        options: The arguments of the verb.
+    """
+    names = "|".join(sorted(vars(options).keys() - NO_FLAGS))
+    # What stands in parentheses is a call in Python.
+    return re.sub(rf"(?<![\w.(\[{{-])({names})(=|\b)", _as_flag, message)
+
+
+def _as_flag(found: re.Match[str]) -> str:
+    name, end = found.groups()
+    if not end and "_" not in name:  # An ordinary word.
+        return name
+    return "--" + OTHERS.get(name, name).replace("_", "-") + end

@@ -1,0 +1,347 @@
+"""The dataset, the mixture and the loader that arguments describe."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pagefeed.cli.common.arguments import (
+    BESIDE,
+    number,
+    pairs_of,
+    storage_options,
+    whole_number,
+)
+from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset, parquet
+from pagefeed.errors import InvalidArgumentError, MissingFileError
+from pagefeed.loader import Loader
+from pagefeed.mixture import Mixture, Stage, mix
+from pagefeed.order import Shuffle
+from pagefeed.prepare import TOKEN_FORMATS
+from pagefeed.reports import (
+    Damage,
+    TextTokenizer,
+    load_tokenizer,
+    sound_part,
+)
+from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
+from pagefeed.storage import LocalStorage, Paths
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = [
+    "AnyDataset",
+    "make_dataset",
+    "make_loader",
+    "make_sequences",
+    "make_sound_dataset",
+    "make_sound_loader",
+    "make_text_tokenizer",
+    "make_tokenizer",
+    "named_function",
+    "open_parquet",
+    "open_paths",
+    "range_of",
+    "same_named",
+    "selected",
+]
+
+AnyDataset = ParquetDataset | FlatDataset | Mixture
+
+_FLAGS = {
+    name: name for name in ("column", "cache_dir", "aligned", "metadata", "spans")
+}
+_FLAGS |= {"dtype": "in_dtype", "eos": "in_eos", "storage_options": "storage_option"}
+"""The arguments of the functions that open files, and their flags."""
+
+
+def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
+    """Return the dataset of the paths.
+
+    Raises:
+        InvalidArgumentError: If what is said of them means nothing in their format.
+    """
+    source = options.source or _format_of(options.paths) or "parquet"
+    make = TOKEN_FORMATS[source].reader
+    given = {name: getattr(options, flag, None) for name, flag in _FLAGS.items()}
+    given["storage_options"] = storage_options(options)
+    given = {name: value for name, value in given.items() if value not in (None, [])}
+    for name in sorted(given.keys() - _parameters(source)):
+        able = [other for other in TOKEN_FORMATS if name in _parameters(other)]
+        raise InvalidArgumentError(
+            f"--{_FLAGS[name].replace('_', '-')} is for {', '.join(able)}, and "
+            f"{options.paths[0]} is {source}: leave it out"
+        )
+    if source == "parquet":
+        given.setdefault("column", "input_ids")
+    found: ParquetDataset | FlatDataset = make(options.paths, **given)
+    return found
+
+
+def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
+    """Return the dataset of the column that is asked for, all rows of it."""
+    return parquet(
+        paths,
+        column=options.column,
+        cache_dir=options.cache_dir,
+        storage_options=storage_options(options),
+    )
+
+
+def same_named(
+    options: argparse.Namespace, function: Callable[..., object]
+) -> dict[str, Any]:
+    """Return what options say under the names that a function has for it."""
+    given = vars(options)
+    names = inspect.signature(function).parameters
+    return {name: given[name] for name in names if name in given}
+
+
+def _parameters(name: str) -> set[str]:
+    return {*inspect.signature(TOKEN_FORMATS[name].reader).parameters}
+
+
+def _format_of(paths: Sequence[str]) -> str | None:
+    """Return the format of files by their names; None if these do not tell."""
+    if any("://" in path for path in paths):
+        return None  # Read where they lie, flat files are local.
+    for name, each in TOKEN_FORMATS.items():
+        if all(_holds(path, each.writer.signs) for path in paths):
+            return name
+    return None
+
+
+def _holds(path: str, names: tuple[str, ...]) -> bool:
+    """Whether a path is a file of such a name, the begin of one, or has some below."""
+    storage = LocalStorage()
+    for meant in (path, *(path + name for name in names)):
+        try:
+            return all(
+                file.endswith(names) for file in storage.list_files(meant, names)
+            )
+        except MissingFileError:
+            continue
+    return False
+
+
+def _make_mixture(options: argparse.Namespace) -> Mixture:
+    """Make the mixture.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be read.
+    """
+    parts: dict[str, Any] = {}
+    for name, place in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
+        path, _, weight = place.rpartition(":")
+        try:
+            share = number(weight)
+        except InvalidArgumentError:  # A path without a weight.
+            parts[name] = open_parquet(options, place)
+        else:
+            parts[name] = open_parquet(options, path), share
+    caps = pairs_of(options.max_epochs, "--max-epochs NAME=N")
+    return mix(
+        parts,
+        temperature=options.temperature,
+        unit=options.unit,
+        stages=[_stage(words) for words in options.stage],
+        max_epochs={name: whole_number(count) for name, count in caps},
+        stop=options.stop,
+        max_steps=options.max_steps,
+        max_tokens=options.max_tokens,
+    )
+
+
+def _stage(words: list[str]) -> Stage:
+    given = dict(pairs_of(words, "--stage step=N NAME=WEIGHT ..."))
+    starts = {
+        name: whole_number(given.pop(key))
+        for key, name in (("step", "start_step"), ("tokens", "start_tokens"))
+        if key in given
+    }
+    anneal = whole_number(given.pop("anneal", "0"))
+    weights = {name: number(weight) for name, weight in given.items()}
+    return Stage(weights=weights, anneal=anneal, **starts)
+
+
+def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
+    """Make the tokenizer that was asked for."""
+    return Tokenizer(
+        options.tokenize,
+        pattern=options.pattern,
+        special_tokens=options.special_tokens,
+    )
+
+
+def make_sequences(options: argparse.Namespace) -> SequenceSetting:
+    """Return how to cut the dataset.
+
+    Raises:
+        InvalidArgumentError: If there is no length.
+    """
+    if options.documents:
+        return Documents(max_length=options.length)
+    if options.length is None:
+        raise InvalidArgumentError(
+            "--length is missing: how many tokens a sequence has (only with "
+            "--documents it may stay out)"
+        )
+    separators = {"eos": options.eos, "bos": options.bos}
+    if options.packed:
+        return Packed(options.length, join=options.join, **separators)
+    return Windows(
+        options.length,
+        options.tail,
+        overlap=options.overlap,
+        join=options.join,
+        **separators,
+    )
+
+
+def make_loader(
+    options: argparse.Namespace,
+    dataset: AnyDataset | None = None,
+    **settings: Any,  # noqa: ANN401 - those of the loader
+) -> Loader:
+    """Make the loader of rank 0 of the run.
+
+    Args:
+        options: The arguments.
+        dataset: Feeds this in place of what they name.
+        **settings: Others of the loader, in place of what they say.
+    """
+    block = None if options.shuffle == "none" else options.shuffle
+    window = int(options.window) if options.window.isdecimal() else options.window
+    given: dict[str, Any] = {
+        "sequences": make_sequences(options),
+        "batch_size": options.batch_size,
+        "seed": options.seed,
+        "shuffle": Shuffle(block=block, window=window, passes=options.passes),
+        "memory": options.memory,
+        "rank": 0,
+        "world_size": options.world_size,
+    }
+    data = make_dataset(options) if dataset is None else dataset
+    loader = Loader(data, **given | settings)
+    loader.set_epoch(options.epoch)
+    return loader
+
+
+def make_dataset(options: argparse.Namespace) -> AnyDataset:
+    """Return the dataset or mixture that the arguments name.
+
+    Raises:
+        InvalidArgumentError: If they name none, or both.
+        PagefeedError: If a file of it cannot be read.
+    """
+    _check_paths(options)
+    if options.mix:
+        return _make_mixture(options)
+    return selected(options, open_paths(options))
+
+
+def make_sound_dataset(
+    options: argparse.Namespace,
+) -> tuple[AnyDataset, list[Damage]]:
+    """Return what of it can be read, and what is wrong with the rest.
+
+    Raises:
+        PagefeedError: If nothing of it can be read.
+    """
+    _check_paths(options)
+    if not options.mix:
+        sound, damage = sound_part(open_paths(options))
+        return selected(options, sound), damage
+    mixed, found, parts = _make_mixture(options), list[Damage](), dict[str, Dataset]()
+    for name, dataset in mixed.datasets.items():
+        parts[name], damage = sound_part(dataset)
+        found += damage
+    return replace(mixed, datasets=parts), found
+
+
+def make_sound_loader(
+    options: argparse.Namespace,
+    **settings: Any,  # noqa: ANN401 - those of the loader
+) -> tuple[Loader, list[Damage]]:
+    """Return the loader of what can be read, and what is wrong with the rest."""
+    data, damage = make_sound_dataset(options)
+    return make_loader(options, data, **settings), damage
+
+
+def named_function(name: str, option: str) -> Callable[..., Any]:
+    """Return a function that is named as MODULE:NAME, of the folder one is in too.
+
+    Raises:
+        InvalidArgumentError: If there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{option} {name} is not MODULE:NAME of a function: {error}"
+        ) from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(found):
+        raise InvalidArgumentError(f"{option} {name} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def selected(
+    options: argparse.Namespace, dataset: ParquetDataset | FlatDataset
+) -> ParquetDataset | FlatDataset:
+    """Return the rows of it that are asked for, tokenized if that is.
+
+    Raises:
+        InvalidArgumentError: If it has no columns for that.
+    """
+    tokenize = getattr(options, "tokenize", None)
+    if not isinstance(dataset, ParquetDataset):
+        if options.where is not None or tokenize is not None:
+            raise InvalidArgumentError(
+                f"--where and --tokenize need columns, and {dataset.files[0]} has "
+                "tokens alone: only Parquet has them"
+            )
+        return dataset
+    if tokenize is not None:
+        dataset = dataset.tokenize(make_tokenizer(options))
+    return dataset if options.where is None else dataset.where(options.where)
+
+
+def _check_paths(options: argparse.Namespace) -> None:
+    if bool(options.paths) == bool(options.mix):
+        raise InvalidArgumentError(
+            "give paths, or --mix with paths of its own: exactly one of them"
+        )
+    of_paths = options.where is not None or options.tokenize is not None
+    beside = any(getattr(options, flag[2:], None) for flag in BESIDE)
+    if options.mix and (of_paths or beside):
+        raise InvalidArgumentError(
+            "--where, --tokenize and further columns are for paths, not for a --mix"
+        )
+
+
+def make_text_tokenizer(
+    options: argparse.Namespace, data: Dataset | Mixture
+) -> TextTokenizer | None:
+    """Return the tokenizer of ``--tokenizer`` that shows tokens as text, if given."""
+    return load_tokenizer(options.tokenizer, data) if options.tokenizer else None
+
+
+def range_of(words: str, form: str) -> range:
+    """Return the range that is written as FIRST:END.
+
+    Raises:
+        InvalidArgumentError: If it is not of that form.
+    """
+    first, colon, end = words.partition(":")
+    if not colon or not first.isdecimal() or not end.isdecimal():
+        raise InvalidArgumentError(f"{words!r} is not of the form {form}")
+    return range(int(first), int(end))

@@ -1,0 +1,312 @@
+"""What a run will do, before it runs: steps, memory, reads, and how well it shuffles.
+
+The index and the order say most of it. Lengths of rows are read only for the splits of
+packed documents, of some blocks. What is read comes from a simulation of the engine on
+some hundred thousand sequences from the middle of the epoch, however long that is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.loader import Loader, session_of
+from pagefeed.mixture import Component, Course
+from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
+from pagefeed.run import EpochSource, MixtureTrack, Planner
+from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
+
+__all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast", "last_position"]
+
+SAMPLED_STEPS = 256
+COUNTED_BLOCKS = 1 << 20
+SAMPLED_BLOCKS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetForecast:
+    """A dataset of a mixture."""
+
+    files: int
+    pages: int
+    rows: int
+    tokens: int
+    sequences: int
+    """Sequences of an epoch of the dataset."""
+    delivered_sequences: int
+    """Sequences that the run delivers."""
+    delivered_tokens: int
+    """Tokens in these, by the mean of a sequence; 0 if tokens are not counted."""
+    epochs: float
+    """Epochs of the dataset that the run delivers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageForecast:
+    """A stage of a mixture: from one change of the weights to the next."""
+
+    first_step: int
+    """First step of the stage."""
+    steps: float
+    """Steps of the stage."""
+    anneal_steps: float
+    """Steps in which the weights change from those of the stage before."""
+    shares: dict[str, float]
+    """Share of each dataset in the stage's tokens as delivered; in its sequences, if
+    tokens are not counted."""
+    tokens: dict[str, int]
+    """Tokens of each dataset; 0 if they are not counted."""
+    epochs: dict[str, float]
+    """Epochs of each dataset from the begin of the run to the end of the stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What the epoch of one dataset, or of a mixture its run, comes to."""
+
+    files: int
+    pages: int
+    rows: int
+    tokens: int
+    """Tokens of the files."""
+    sequences: int
+    """Sequences that are delivered, over all ranks."""
+    length: int
+    """Tokens of a sequence, padding included."""
+    padding_tokens: int
+    """Padding in the sequences."""
+    dropped_tokens: int
+    """Tokens that no sequence holds."""
+    splits: int
+    """Packed documents that were split although they fit into a sequence; estimated
+    from some blocks if there are many."""
+    steps: int | None
+    """Steps, the same on every rank; None for a mixture without end: then all numbers
+    are up to where every dataset was delivered once."""
+    remainder: int
+    """Sequences left for the last, incomplete step."""
+    num_lanes: int
+    """Lanes that are read side by side."""
+    window_sequences: int
+    """Sequences that the window mixes, over all lanes together."""
+    memory_bytes: int
+    """Memory of the loader of one rank."""
+    needed_bytes: int
+    """Memory for pages in which none is read twice."""
+    loads_per_page: float
+    """How often a page is read, over all ranks."""
+    part_reads: int
+    """Reads of parts of pages of flat files, whose pages are not read."""
+    reads: int
+    """Reads over all ranks; of remote files this is the most requests there can be."""
+    read_bytes: int
+    """Stored bytes of these reads, estimated from some pages, without dictionaries."""
+    columns: dict[str, ColumnReads]
+    """What aligned columns add, and columns of metadata if that field is asked for."""
+    same_page_pairs: float
+    """Mean pairs of sequences of one page in a batch of one rank."""
+    same_page_pairs_random: float
+    """The same for batches drawn at random."""
+    same_file_pairs: float
+    """Mean pairs of sequences of one file in a batch of one rank."""
+    same_file_pairs_random: float
+    """The same for batches drawn at random."""
+    datasets: dict[str, DatasetForecast] = field(default_factory=dict)
+    """The datasets of a mixture by name; empty for one dataset."""
+    stages: list[StageForecast] = field(default_factory=list)
+    """The stages of a mixture in order; empty for one dataset."""
+
+
+def forecast(loader: Loader) -> Forecast:
+    """Return what the epoch at which ``loader`` stands comes to.
+
+    Of a mixture that is the whole run. Nothing is read but the index, and the lengths
+    of documents in some blocks if they are packed.
+
+    Example:
+        >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
+        True
+    """
+    session, joined = session_of(loader), joined_index(loader)
+    run, parts = session.run, joined.parts
+    begin = session.first
+    track = run.source.at(begin)
+    datasets, stages = dict[str, DatasetForecast](), list[StageForecast]()
+    if isinstance(track, MixtureTrack):
+        orders, end = track.data.orders(begin.epoch), last_position(track)
+        counts = dict(
+            zip(track.course.schedule.names, track.course.counts(end), strict=True)
+        )
+        datasets = _datasets(
+            track, {name: int(count) for name, count in counts.items()}
+        )
+        delivered = [data.delivered_sequences for data in datasets.values()]
+        stages = _stages(track.course, end, run.step_sequences)
+    else:
+        begin, end = run.beginning(loader.epoch), joined.num_sequences
+        orders = [run.source.orders] if isinstance(run.source, EpochSource) else []
+        delivered = [end]
+    whole = run.route(begin)
+    is_endless = bool(stages) and whole.end is None
+    route = replace(whole, end=whole.start + end)
+    planner = run.planner(begin, route)
+    read = simulate(loader, planner)
+    spans = [data.spans for data in run.source.datasets]
+    lanes = begin.num_lanes
+    epochs = [
+        n / max(1, part.num_sequences) for n, part in zip(delivered, parts, strict=True)
+    ]
+
+    def over_epochs(numbers: Iterable[float]) -> int:
+        return round(sum(n * times for n, times in zip(numbers, epochs, strict=True)))
+
+    pairs = _pairs(joined, planner, [count / max(1, end) for count in delivered])
+    return Forecast(
+        files=sum(len(each.index.files) for each in spans),
+        pages=sum(each.num_pages for each in spans),
+        rows=sum(each.num_rows for each in spans),
+        tokens=sum(each.num_values for each in spans),
+        sequences=end,
+        length=joined.length,
+        padding_tokens=over_epochs(part.num_padding_tokens for part in parts),
+        dropped_tokens=over_epochs(part.num_dropped_tokens for part in parts),
+        splits=over_epochs(map(_splits, parts)),
+        steps=None if is_endless else route.num_steps,
+        remainder=end % route.step_sequences,
+        num_lanes=lanes,
+        window_sequences=sum(order.window(lanes) * lanes for order in orders),
+        memory_bytes=loader.memory,
+        needed_bytes=read.needed_bytes,
+        loads_per_page=read.pages / max(1, sum(each.num_pages for each in spans)),
+        part_reads=round(read.parts),
+        reads=round(read.loads) + round(read.parts),
+        read_bytes=round(read.bytes),
+        columns=read.columns,
+        **pairs,
+        datasets=datasets,
+        stages=stages,
+    )
+
+
+def last_position(track: MixtureTrack) -> int:
+    """Return the end of a mixture, or where every dataset was delivered once."""
+    end, course = track.end, track.course
+    if end is not None:
+        return end
+    numbers = range(len(course.schedule.parts))
+    done = [place for n in numbers if (place := course.delivered(n, 1)) is not None]
+    return max(done)
+
+
+def _datasets(
+    track: MixtureTrack, counts: dict[str, int]
+) -> dict[str, DatasetForecast]:
+    """Return the datasets of a mixture, in the order of their numbers."""
+    found = {}
+    parts = {part.name: part for part in track.course.schedule.parts}
+    for name in track.data.names:
+        spans, part = track.mixture.datasets[name].spans, parts[name]
+        found[name] = DatasetForecast(
+            files=len(spans.index.files),
+            pages=len(spans.index),
+            rows=spans.num_rows,
+            tokens=spans.num_values,
+            sequences=part.num_sequences,
+            delivered_sequences=counts[name],
+            delivered_tokens=_tokens_in(part, counts[name]),
+            epochs=counts[name] / part.num_sequences,
+        )
+    return found
+
+
+def _stages(course: Course, end: int, step_sequences: int) -> list[StageForecast]:
+    """Return the stages of a mixture that begin before its end."""
+    changes = [change for change in course.schedule.changes if change.start < end]
+    parts, names, found = course.schedule.parts, course.schedule.names, []
+    stops = [*(change.start for change in changes[1:]), end]
+    for change, stop in zip(changes, stops, strict=True):
+        after = course.counts(stop)
+        sequences = after - course.counts(change.start)
+        tokens = np.array(
+            [_tokens_in(*each) for each in zip(parts, sequences.tolist(), strict=True)]
+        )
+        counted = tokens if all(part.num_tokens for part in parts) else sequences
+        epochs = after / np.array([part.num_sequences for part in parts])
+        shares = counted / max(1, int(counted.sum()))
+        found.append(
+            StageForecast(
+                first_step=-(-change.start // step_sequences),
+                steps=(stop - change.start) / step_sequences,
+                anneal_steps=change.anneal / step_sequences,
+                shares=dict(zip(names, shares.tolist(), strict=True)),
+                tokens=dict(zip(names, tokens.tolist(), strict=True)),
+                epochs=dict(zip(names, epochs.tolist(), strict=True)),
+            )
+        )
+    return found
+
+
+def _tokens_in(part: Component, sequences: int) -> int:
+    return round(sequences * part.sequence_tokens) if part.num_tokens else 0
+
+
+def _splits(sequences: SequenceIndex) -> int:
+    """Return the splits of an epoch, from the lengths of the rows of some blocks."""
+    if not isinstance(sequences, PackedIndex):
+        return 0
+    count = min(SAMPLED_BLOCKS, len(sequences))
+    found = 0
+    for block in np.linspace(0, len(sequences) - 1, count).astype(np.int64).tolist():
+        packing = sequences.packing(block)
+        lengths = np.bincount(packing.row, weights=packing.num_tokens)
+        fits = lengths[packing.row] <= sequences.length
+        found += int((fits & (packing.first_token > 0)).sum())
+    return round(found * len(sequences) / max(1, count))
+
+
+def _pairs(
+    joined: JoinedIndex, planner: Planner, shares: list[float]
+) -> dict[str, float]:
+    """Return pairs of sequences of one page, or one file, in a batch of this rank.
+
+    Counted in batches from all over the route, and expected for batches at random.
+    """
+    route = planner.route
+    steps = route.num_steps or 0
+    chosen = np.linspace(0, steps - 1, min(SAMPLED_STEPS, steps)).astype(np.int64)
+    sequences = np.array([planner.sequences(step, 1) for step in chosen.tolist()])
+    batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)
+    batch, sequences = batch[sequences >= 0], sequences[sequences >= 0]
+    dataset = joined.dataset_of(sequences)
+    possible = route.batch_size * (route.batch_size - 1) / 2
+    counted, expected = defaultdict[str, float](float), defaultdict[str, float](float)
+    for number, part in enumerate(joined.parts):
+        local = sequences[dataset == number] - joined.first_sequence[number]
+        pages, files = part.blocks("page"), part.file_first_sequence
+        groups = {
+            "page": (pages.block_of(local), _block_sizes(pages)),
+            "file": (np.searchsorted(files, local, side="right"), [np.diff(files)]),
+        }
+        for name, (group, sizes) in groups.items():
+            key = np.stack([batch[dataset == number], group])
+            n = np.unique(key, axis=1, return_counts=True)[1]
+            counted[name] += float((n * (n - 1) / 2).sum()) / max(1, len(chosen))
+            same = sum(float((n.astype(float) * (n - 1)).sum()) for n in sizes)
+            all_pairs = part.num_sequences * (part.num_sequences - 1)
+            expected[name] += shares[number] ** 2 * possible * same / max(1, all_pairs)
+    return {
+        f"same_{name}_pairs{kind}": float(found[name])
+        for name in groups
+        for kind, found in (("", counted), ("_random", expected))
+    }
+
+
+def _block_sizes(blocks: Blocks) -> Iterator[Int64Array]:
+    """Yield the sequences of every block, some at a time."""
+    for first in range(0, len(blocks), COUNTED_BLOCKS):
+        stop = min(first + COUNTED_BLOCKS, len(blocks))
+        yield np.diff(blocks.first_sequence(np.arange(first, stop + 1)))

@@ -1,0 +1,70 @@
+"""The shares of a mixture's datasets over its run, as numbers and as a plot."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import require
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader, session_of
+from pagefeed.reports.forecast import last_position
+from pagefeed.run import MixtureTrack
+
+__all__ = ["mixture_shares", "plot_mixture"]
+
+PLOTTED_POINTS = 200
+
+
+def mixture_shares(
+    loader: Loader,
+) -> tuple[npt.NDArray[np.float64], dict[str, npt.NDArray[np.float64]]]:
+    """Return the share of each dataset in the tokens as delivered, over the run.
+
+    Returns:
+        Steps, float64 [points], each but the first and last twice: where shares change;
+        and shares in 0..1 at them by name, float64 [points].
+
+    Raises:
+        InvalidArgumentError: If the loader has one dataset, not a mixture.
+    """
+    session = session_of(loader)
+    track = session.run.source.at(session.first)
+    if not isinstance(track, MixtureTrack):
+        raise InvalidArgumentError("this is one dataset, not a mixture")
+    course, end = track.course, last_position(track)
+    # Lanes deliver datasets in turns: over a few turns of each the shares are even.
+    count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
+    points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
+    counts = np.array([course.counts(point) for point in points.tolist()])
+    tokens = np.diff(counts, axis=0) * [
+        part.sequence_tokens for part in course.schedule.parts
+    ]
+    shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
+    steps = np.repeat(points / session.run.step_sequences, 2)[1:-1]
+    by_name = zip(course.schedule.names, np.repeat(shares, 2, axis=1), strict=True)
+    return steps, dict(by_name)
+
+
+def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
+    """Draw the share of each dataset in the tokens over the run.
+
+    Args:
+        loader: The run of a mixture.
+        path: File to write: ``.png``, ``.svg`` or another format of Matplotlib.
+
+    Raises:
+        InvalidArgumentError: If the loader has one dataset, not a mixture.
+        MissingDependencyError: If Matplotlib is not installed.
+    """
+    steps, shares = mixture_shares(loader)
+    figures: Any = require("matplotlib.figure", extra="plot", purpose="a plot")
+    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.stackplot(steps, [*shares.values()], labels=[*shares])
+    axes.set(xlabel="step", ylabel="share of tokens", ylim=(0, 1), xlim=(0, steps[-1]))
+    figure.legend(loc="outside right upper", reverse=True)
+    figure.savefig(os.fspath(path), dpi=150)

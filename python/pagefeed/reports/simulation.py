@@ -1,0 +1,389 @@
+"""What the engine reads, simulated on planned segments.
+
+The simulation does what the engine does with a plan: it reads a page at its first
+planned use, keeps it until the last one, and evicts the page whose next use is farthest
+when memory is short. It takes the segments of the same planner that a loader uses.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+from pagefeed.batches import steps_ahead
+from pagefeed.dataset import (
+    Dataset,
+    FlatDataset,
+    FolderColumn,
+    PageIndex,
+    RecordColumn,
+    TokenIndex,
+)
+from pagefeed.loader import Loader, session_of
+from pagefeed.run import Planner
+from pagefeed.sequences import (
+    DocumentIndex,
+    JoinedIndex,
+    Segments,
+    SequenceIndex,
+    are_bundles,
+)
+
+__all__ = ["ColumnReads", "Simulation", "joined_index", "simulate", "simulate_loads"]
+
+LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 16, 1 << 20
+"""Sequences of a rank that are simulated. More are not, however far plans reach: then
+pages that are used again later than that count as read anew."""
+SAMPLED_PAGES = 1024
+CACHE_SHARE = 8
+"""Pages of further columns that several pages of tokens share are kept in this part of
+the memory."""
+MOST_PARTS, PLANNED_SEQUENCES = 48, 1 << 15
+"""A page of a flat file of up to so many sequences is read in parts."""
+GAP, TOKENS_AT_ONCE = 4096, 1 << 18
+"""Parts are read together if at most so many bytes lie between them, in groups of so
+many tokens of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnReads:
+    """What a column beside the tokens adds, over all ranks."""
+
+    bytes: int
+    """Stored bytes read; estimated from some pages if there are many."""
+    reads: int
+    """Pages read. Columns in the records of tokens take none; spans of streams take two
+    for each read of tokens: their payloads, and where these lie."""
+
+
+@dataclass(kw_only=True)
+class Simulation:
+    """What all ranks read together."""
+
+    needed_bytes: int = 0
+    """Bytes of pages in which none is read twice."""
+    loads: float = 0.0
+    """Reads of pages; of a packed bundle all pages are one read."""
+    pages: float = 0.0
+    """Pages in these reads."""
+    parts: float = 0.0
+    """Reads of parts of pages of flat files."""
+    bytes: float = 0.0
+    """Stored bytes of all these, without dictionaries."""
+    columns: dict[str, ColumnReads] = field(default_factory=dict)
+    """What aligned columns and columns of metadata add, by name."""
+
+
+def joined_index(loader: Loader) -> JoinedIndex:
+    """Return the sequences of one dataset or of several, numbered through."""
+    source = session_of(loader).run.source
+    if isinstance(source.index, JoinedIndex):
+        return source.index
+    return JoinedIndex([source.index], [len(source.datasets[0].index)])
+
+
+def simulate(loader: Loader, planner: Planner) -> Simulation:
+    """Simulate a stretch from the middle of a route, and scale it to the whole.
+
+    The first half of the stretch only brings pages into memory. Reads are counted in
+    the second half, or everywhere if the stretch is the whole route.
+    """
+    route, datasets = planner.route, session_of(loader).run.source.datasets
+    sequences, ahead, is_whole = _stretch(planner, loader.memory)
+    if not len(sequences):
+        return Simulation()
+    index, shows_metadata = joined_index(loader), "metadata" in loader.fields.names
+    segments = index.segments(sequences)
+    pages, dataset = segments.page, index.dataset_of(sequences)[segments.sequence]
+    is_part = _are_parts(datasets, index, segments, dataset)
+    beside = [_columns(data, shows_metadata=shows_metadata) for data in datasets]
+    share = np.array([_share(*each) for each in zip(datasets, beside, strict=True)])
+    sizes = index.loaded_bytes(pages[~is_part]) * share[dataset[~is_part]]
+    sizes = sizes.astype(np.int64)
+    is_load = np.zeros(len(pages), dtype=np.bool_)
+    # Batches are made ahead up to where as much again is planned.
+    is_load[~is_part] = simulate_loads(
+        pages[~is_part],
+        sizes,
+        loader.memory,
+        places=segments.sequence[~is_part],
+        horizon=ahead // 2,
+    )
+    first = 0 if is_whole else len(pages) // 2
+    is_counted = np.arange(len(pages)) >= first
+    scale = (route.num_sequences or 0) / len(np.unique(segments.sequence[first:]))
+    found = Simulation(needed_bytes=needed_bytes(pages[~is_part], sizes))
+    for number, data in enumerate(datasets):
+        is_ours = dataset == number
+        chosen = is_part & is_ours & is_counted
+        some = Segments._make(each[chosen] for each in segments)
+        some = some._replace(page=some.page - index.first_page[number])
+        per_row = index.layout.per_row
+        parts, part_bytes = _part_reads(data.index, some, route.batch_size, per_row)
+        own, loads = index.parts[number], int((is_load & is_ours & is_counted).sum())
+        loaded = pages[is_load & is_ours] - index.first_page[number]
+        is_bundled = own.layout.packing is not None
+        units = len(own.blocks("page")) if is_bundled else data.spans.num_pages
+        per_load = data.spans.num_pages / max(1, units)
+        stored = _mean_stored_bytes(data.index)
+        num_bytes = loads * per_load * stored + part_bytes
+        found.loads += loads * scale
+        found.pages += loads * per_load * scale
+        found.parts += parts * scale
+        found.bytes += num_bytes * scale
+        paged = {n: c for n, c in beside[number].items() if isinstance(c, PageIndex)}
+        added = _page_reads(
+            own, data.index, paged, loaded, is_counted[is_load & is_ours], loader.memory
+        )
+        for name, column in beside[number].items():
+            reads, size = added.get(name, (0.0, 0.0))
+            if isinstance(column, RecordColumn) and column.shards is not None:
+                # Payloads lie side by side as their tokens do.
+                whole = sum(8 * (count + 1) + n for _, _, count, n in column.shards)
+                size = whole * num_bytes / max(1.0, stored * len(data.index))
+                reads = 2 * (loads + parts)
+            before = found.columns.get(name, ColumnReads(bytes=0, reads=0))
+            found.columns[name] = ColumnReads(
+                bytes=before.bytes + round(size * scale),
+                reads=before.reads + round(reads * scale),
+            )
+    return found
+
+
+def _stretch(planner: Planner, memory: int) -> tuple[Int64Array, int, bool]:
+    """Return the sequences of a stretch in the middle of a route.
+
+    Returns:
+        The sequences, without padding; how many of them are planned ahead; and whether
+        the stretch is the whole route.
+    """
+    num_steps, batch_size = planner.route.num_steps or 0, planner.route.batch_size
+    ahead = batch_size * steps_ahead(planner.track.horizon(memory), batch_size)
+    wanted = min(max(LEAST_SEQUENCES, 2 * ahead), MOST_SEQUENCES) // batch_size + 1
+    # A stretch that is most of the route would count what the other half brought.
+    count = num_steps if 2 * wanted >= num_steps else wanted
+    sequences = planner.sequences((num_steps - count) // 2, count)
+    return sequences[sequences >= 0], ahead, count == num_steps
+
+
+def _columns(data: Dataset, *, shows_metadata: bool) -> dict[str, object]:
+    """Return where the columns beside the tokens lie, by name."""
+    found: dict[str, object] = dict(
+        zip((each.column for each in data.aligned), data.aligned_sources, strict=True)
+    )
+    if shows_metadata:
+        names = (*data.metadata, *data.span_columns)
+        found |= {name: data.source_of(name) for name in names}
+    # Folders say the values of their columns: nothing is read for them.
+    return {n: c for n, c in found.items() if not isinstance(c, FolderColumn)}
+
+
+def _share(data: Dataset, columns: dict[str, object]) -> float:
+    """Return what pages take with the columns beside them, for one of tokens alone."""
+    index = data.index
+    aligned = {each.column for each in data.aligned}
+    beside = float(sum(each.value_bytes for each in data.aligned_sources))
+    beside += sum(
+        getattr(column, "mean_row_bytes", 0) * index.num_rows / max(1, index.num_values)
+        for name, column in columns.items()
+        if name not in aligned
+    )
+    return 1 + beside / max(1, index.value_bytes)
+
+
+def _mean_stored_bytes(index: TokenIndex) -> float:
+    """Return the mean bytes of a page as stored, by some of them."""
+    count = min(SAMPLED_PAGES, len(index))
+    pages = np.linspace(0, len(index) - 1, count).astype(np.int64).tolist()
+    sizes = [index.locate(page).compressed_size for page in pages]
+    return float(np.mean(sizes)) if sizes else 0.0
+
+
+def _page_reads(
+    sequences: SequenceIndex,
+    index: TokenIndex,
+    columns: dict[str, PageIndex],
+    loaded: Int64Array,
+    is_counted: npt.NDArray[np.bool_],
+    memory: int,
+) -> dict[str, tuple[float, float]]:
+    """Return reads and bytes of the pages of columns that loads of tokens bring along.
+
+    A page that several pages of tokens need stays in memory for a while.
+    """
+    if not columns:
+        return {}
+    if are_bundles(loaded).any():
+        keys, which = np.unique(loaded, return_inverse=True)
+        bundles = sequences.bundles(keys)
+        parts = np.split(bundles.part_page, bundles.part_offsets[1:-1])
+        is_counted = np.repeat(is_counted, [len(parts[key]) for key in which])
+        loaded = np.concatenate([parts[key] for key in which])
+    first, end = index.first_rows(loaded), index.first_rows(loaded + 1)
+    pages = {
+        name: np.stack([column.pages_of_rows(first), column.pages_of_rows(end - 1)])
+        for name, column in columns.items()
+    }
+    shared, reads, stored = _Shared(memory), Counter[str](), Counter[str]()
+    for load in np.flatnonzero(first < end).tolist():
+        for name, column in columns.items():
+            begin, last = pages[name][:, load].tolist()
+            borders = column.first_rows(np.arange(begin, last + 2))
+            # No other page of tokens needs a page whose rows are all of this one.
+            is_own = (first[load] <= borders[:-1]) & (borders[1:] <= end[load])
+            sizes = np.where(is_own, 0, np.diff(borders) * column.mean_row_bytes)
+            for page, size in enumerate(sizes.tolist(), start=begin):
+                if not shared.has(name, page, size) and is_counted[load]:
+                    reads[name] += 1
+                    stored[name] += column.locate(page).compressed_size
+    return {name: (reads[name], stored[name]) for name in columns}
+
+
+class _Shared:
+    """Pages of columns that several pages of tokens need; the latest used stay."""
+
+    def __init__(self, memory: int) -> None:
+        self._held: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._free = memory // CACHE_SHARE
+
+    def has(self, name: str, page: int, size: int) -> bool:
+        """Return whether a page is held; from now on it is, if it has a size."""
+        was_held = (name, page) in self._held
+        if size:
+            self._free += self._held.pop((name, page), 0) - size
+            self._held[name, page] = size
+            while self._free < 0 and len(self._held) > 1:
+                self._free += self._held.popitem(last=False)[1]
+        return was_held
+
+
+def _are_parts(
+    datasets: Sequence[Dataset],
+    index: JoinedIndex,
+    segments: Segments,
+    dataset: Int64Array,
+) -> npt.NDArray[np.bool_]:
+    """Return which segments of flat files are read alone, and not with their page."""
+    found = np.zeros(len(segments.page), dtype=np.bool_)
+    own = index.parts[0]
+    if own.layout.packing is not None or isinstance(own, DocumentIndex):
+        return found
+    for number, data in enumerate(datasets):
+        mine = np.flatnonzero(dataset == number)
+        if not isinstance(data, FlatDataset) or not len(mine):
+            continue
+        page = segments.page[mine] - index.first_page[number]
+        tokens = data.index.first_values(page + 1) - data.index.first_values(page)
+        key = segments.sequence[mine] // PLANNED_SEQUENCES * len(data.index) + page
+        _, inverse, uses = np.unique(key, return_inverse=True, return_counts=True)
+        found[mine] = (tokens <= index.length * MOST_PARTS) | (uses[inverse] == 1)
+    return found
+
+
+def _part_reads(
+    index: TokenIndex, segments: Segments, batch_size: int, per_row: int
+) -> tuple[int, float]:
+    """Return the reads, and their bytes, of segments that are read alone."""
+    if not len(segments.page):
+        return 0, 0.0
+    begin, size = np.zeros((2, len(segments.page)), dtype=np.int64)
+    order = np.argsort(segments.page, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(segments.page[order])) + 1):
+        page = int(segments.page[own[0]])
+        where, offsets = index.locate(page), index.row_offsets(page)
+        scale = where.compressed_size / max(1, int(offsets[-1]))
+        # Tokens without the separators of rows.
+        share = offsets[-1] / max(1, offsets[-1] + per_row * (len(offsets) - 1))
+        first = offsets[segments.row[own]] + segments.first_token[own] * share
+        begin[own] = where.offset + first * scale
+        size[own] = segments.num_tokens[own] * share * scale
+    batch = segments.sequence // batch_size
+    first = np.cumsum(segments.num_tokens.astype(np.int64)) - segments.num_tokens
+    is_new = np.diff(batch, prepend=-1) != 0
+    group = (first - np.maximum.accumulate(first * is_new)) // TOKENS_AT_ONCE
+    file = np.searchsorted(index.file_first_page, segments.page, side="right")
+    order = np.lexsort((begin, file, group, batch))
+    together = np.stack([batch, group, file])[:, order]
+    begin, end = begin[order], (begin + size)[order]
+    is_first = (np.diff(together, axis=1, prepend=-1) != 0).any(axis=0)
+    is_first[1:] |= begin[1:] > end[:-1] + GAP
+    ends = end[np.append(np.flatnonzero(is_first)[1:], len(end)) - 1]
+    return int(is_first.sum()), float((ends - begin[is_first]).sum())
+
+
+def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:
+    """Return what must be held so that no page is read twice.
+
+    Args:
+        uses: Page of each use, in order: int64 [uses].
+        sizes: Bytes of that page: int64 [uses].
+    """
+    _, first, inverse = np.unique(uses, return_index=True, return_inverse=True)
+    last = np.zeros(len(first), dtype=np.int64)
+    np.maximum.at(last, inverse, np.arange(len(uses)))
+    change = np.zeros(len(uses) + 1, dtype=np.int64)
+    np.add.at(change, first, sizes[first])
+    np.add.at(change, last + 1, -sizes[first])
+    return int(np.cumsum(change).max(initial=0))
+
+
+def simulate_loads(
+    uses: Int64Array,
+    sizes: Int64Array,
+    capacity: int,
+    *,
+    places: Int64Array | None = None,
+    horizon: int = 0,
+) -> npt.NDArray[np.bool_]:
+    """Return which uses have to read their page: bool [uses].
+
+    When room is needed the page whose next use is farthest goes first, which is the
+    best there is (Belady, "A study of replacement algorithms", 1966), and what the
+    engine does, since it knows the plan.
+
+    Args:
+        uses: Page of each use, in order: int64 [uses].
+        sizes: Bytes of that page: int64 [uses].
+        capacity: Bytes that can be held.
+        places: Number of the sequence of each use, in order: int64 [uses].
+        horizon: Sequences that are planned ahead, where ``places`` are given: a page
+            of which no use is planned is given up.
+    """
+    end = len(uses)
+    order = np.argsort(uses, kind="stable")
+    following = np.full(end, end)
+    same = uses[order[1:]] == uses[order[:-1]]
+    following[order[:-1][same]] = order[1:][same]
+    if places is not None:
+        distance = np.append(places, 0)[following] - places
+        following[(following < end) & (distance > horizon)] = end
+
+    loads = np.zeros(end, dtype=bool)
+    held: dict[int, int] = {}  # Page -> its next use.
+    by_next_use: list[tuple[int, int]] = []
+    free = capacity
+    size_of = dict(zip(uses.tolist(), sizes.tolist(), strict=True))
+    for use, (page, after) in enumerate(
+        zip(uses.tolist(), following.tolist(), strict=True)
+    ):
+        if page not in held:
+            loads[use] = True
+            free -= size_of[page]
+        held[page] = after
+        heapq.heappush(by_next_use, (-after, page))
+        while free < 0 and by_next_use:
+            negated, victim = heapq.heappop(by_next_use)
+            # An entry that is older than the page's last use says nothing.
+            if held.get(victim) == -negated:
+                del held[victim]
+                free += size_of[victim]
+        if after == end and held.get(page) == end:
+            del held[page]
+            free += size_of[page]
+    return loads
