@@ -72,7 +72,7 @@ FITTING: list[tuple[str, str]] = [
     ("metrics/", "metrics"),
     ("view", "view"),
     ("reports/page", "reports/report"),
-    ("reports/nodes", "checklist"),
+    ("reports/checklist", "checklist"),
     ("reports/smoke", "smoke"),
     ("reports/doctor reports/evidence", "doctor"),
     ("reports/inspection", "inspect"),

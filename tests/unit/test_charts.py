@@ -1,11 +1,20 @@
 """Charts of pages: what is drawn lies side by side, inside of the picture."""
 
+import html
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 
-from pagefeed.reports.page.charts import LEFT, RIGHT, WIDTH, bars
+from pagefeed.reports.page.charts import (
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    bars,
+    lines,
+    stacked,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
@@ -19,3 +28,36 @@ def test_bars_lie_side_by_side(count):
     assert spans[0][0] > LEFT
     assert spans[-1][1] < WIDTH - RIGHT
     assert spans[-1][1] > (WIDTH - RIGHT) * 0.8
+
+
+def boxes(chart: str, size: int) -> list[tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each text, in a font as wide as DejaVu Sans."""
+    pattern = r'<text x="([\d.-]+)" y="([\d.-]+)" text-anchor="(\w+)">([^<]*)</text>'
+    found = []
+    for x, y, anchor, text in re.findall(pattern, chart):
+        width = 0.64 * size * len(html.unescape(text))
+        left = float(x) - (width if anchor == "end" else width / 2)
+        bottom = float(y) + 0.22 * size
+        found.append((left, bottom - 0.97 * size, left + width, bottom))
+    return found
+
+
+@pytest.mark.parametrize("size", [12, 19], ids=["wide", "narrow"])
+@pytest.mark.parametrize("most", [1, 7, 999, 1234.5, 9999, 12345, 2.5e7, 0.003, 1e-4])
+def test_texts_of_charts_lie_apart_and_inside(most, size):
+    charts = [
+        bars(["131,072+"] * 30, [most] * 30, title="t", unit="rows"),
+        lines([0, most], {"a": [0, most]}, title="t", unit="tokens/s"),
+        stacked([0, most], {"a": [0.4, 0.5], "b": [0.6, 0.5]}, title="t"),
+    ]
+    for chart in charts:
+        found = boxes(chart, size)
+        assert len(found) > 5
+        for left, top, right, bottom in found:
+            assert left >= 0
+            assert top >= 0
+            assert right <= WIDTH
+            assert bottom <= HEIGHT
+        for one, other in combinations(found, 2):
+            apart = one[2] <= other[0] or other[2] <= one[0]
+            assert apart or one[3] <= other[1] or other[3] <= one[1]

@@ -1,5 +1,6 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
+from pagefeed.reports.checklist import checklist, facts_of_node
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
 from pagefeed.reports.doctor import Diagnosis, diagnose, doctor
 from pagefeed.reports.evidence import Evidence
@@ -20,7 +21,6 @@ from pagefeed.reports.inspection import (
     inspect,
 )
 from pagefeed.reports.mixture_plot import plot_mixture
-from pagefeed.reports.nodes import checklist, facts_of_node
 from pagefeed.reports.page import report
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.simulation import ColumnReads

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 __all__ = ["bars", "lines", "stacked"]
 
 WIDTH, HEIGHT = 720, 260
-LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 70, 12, 12, 54
 TICKS = 4
-CHARACTER = 11
-"""Width of a character where the screen is narrow, and text is larger in proportion."""
+CHARACTER = 12.5
+"""Width of a character on a narrow screen, where text is larger in proportion."""
 COLOURS = (
     *("#2b6cb0", "#dd8b2f", "#3f8f5f", "#b4485c"),
     *("#7a5fa8", "#8a6d4b", "#c267a6", "#5f7a86"),
 )
-"""Apart from each other also in print without colour, by their lightness."""
+"""Colours that differ in lightness too, for print without colour."""
 
 
 def bars(
@@ -64,19 +64,12 @@ def lines(
         unit: What the values are.
         most: End of the axis; by default the greatest value.
     """
-    greatest = most or max(
-        [
-            value
-            for values in series.values()
-            for value in values
-            if not math.isnan(value)
-        ],
-        default=1.0,
-    )
-    parts = [_axis(greatest or 1.0), _step_axis(steps)]
+    known = [v for values in series.values() for v in values if not math.isnan(v)]
+    greatest = most or max(known, default=1.0) or 1.0
+    parts = [_axis(greatest), _step_axis(steps)]
     for number, (name, values) in enumerate(series.items()):
         points = " ".join(
-            f"{_x(step, steps):.1f},{_y(value, greatest or 1.0):.1f}"
+            f"{_x(step, steps):.1f},{_y(value, greatest):.1f}"
             for step, value in zip(steps, values, strict=True)
             if not math.isnan(value)
         )
@@ -101,9 +94,9 @@ def stacked(
     below = [0.0] * len(steps)
     for number, (name, values) in enumerate(shares.items()):
         above = [low + value for low, value in zip(below, values, strict=True)]
-        upper = [(_x(s, steps), _y(v, 1)) for s, v in zip(steps, above, strict=True)]
-        lower = [(_x(s, steps), _y(v, 1)) for s, v in zip(steps, below, strict=True)]
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*upper, *reversed(lower)])
+        outline = [*zip(steps, above, strict=True)]
+        outline += reversed([*zip(steps, below, strict=True)])
+        points = " ".join(f"{_x(s, steps):.1f},{_y(v, 1):.1f}" for s, v in outline)
         parts.append(
             f'<polygon points="{points}" fill="{_colour(number)}" stroke="#fff" '
             f'stroke-width="0.5"><title>{html.escape(name)}</title></polygon>'
@@ -155,9 +148,9 @@ def _step_axis(steps: Sequence[float]) -> str:
 
 
 def _below(x: float, label: str) -> str:
-    most = WIDTH - CHARACTER * len(label) / 2
+    most = WIDTH - 2 - CHARACTER * len(label) / 2
     return (
-        f'<text x="{min(x, most):.1f}" y="{HEIGHT - BOTTOM + 18}" '
+        f'<text x="{min(x, most):.1f}" y="{HEIGHT - BOTTOM + 26}" '
         f'text-anchor="middle">{html.escape(label)}</text>'
     )
 
@@ -184,9 +177,8 @@ def _colour(number: int) -> str:
 
 
 def _short(value: float) -> str:
-    """A number in a few characters."""
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+    """Return a number in five characters at most."""
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            scaled = value / (1e3 if letter == "k" else size)
-            return f"{scaled:.3g}{letter}"
-    return f"{value:.3g}" if value % 1 else f"{value:.0f}"
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}" if value >= 0.1 or not value else f"{value:.0e}"

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import format_bytes
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
-from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.decoding import TextTokenizer, parts_of
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
 from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
 from pagefeed.reports.smoke_test.learning import Learning
@@ -71,10 +71,9 @@ def check_batches(seen: Observation, steps: int, rate: float) -> Check:
     return Check(name="batches", ok=bool(seen.digests) and not seen.damage, found=found)
 
 
-def check_checksums(data: object) -> Check:
+def check_checksums(data: Dataset | Mixture) -> Check:
     """Pages carry checksums, and these are verified."""
-    parts = data.datasets.values() if isinstance(data, Mixture) else [data]
-    found = [one for one in parts if isinstance(one, ParquetDataset)]
+    found = [one for one in parts_of(data) if isinstance(one, ParquetDataset)]
     known = [share for one in found if (share := checksum_share(one.index)) is not None]
     if not known:
         return Check(

@@ -64,7 +64,8 @@ def learn(
     with _one_thread(torch), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         trained = _tiny(torch, vocab_size) if model is None else model
-        adam = _Adam(torch, [w for w in trained.parameters() if w.requires_grad])
+        weights = [each for each in trained.parameters() if each.requires_grad]
+        means = [torch.zeros_like(each) for each in weights]
         losses = []
         with Work("training a tiny model", total=UPDATES, unit="updates") as work:
             for update in range(UPDATES):
@@ -72,34 +73,26 @@ def learn(
                 loss = _loss(torch, trained, tokens, targets, vocab_size)
                 losses.append(float(loss.detach()))
                 if loss.requires_grad:
-                    loss.backward()
-                    adam.update()
+                    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+                    _update(torch, weights, means, gradients)
                 work.advance()
     return Learning(losses=losses)
 
 
-class _Adam:
-    """The usual optimizer; that of torch takes seconds to import."""
+def _update(
+    torch: Any,  # noqa: ANN401
+    weights: list[Any],
+    means: list[Any],
+    gradients: Sequence[Any],
+) -> None:
+    """Move each weight against the sign of its mean gradient.
 
-    def __init__(self, torch: Any, weights: list[Any]) -> None:  # noqa: ANN401
-        self._torch = torch
-        self._held = [
-            (each, torch.zeros_like(each), torch.zeros_like(each)) for each in weights
-        ]
-        self._count = 0
-
-    def update(self) -> None:
-        """Change the weights by their gradients, and forget these."""
-        self._count += 1
-        with self._torch.no_grad():
-            for weight, mean, square in self._held:
-                if weight.grad is None:
-                    continue
-                mean.lerp_(weight.grad, 0.1)
-                square.lerp_(weight.grad.square(), 0.01)
-                scale = (square / (1 - 0.99**self._count)).sqrt_().add_(1e-8)
-                weight.addcdiv_(mean, scale, value=-RATE / (1 - 0.9**self._count))
-                weight.grad = None
+    That works for models of any scale, like Adam, of which the import takes seconds.
+    """
+    with torch.no_grad():
+        for weight, mean, gradient in zip(weights, means, gradients, strict=True):
+            if gradient is not None:
+                weight.sub_(mean.lerp_(gradient, 0.1).sign(), alpha=RATE)
 
 
 @contextmanager

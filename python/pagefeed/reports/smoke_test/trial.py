@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagefeed._base import check_positive
+from pagefeed.dataset import known_vocab_size
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
 from pagefeed.loader import Loader, as_rank
-from pagefeed.reports.decoding import TextTokenizer, recorded_vocab_size
+from pagefeed.reports.decoding import TextTokenizer, parts_of
 from pagefeed.reports.doctor import doctor
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test.checks import (
@@ -112,7 +113,7 @@ def smoke(
     known = vocab_size or loader.vocab_size
     if known is None and tokenizer is not None:
         known = tokenizer.vocab_size
-    known = known or recorded_vocab_size(loader.dataset)
+    known = known or known_vocab_size(parts_of(loader.dataset))
     size = known or ours.greatest + 1
     pairs = [pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.kept]
     checks = [

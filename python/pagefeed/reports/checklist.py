@@ -1,0 +1,259 @@
+"""Nodes compared before a run, by the facts that each of them writes down."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from pagefeed._base import format_bytes
+from pagefeed._core import version
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader, as_rank, session_of
+from pagefeed.reports.plan_digest import plan_digest, sampled_steps, sequences_of_step
+from pagefeed.reports.smoke_test import Check
+from pagefeed.reports.verification import verify
+
+__all__ = ["checklist", "facts_of_node"]
+
+Facts = Mapping[str, Any]
+
+FACTS_VERSION = 1
+MOST_VERIFIED = 20_000_000
+"""Longer epochs are not followed sequence by sequence: that takes some seconds."""
+LIBRARIES = ("numpy", "torch", "pyarrow", "tokenizers")
+CLOCK_SECONDS = 5.0
+MOST_OPEN, SPARE_FILES = 512, 256
+"""Files that a rank keeps open at most, and what the process needs beside them."""
+PAGE_BYTES, SPARE_DISK = 64, 1 << 30
+OVERHEAD = 64 << 20
+"""Memory of a rank beside that of its loader."""
+
+
+def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[str, Any]:
+    """Return what this node knows of a run, as plain JSON types.
+
+    Nodes do not communicate: write the facts to a file on each, and bring the files to
+    one place for :func:`checklist`.
+
+    Args:
+        loader: The run, as a rank of this node makes it.
+        ranks: The ranks of this node; by default all.
+
+    Raises:
+        InvalidArgumentError: If the run has no such rank.
+
+    Example:
+        >>> facts_of_node(loader)["ranks"]
+        [0]
+    """
+    chosen = list(range(loader.world_size) if ranks is None else ranks)
+    if not chosen or not all(0 <= rank < loader.world_size for rank in chosen):
+        raise InvalidArgumentError(
+            f"ranks={chosen!r:.60} must be some of 0 to {loader.world_size - 1}"
+        )
+    datasets = session_of(loader).run.source.datasets
+    cache = datasets[0].index.cache_dir
+    is_long = loader.num_sequences > MOST_VERIFIED
+    steps: dict[str, dict[str, list[int]]] = {}
+    for here in (as_rank(loader, rank) for rank in chosen):
+        for step in sampled_steps(here):
+            held = sequences_of_step(here, step, alone=True).tolist()
+            steps.setdefault(str(step), {})[str(here.rank)] = held
+    return {
+        "version": FACTS_VERSION,
+        "host": platform.node(),
+        "ranks": chosen,
+        "world_size": loader.world_size,
+        "datasets": [data.fingerprint for data in datasets],
+        "plan": plan_digest(loader),
+        "versions": _versions(),
+        "clock": time.time(),
+        "cache": None if cache is None else _cache(cache),
+        "disk_free_bytes": shutil.disk_usage(cache or tempfile.gettempdir()).free,
+        "index_pages": sum(len(data.index) for data in datasets),
+        "num_files": sum(len(data.files) for data in datasets),
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "memory_free_bytes": os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "memory": loader.memory,
+        "batch_size": loader.batch_size,
+        "problems": None if is_long else verify(loader, epoch=loader.epoch).problems,
+        "steps": steps,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"pagefeed": version(), "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cache(folder: str) -> dict[str, Any]:
+    """Return whether the cache folder can be written."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return {"folder": folder, "writable": True}
+    except OSError as error:
+        return {"folder": folder, "writable": False, "error": str(error)}
+
+
+def checklist(facts: Sequence[Facts]) -> list[Check]:
+    """Compare what nodes wrote down before a run.
+
+    Args:
+        facts: What :func:`facts_of_node` returned on each node. With ``"written"``, the
+            time at which its file was written, clocks are compared too.
+
+    Returns:
+        A check for each thing that must be the same on all nodes, or must suffice.
+
+    Raises:
+        InvalidArgumentError: If there are no facts, or another release wrote them.
+
+    Example:
+        >>> all(check.ok is not False for check in checklist([facts_of_node(loader)]))
+        True
+    """
+    if not facts:
+        raise InvalidArgumentError("no facts: give those of each node of the run")
+    for one in facts:
+        if one.get("version") != FACTS_VERSION:
+            raise InvalidArgumentError(
+                f"facts of version {one.get('version')!r}, this release compares "
+                f"{FACTS_VERSION}: write them with the same release on every node"
+            )
+    return [
+        _same(facts, "dataset", "datasets"),
+        _same(facts, "plan", "plan"),
+        _same_versions(facts),
+        _each_rank_once(facts),
+        _each_sequence_once(facts),
+        _clock(facts),
+        _caches(facts),
+        *_room(facts),
+    ]
+
+
+def _name(one: Facts) -> str:
+    ranks = one["ranks"]
+    return f"{one['host']} (ranks {ranks[0]}..{ranks[-1]})"
+
+
+def _check(name: str, wrong: Sequence[str], good: str) -> Check:
+    return Check(name=name, ok=not wrong, found="; ".join(wrong) or good)
+
+
+def _same(facts: Sequence[Facts], name: str, key: str) -> Check:
+    """Check that all nodes have one value; otherwise tell who differs from most."""
+    usual, count = Counter(str(one[key]) for one in facts).most_common(1)[0]
+    found = f"{usual} on {count} of {len(facts)} nodes"
+    others = [f"{_name(one)}: {one[key]}" for one in facts if str(one[key]) != usual]
+    return _check(name, [found, *others] if others else [], found)
+
+
+def _same_versions(facts: Sequence[Facts]) -> Check:
+    wrong = []
+    for name in sorted({name for one in facts for name in one["versions"]}):
+        found = sorted({str(one["versions"].get(name, "none")) for one in facts})
+        wrong += [f"{name}: {', '.join(found)}"] * (len(found) > 1)
+    usual = ", ".join(f"{name} {found}" for name, found in facts[0]["versions"].items())
+    return _check("versions", wrong, usual)
+
+
+def _each_rank_once(facts: Sequence[Facts]) -> Check:
+    sizes = sorted({int(one["world_size"]) for one in facts})
+    held = Counter(rank for one in facts for rank in one["ranks"])
+    missing = [rank for rank in range(max(sizes)) if not held[rank]]
+    twice = sorted(rank for rank, count in held.items() if count > 1)
+    wrong = {
+        "world sizes differ: ": sizes if len(sizes) > 1 else [],
+        "on no node: ranks ": missing,
+        "on several nodes: ranks ": twice,
+    }
+    told = [
+        text + ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+        for text, numbers in wrong.items()
+        if numbers
+    ]
+    good = f"{sum(held.values())} ranks on {len(facts)} nodes, each once"
+    return _check("ranks", told, good)
+
+
+def _each_sequence_once(facts: Sequence[Facts]) -> Check:
+    """Check that ranks share no sequence, and that the order delivers each once."""
+    wrong = []
+    for one in facts:
+        wrong += [f"{_name(one)}: {problem}" for problem in one["problems"] or ()]
+    for step in facts[0]["steps"]:
+        ranks = (one["steps"].get(step, {}).values() for one in facts)
+        held = Counter(n for of in ranks for sequences in of for n in sequences)
+        twice = sum(count > 1 for count in held.values())
+        wrong += [f"step {step}: {twice} sequences on several ranks"] * bool(twice)
+    proven = all(one["problems"] is not None for one in facts)
+    good = "each sequence once in the epoch" if proven else "not proven: too long"
+    good += f"; no sequence twice in steps {', '.join(facts[0]['steps'])}"
+    return _check("exactly once", wrong, good)
+
+
+def _clock(facts: Sequence[Facts]) -> Check:
+    """Compare clocks with that of the machine on which the facts were written."""
+    if any("written" not in one for one in facts):
+        found = "not compared: read the facts from the files that the nodes wrote"
+        return Check(name="clock", ok=None, found=found)
+    offsets = [float(one["clock"]) - float(one["written"]) for one in facts]
+    apart = max(offsets) - min(offsets)
+    found = f"{apart:.1f} s apart, by the times of the files"
+    return Check(name="clock", ok=apart <= CLOCK_SECONDS, found=found)
+
+
+def _caches(facts: Sequence[Facts]) -> Check:
+    caches = [(_name(one), one["cache"]) for one in facts]
+    folders = sorted({cache["folder"] for _, cache in caches if cache is not None})
+    if not folders:
+        found = "none: every process builds its own index; give cache_dir"
+        return Check(name="cache", ok=None, found=found)
+    wrong = [f"{name}: none" for name, cache in caches if cache is None]
+    wrong += [
+        f"{name}: {cache.get('error', 'cannot be written')}"
+        for name, cache in caches
+        if cache is not None and not cache["writable"]
+    ]
+    return _check("cache", wrong, ", ".join(folders))
+
+
+def _room(facts: Sequence[Facts]) -> Iterator[Check]:
+    """Check on each node that limits and space suffice."""
+    needs: dict[tuple[str, str], Callable[[Facts], int]] = {
+        ("open files", "open_files"): lambda one: (
+            min(int(one["num_files"]), MOST_OPEN) + SPARE_FILES
+        ),
+        ("disk", "disk_free_bytes"): lambda one: (
+            int(one["index_pages"]) * PAGE_BYTES
+            + SPARE_DISK * (one["cache"] is not None)
+        ),
+        ("memory", "memory_free_bytes"): lambda one: (
+            len(one["ranks"]) * (int(one["memory"]) + OVERHEAD)
+        ),
+    }
+    for (name, key), need in needs.items():
+        show: Callable[[int], str] = str if name == "open files" else format_bytes
+        wrong = [
+            f"{_name(one)}: {show(one[key])}, expected {show(need(one))}"
+            for one in facts
+            if 0 <= one[key] < need(one)
+        ]
+        least = min(facts, key=lambda one: int(one[key]))
+        good = f"at least {show(least[key])}, {show(need(least))} needed"
+        yield _check(name, wrong, good)
