@@ -21,7 +21,7 @@ LAYERS = (
 
 MAY_TOUCH_FILES = (
     *("storage", "_base.stored", "order.starts", "integrations.ray", "cli"),
-    *("reports.evidence", "reports.checklist"),
+    *("reports.evidence", "reports.nodes"),
 )
 """What asks the file system: for data storage alone, the others for their own files,
 and for what it tells of this machine and process."""

@@ -14,7 +14,16 @@ import argparse
 from dataclasses import asdict
 
 from pagefeed._base import format_bytes
-from pagefeed.cli.common import PATHS, STORAGE, arg, declare, storage_options, tell
+from pagefeed.cli.common import (
+    PATHS,
+    STORAGE,
+    arg,
+    declare,
+    fact_lines,
+    storage_options,
+    table_lines,
+    tell,
+)
 from pagefeed.reports import StorageBench, bench_storage
 from pagefeed.storage import located
 
@@ -42,17 +51,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _lines(found: StorageBench) -> list[str]:
     least, median, most = (f"{1e3 * time:.1f}" for time in found.latency_seconds)
-    return [
-        f"file       {format_bytes(found.file_bytes)}, of {found.files:,}",
-        f"latency    {median} ms ({least} to {most})",
-        "",
-        f"{'a request':>12}{'at a time':>11}{'requests/s':>12}{'MB/s':>10}",
-        *(
-            f"{format_bytes(one.request_bytes):>12}{one.depth:11}"
-            f"{one.bytes_per_second / one.request_bytes:12.1f}"
-            f"{one.bytes_per_second / 1e6:10.1f}"
-            for one in found.measured
-        ),
-        "",
-        *(f"- {line}" for line in found.advice),
+    facts = [
+        ("file", f"{format_bytes(found.file_bytes)}, of {found.files:,}"),
+        ("latency", f"{median} ms ({least} to {most})"),
     ]
+    rows = [
+        (
+            *(format_bytes(one.request_bytes), one.depth),
+            f"{one.bytes_per_second / one.request_bytes:.1f}",
+            f"{one.bytes_per_second / 1e6:.1f}",
+        )
+        for one in found.measured
+    ]
+    header = ("a request", "at a time", "requests/s", "MB/s")
+    advice = [f"- {line}" for line in found.advice]
+    return [*fact_lines(facts), "", *table_lines(header, rows), "", *advice]

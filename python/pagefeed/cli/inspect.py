@@ -12,7 +12,6 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -22,12 +21,14 @@ from pagefeed.cli.common import (
     as_json,
     configure_run,
     declare,
+    fact_lines,
     make_sequences,
     make_sound_dataset,
+    table_lines,
     tell,
 )
 from pagefeed.mixture import Mixture
-from pagefeed.reports import Inspection, inspect
+from pagefeed.reports import Inspection, facts_of_inspection, inspect
 
 BAR = 40
 
@@ -61,60 +62,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(found: Inspection) -> list[str]:
-    return [
-        *_size_lines(found),
-        *_storage_lines(found),
-        *_length_lines(found),
-        *_cost_lines(found),
-        *(f"- {advice}" for advice in found.advice),
-    ]
-
-
-def _size_lines(found: Inspection) -> list[str]:
-    what = "texts" if found.tokens is None else f"{found.tokens:,} values"
-    lines = [
-        f"files      {found.files:,}, {format_bytes(found.stored_bytes)}",
-        f"rows       {found.rows:,}, {what} of {found.column}",
-        f"row groups {found.row_groups:,}, {found.pages:,} pages",
-    ]
-    sizes = found.page_sizes
-    if sizes is not None:
-        stored = " / ".join(format_bytes(size) for size in sizes.stored_bytes)
-        rows = " / ".join(f"{rows:,}" for rows in sizes.rows)
-        values = " / ".join(f"{values:,}" for values in sizes.tokens or ())
-        values = values and f"; {values} values"
-        lines.append(
-            f"a page     {stored}; {rows} rows{values} (least / median / most)"
-        )
-    return lines
-
-
-def _storage_lines(found: Inspection) -> list[str]:
-    storage = found.storage
-    if storage is None:
-        return [
-            "columns    known of Parquet alone, with pip install 'pagefeed[pyarrow]'"
+    lines = fact_lines(facts_of_inspection(found))
+    if found.storage is not None:
+        rows = [
+            (
+                *(column.name, f"{column.type}, {' '.join(column.encodings)}"),
+                *(" ".join(column.codecs), format_bytes(column.stored_bytes)),
+                format_bytes(column.decoded_bytes),
+            )
+            for column in found.storage.columns
         ]
-    with_checksum = "unknown"
-    if found.checksum_share is not None:
-        with_checksum = f"{found.checksum_share:.0%}"
-    writers = ", ".join(f"{name} ({n:,})" for name, n in storage.writers.items())
-    indexed = f"offset index in {storage.offset_index_share:.0%} of the chunks"
-    lines = [
-        f"indexes    {indexed}; checksums on {with_checksum} of the pages",
-        f"written by {writers}",
-    ]
-    for key, value in storage.tokenizer.items():
-        lines.append(f"tokenizer  {_told(key, value)}")
-    width = max(len(column.name) for column in storage.columns) + 2
-    lines += ["", f"{'column':{width}}{'stored':>12}{'decoded':>12}  type, codec"]
-    lines += [
-        f"{column.name:{width}}{format_bytes(column.stored_bytes):>12}"
-        f"{format_bytes(column.decoded_bytes):>12}  {column.type}, "
-        f"{' '.join(column.codecs)}, {' '.join(column.encodings)}"
-        for column in storage.columns
-    ]
-    return lines
+        header = ("column", "type", "codec", "stored", "decoded")
+        lines += ["", *table_lines(header, rows, left=3)]
+    lines += [*_length_lines(found), *_cost_lines(found)]
+    return [*lines, *(f"- {advice}" for advice in found.advice)]
 
 
 def _length_lines(found: Inspection) -> list[str]:
@@ -139,36 +100,21 @@ def _length_lines(found: Inspection) -> list[str]:
 def _cost_lines(found: Inspection) -> list[str]:
     if not found.costs:
         return []
-    lines = [
-        "",
+    header = ("an epoch with shuffle", "reads", "bytes", "CPU", "memory", "same file")
+    costs = [
         (
-            f"{'an epoch with shuffle':22}{'reads':>12}{'bytes':>12}{'CPU':>10}"
-            f"{'memory':>12}{'same file':>11}"
-        ),
-    ]
-    lines += [
-        f"{cost.shuffle:22}{cost.reads:12,}{format_bytes(cost.read_bytes):>12}"
-        f"{cost.cpu_seconds:8.1f} s{format_bytes(cost.needed_bytes):>12}"
-        f"{cost.same_file_pairs:10.2f}x"
+            *(cost.shuffle, cost.reads, format_bytes(cost.bytes_read)),
+            *(f"{cost.cpu_seconds:.1f} s", format_bytes(cost.needed_bytes)),
+            f"{cost.same_file_pairs:.2f}x",
+        )
         for cost in found.costs
     ]
+    lines = ["", *table_lines(header, costs)]
     lines.append("(same file: pairs of a batch from one file, against a random order)")
     if found.rewritings:
-        lines += ["", f"{'written anew as':40}{'bytes a token':>14}{'saves':>8}"]
-        lines += [
-            f"{one.setting:40}{one.bytes_per_token:14.2f}{one.gain:8.0%}"
+        rows = [
+            (one.setting, f"{one.bytes_per_token:.2f}", f"{one.gain:.0%}")
             for one in found.rewritings
         ]
+        lines += ["", *table_lines(("written anew as", "bytes a token", "saves"), rows)]
     return [*lines, ""]
-
-
-def _told(key: str, value: str) -> str:
-    """What files say of a tokenizer, in a line."""
-    try:
-        record = json.loads(value)
-        return (
-            f"{record['name']}, {record['vocab_size']:,} ids, eos {record['eos']}, "
-            f"fingerprint {record['fingerprint']}"
-        )
-    except (ValueError, KeyError, TypeError):  # What another program wrote.
-        return f"{key}: {value[:60]}"

@@ -1,10 +1,9 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
-from pagefeed.reports.checklist import checklist, facts_of_node
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
-from pagefeed.reports.doctor import Diagnosis, diagnose, doctor
+from pagefeed.reports.diagnosis import Diagnosis, diagnose, doctor
 from pagefeed.reports.evidence import Evidence
-from pagefeed.reports.forecast import (
+from pagefeed.reports.forecasts import (
     DatasetForecast,
     Forecast,
     StageForecast,
@@ -21,6 +20,7 @@ from pagefeed.reports.inspection import (
     inspect,
 )
 from pagefeed.reports.mixture_plot import plot_mixture
+from pagefeed.reports.nodes import checklist, facts_of_node
 from pagefeed.reports.page import report
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.simulation import ColumnReads
@@ -34,6 +34,7 @@ from pagefeed.reports.soundness import (
 )
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
+from pagefeed.reports.tables import facts_of_inspection, facts_of_plan, mixture_tables
 from pagefeed.reports.tracing import TracedPart, TracedRow, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
 
@@ -68,10 +69,13 @@ __all__ = [
     "damage_of",
     "diagnose",
     "doctor",
+    "facts_of_inspection",
     "facts_of_node",
+    "facts_of_plan",
     "forecast",
     "inspect",
     "load_tokenizer",
+    "mixture_tables",
     "plan_digest",
     "plot_mixture",
     "replay",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
-from pagefeed.reports.forecast import last_position
+from pagefeed.reports.forecasts import last_position
 from pagefeed.run import MixtureTrack
 
 __all__ = ["mixture_shares", "plot_mixture"]

@@ -185,7 +185,7 @@ def test_the_command_line_plans_a_mixture(folder, capsys):
     assert plan["stages"][1]["anneal_steps"] == 5
     assert abs(plan["stages"][0]["shares"]["web"] - 0.7) < 0.05
     assert main(["plan", *arguments(folder)]) == 0
-    assert "stage 1    from step 20 on, 20 steps" in capsys.readouterr().out
+    assert "stage 1 from step 20 on, 20 steps" in capsys.readouterr().out
     assert main(["verify", *arguments(folder), "--resume", "9:3"]) == 0
     assert "as often as it should be" in capsys.readouterr().out
 

@@ -18,7 +18,7 @@ import torch
 
 import pagefeed as pf
 from pagefeed.cli import main
-from pagefeed.reports.doctor import cause_of_data
+from pagefeed.reports.diagnosis import cause_of_data
 
 SECONDS = 0.4
 NUM_PROCESSORS = len(os.sched_getaffinity(0))

@@ -52,7 +52,7 @@ def test_reads_are_those_of_the_run(token_files, shuffle):
         plan.loads_per_page * plan.pages, rel=0.02
     )
     assert plan.reads == pytest.approx(loader.stats()["pages_loaded"], rel=0.02)
-    assert plan.read_bytes == pytest.approx(loader.stats()["bytes_read"], rel=0.05)
+    assert plan.bytes_read == pytest.approx(loader.stats()["bytes_read"], rel=0.05)
 
 
 @pytest.mark.parametrize("window", [64, 4096])
@@ -234,7 +234,7 @@ def test_reads_of_flat_files_are_those_of_the_run(tmp_path, shuffle, length):
     told = plan.columns["spans"]
     others = stats["index_reads"] + stats["payload_reads"]
     assert told.reads == pytest.approx(others, rel=0.1, abs=4)
-    num_bytes = plan.read_bytes + told.bytes
+    num_bytes = plan.bytes_read + told.bytes
     assert num_bytes == pytest.approx(stats["bytes_read"], rel=0.1)
     if length == 2048:
         assert plan.needed_bytes == 0 == stats["pages_loaded"]

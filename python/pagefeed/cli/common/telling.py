@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pagefeed._base import format_bytes
 from pagefeed.reports import Check, Damage
 
-__all__ = ["as_json", "check_lines", "tell", "tell_damage", "tell_facts"]
+__all__ = [
+    "as_json",
+    "check_lines",
+    "fact_lines",
+    "table_lines",
+    "tell",
+    "tell_damage",
+    "tell_facts",
+]
 
 MOST_LINES = 20
 MARKS = {True: "ok", False: "WRONG", None: "-"}
@@ -34,14 +41,40 @@ def tell(
 
 def tell_facts(options: argparse.Namespace, facts: Mapping[str, Any]) -> int:
     """Print facts by their names."""
-    return tell(options, facts, itertools.starmap(_fact, facts.items()))
+    shown = ((name.replace("_", " "), _fact(name, facts[name])) for name in facts)
+    return tell(options, facts, fact_lines(shown))
 
 
 def _fact(name: str, value: object) -> str:
-    shown = f"{value:,}" if isinstance(value, int) else value
-    if name.endswith("_bytes") and isinstance(value, int):
-        shown = format_bytes(value)
-    return f"{name.replace('_', ' '):24}{shown}"
+    if not isinstance(value, int):
+        return str(value)
+    return format_bytes(value) if name.endswith("_bytes") else f"{value:,}"
+
+
+def fact_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each label and what is found."""
+    given = list(facts)
+    width = max([0, *(len(label) for label, _ in given)]) + 2
+    return [f"{label:{width}}{found}" for label, found in given]
+
+
+def table_lines(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1
+) -> list[str]:
+    """Return the lines of a table, with ``left`` columns of text before the numbers."""
+    cells = [header, *([_cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:{'<' if n < left else '>'}{width}}"
+            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def _cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def as_json(damage: Iterable[Damage]) -> dict[str, Any]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed.cli.common import FILES, PATHS, arg, declare, open_parquet, pairs_of
+from pagefeed.cli.common import (
+    FILES,
+    PATHS,
+    arg,
+    declare,
+    open_parquet,
+    pairs_of,
+    table_lines,
+)
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import TokenRate
@@ -64,35 +72,30 @@ def _texts(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
 
 def as_rows(rates: Sequence[TokenRate]) -> list[dict[str, Any]]:
     """Return what texts come to, as JSON has it."""
+    names = ("tokens_per_byte", "tokens_per_word")
     return [
-        asdict(rate)
-        | {
-            "tokens_per_byte": rate.tokens_per_byte,
-            "tokens_per_word": rate.tokens_per_word,
-        }
-        for rate in rates
+        asdict(rate) | {name: getattr(rate, name) for name in names} for rate in rates
     ]
 
 
 def rate_lines(
     after: Sequence[TokenRate], before: Sequence[TokenRate] = ()
-) -> Iterator[str]:
-    """Yield what held-out texts of each source come to, and came to before."""
-    width = max([len("source"), *(len(rate.source) for rate in after)])
-    names = ("rows", "bytes", "tokens", "per byte", "per word")
-    earlier = ("tokens before", "per byte", "fewer") if before else ()
-    head = "".join(f"{name:>14}" for name in (*names, *earlier))
-    yield f"held out: {len(after)} sources\n{'source':{width}}{head}"
+) -> list[str]:
+    """Return the tokens of held-out texts of each source, and their tokens before."""
+    header = ["source", "rows", "bytes", "tokens", "per byte", "per word"]
+    header += ["tokens before", "per byte", "fewer"] * bool(before)
+    rows = []
     for number, rate in enumerate(after):
-        line = f"{rate.source:{width}}{rate.num_rows:>14,}{rate.num_bytes:>14,}"
-        line += f"{rate.num_tokens:>14,}{_shown(rate.tokens_per_byte)}"
-        line += _shown(rate.tokens_per_word)
+        row: list[object] = [rate.source, rate.num_rows, rate.num_bytes]
+        row += [rate.num_tokens, _shown(rate.tokens_per_byte)]
+        row.append(_shown(rate.tokens_per_word))
         if before:
             was = before[number]
             fewer = 1 - rate.num_tokens / was.num_tokens if was.num_tokens else 0
-            line += f"{was.num_tokens:>14,}{_shown(was.tokens_per_byte)}{fewer:>14.1%}"
-        yield line
+            row += [was.num_tokens, _shown(was.tokens_per_byte), f"{fewer:.1%}"]
+        rows.append(row)
+    return [f"held out: {len(after)} sources", *table_lines(header, rows)]
 
 
 def _shown(rate: float | None) -> str:
-    return f"{'-' if rate is None else format(rate, '.4f'):>14}"
+    return "-" if rate is None else f"{rate:.4f}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
-from pagefeed.reports.forecast import forecast
+from pagefeed.reports.forecasts import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
 from pagefeed.sequences import SequenceSetting
 
@@ -30,7 +30,7 @@ class ShuffleCost:
     """The way: ``"page"``, ``"row_group"``, ``"row"``, ``"buffer"`` or ``"none"``."""
     reads: int
     """Pages read, over all ranks."""
-    read_bytes: int
+    bytes_read: int
     """Bytes read, by those of the pages of a short run."""
     cpu_seconds: float
     """CPU time of reading, decoding and cutting, by that of a short run."""
@@ -70,7 +70,7 @@ def shuffle_costs(
             ShuffleCost(
                 shuffle=shuffle or "none",
                 reads=reads,
-                read_bytes=round(reads * size),
+                bytes_read=round(reads * size),
                 cpu_seconds=reads * seconds,
                 needed_bytes=plan.needed_bytes,
                 same_file_pairs=plan.same_file_pairs

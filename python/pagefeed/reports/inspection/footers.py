@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,72 +78,63 @@ def file_facts(index: PageIndex) -> FileFacts:
     def read(file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
         return parquet.read_metadata(index.storage.open_arrow(file))
 
-    gathered = _Gathered(index.column)
+    writers, tokenizer = Counter[str](), dict[str, str]()
+    columns: dict[str, ColumnFacts] = {}
+    has_index: list[bool] = []
     with Work("footers", total=count, unit="files") as work:
-        for metadata in in_order(read, chosen):
-            gathered.add(metadata)
+        for footer in in_order(read, chosen):
+            writers[footer.created_by or "unknown"] += 1
+            for key, value in (footer.metadata or {}).items():
+                if b"tokenizer" in key.lower():
+                    tokenizer[key.decode(errors="replace")] = value.decode(
+                        errors="replace"
+                    )
+            for chunk, leaf in _chunks(footer):
+                name = chunk.path_in_schema
+                columns[name] = _with_chunk(columns.get(name), chunk, leaf)
+                if name == index.column or name.startswith(f"{index.column}."):
+                    has_index.append(chunk.has_offset_index)
             work.advance()
-    return gathered.facts()
+    return FileFacts(
+        footers_read=writers.total(),
+        writers=dict(writers.most_common()),
+        columns=tuple(columns.values()),
+        offset_index_share=float(np.mean(has_index or [False])),
+        tokenizer=tokenizer,
+    )
 
 
-class _Gathered:
-    """Facts of footers, summed up one by one."""
+def _chunks(footer: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401
+    """Yield each column chunk of a file, and its leaf of the schema."""
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for number in range(group.num_columns):
+            yield group.column(number), footer.schema.column(number)
 
-    def __init__(self, column: str) -> None:
-        self._column = column
-        self._writers: Counter[str] = Counter()
-        self._tokenizer: dict[str, str] = {}
-        self._columns: dict[str, dict[str, Any]] = {}
-        self._chunks = self._indexed = 0
 
-    def add(self, metadata: Any) -> None:  # noqa: ANN401
-        self._writers[metadata.created_by or "unknown"] += 1
-        for key, value in (metadata.metadata or {}).items():
-            if b"tokenizer" in key.lower():
-                self._tokenizer[key.decode(errors="replace")] = value.decode(
-                    errors="replace"
-                )
-        for group in range(metadata.num_row_groups):
-            row_group = metadata.row_group(group)
-            for number in range(row_group.num_columns):
-                self._add_chunk(
-                    row_group.column(number), metadata.schema.column(number)
-                )
-
-    def _add_chunk(self, chunk: Any, leaf: Any) -> None:  # noqa: ANN401
-        name = chunk.path_in_schema
-        logical = str(leaf.logical_type)
-        kind = chunk.physical_type + ("" if logical == "None" else f" ({logical})")
-        found = self._columns.setdefault(
-            name, {"type": kind, "codecs": set(), "encodings": set(), "sizes": [0, 0]}
-        )
-        found["codecs"].add(chunk.compression)
-        found["encodings"].update(chunk.encodings)
-        found["sizes"][0] += chunk.total_compressed_size
-        found["sizes"][1] += chunk.total_uncompressed_size
-        if name == self._column or name.startswith(f"{self._column}."):
-            self._chunks += 1
-            self._indexed += chunk.has_offset_index
-
-    def facts(self) -> FileFacts:
-        columns = tuple(
-            ColumnFacts(
-                name=name,
-                type=found["type"],
-                codecs=tuple(sorted(found["codecs"])),
-                encodings=tuple(sorted(found["encodings"])),
-                stored_bytes=found["sizes"][0],
-                decoded_bytes=found["sizes"][1],
-            )
-            for name, found in self._columns.items()
-        )
-        return FileFacts(
-            footers_read=self._writers.total(),
-            writers=dict(self._writers.most_common()),
-            columns=columns,
-            offset_index_share=self._indexed / max(1, self._chunks),
-            tokenizer=self._tokenizer,
-        )
+def _with_chunk(
+    column: ColumnFacts | None,
+    chunk: Any,  # noqa: ANN401
+    leaf: Any,  # noqa: ANN401
+) -> ColumnFacts:
+    """Return the facts of a column with those of another chunk of it."""
+    logical = str(leaf.logical_type)
+    found = ColumnFacts(
+        name=chunk.path_in_schema,
+        type=chunk.physical_type + ("" if logical == "None" else f" ({logical})"),
+        codecs=(chunk.compression,),
+        encodings=tuple(sorted(set(chunk.encodings))),
+        stored_bytes=chunk.total_compressed_size,
+        decoded_bytes=chunk.total_uncompressed_size,
+    )
+    if column is None:
+        return found
+    return replace(
+        column,
+        codecs=tuple(sorted({*column.codecs, *found.codecs})),
+        encodings=tuple(sorted({*column.encodings, *found.encodings})),
+        stored_bytes=column.stored_bytes + found.stored_bytes,
+        decoded_bytes=column.decoded_bytes + found.decoded_bytes,
+    )
 
 
 def checksum_share(index: PageIndex) -> float | None:

@@ -6,16 +6,14 @@ import datetime
 import html
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 
 import numpy as np
 
-from pagefeed._base import format_bytes
 from pagefeed._core import version
 from pagefeed.dataset import Dataset
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Mixture
-from pagefeed.reports.forecast import Forecast, forecast
+from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
 from pagefeed.reports.mixture_plot import mixture_shares
 from pagefeed.reports.page.charts import bars, lines, stacked
@@ -25,6 +23,11 @@ from pagefeed.reports.page.picture import heat_map
 from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.soundness import Damage
+from pagefeed.reports.tables import (
+    facts_of_inspection,
+    facts_of_plan,
+    mixture_tables,
+)
 from pagefeed.sequences import JoinedIndex, Packed, SequenceIndex
 
 __all__ = ["report"]
@@ -111,25 +114,11 @@ def _place(dataset: Dataset) -> str:
 
 
 def _dataset(name: str, dataset: Dataset, found: Inspection) -> str:
-    storage = found.storage
-    rows: list[tuple[str, object]] = [
+    rows = [
         ("place", _place(dataset)),
         ("fingerprint", dataset.fingerprint),
-        ("files", found.files),
-        ("size", format_bytes(found.stored_bytes)),
-        ("rows", found.rows),
-        (f"values of {found.column}", found.tokens),
-        ("row groups", found.row_groups),
-        ("pages", found.pages),
+        *facts_of_inspection(found),
     ]
-    if found.page_sizes is not None:
-        sizes = map(format_bytes, found.page_sizes.stored_bytes)
-        rows.append(("bytes of a page: least, median, most", ", ".join(sizes)))
-    if found.checksum_share is not None:
-        rows.append(("pages with checksums", f"{found.checksum_share:.0%}"))
-    if storage is not None:
-        rows.append(("chunks with offset index", f"{storage.offset_index_share:.0%}"))
-        rows += [("written by", writer) for writer in storage.writers]
     advice = "".join(f"<li>{html.escape(line)}</li>" for line in found.advice)
     return section(
         _titled("Dataset", name),
@@ -163,36 +152,15 @@ def _plan(loader: Loader, plan: Forecast) -> str:
         ("batch size x ranks", f"{loader.batch_size} x {loader.world_size}"),
         ("plan", plan_digest(loader)),
     ]
-    rows += [
-        ("steps", "without end" if plan.steps is None else plan.steps),
-        ("sequences", plan.sequences),
-        ("sequences mixed in the window", plan.window_sequences),
-        ("memory needed to read each page once", format_bytes(plan.needed_bytes)),
-        ("reads of a page", f"{plan.loads_per_page:.2f}"),
-        (
-            "pairs of a batch from one file, at random",
-            f"{plan.same_file_pairs:.3f}, {plan.same_file_pairs_random:.3f}",
-        ),
-        (
-            "pairs of a batch from one page, at random",
-            f"{plan.same_page_pairs:.3f}, {plan.same_page_pairs_random:.3f}",
-        ),
-    ]
+    rows += facts_of_plan(plan)
     return section("Plan", table((), rows))
 
 
 def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
     if not plan.datasets:
         return ""
+    tables = mixture_tables(plan)
     steps, shares = mixture_shares(loader)
-    rows = [
-        (
-            name,
-            *(asdict(data)[key] for key in ("tokens", "delivered_tokens")),
-            f"{data.epochs:.2f}",
-        )
-        for name, data in plan.datasets.items()
-    ]
     planned = {name: values.tolist() for name, values in shares.items()}
     realised = ""
     if recorded is not None and recorded.shares:
@@ -206,7 +174,7 @@ def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
         "<p>Planned share of the tokens:</p>",
         stacked(steps.tolist(), planned, title="planned shares"),
         realised,
-        table(("dataset", "tokens", "delivered", "epochs"), rows),
+        *(f"<p>{each.title}</p>{table(each.header, each.rows)}" for each in tables),
     )
 
 

@@ -13,7 +13,7 @@ from pagefeed.dataset import known_vocab_size
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
 from pagefeed.loader import Loader, as_rank
 from pagefeed.reports.decoding import TextTokenizer, parts_of
-from pagefeed.reports.doctor import doctor
+from pagefeed.reports.diagnosis import doctor
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test.checks import (
     Check,

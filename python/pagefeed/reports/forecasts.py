@@ -103,7 +103,7 @@ class Forecast:
     """Reads of parts of pages of flat files, whose pages are not read."""
     reads: int
     """Reads over all ranks; of remote files this is the most requests there can be."""
-    read_bytes: int
+    bytes_read: int
     """Stored bytes of these reads, estimated from some pages, without dictionaries."""
     columns: dict[str, ColumnReads]
     """What aligned columns add, and columns of metadata if that field is asked for."""
@@ -184,7 +184,7 @@ def forecast(loader: Loader) -> Forecast:
         loads_per_page=read.pages / max(1, sum(each.num_pages for each in spans)),
         part_reads=round(read.parts),
         reads=round(read.loads) + round(read.parts),
-        read_bytes=round(read.bytes),
+        bytes_read=round(read.bytes),
         columns=read.columns,
         **pairs,
         datasets=datasets,

@@ -1,0 +1,120 @@
+"""What inspections and forecasts say, as tables of texts: for a terminal and a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pagefeed._base import format_bytes
+from pagefeed.reports.forecasts import Forecast
+from pagefeed.reports.inspection import Inspection
+
+__all__ = ["Table", "facts_of_inspection", "facts_of_plan", "mixture_tables"]
+
+Facts = list[tuple[str, str]]
+"""Labels, and what is found."""
+
+
+class Table(NamedTuple):
+    """A table of texts."""
+
+    title: str
+    header: tuple[str, ...]
+    """What the columns hold."""
+    rows: Sequence[tuple[str, ...]]
+    """Texts by row: one for each column."""
+
+
+def facts_of_inspection(found: Inspection) -> Facts:
+    """Return how a dataset is stored."""
+    what = "texts" if found.tokens is None else f"{found.tokens:,} values"
+    facts = [
+        ("files", f"{found.files:,}, {format_bytes(found.stored_bytes)}"),
+        ("rows", f"{found.rows:,}, {what} of {found.column}"),
+        ("row groups", f"{found.row_groups:,}"),
+        ("pages", f"{found.pages:,}"),
+    ]
+    if found.page_sizes is not None:
+        sizes = found.page_sizes
+        stored = " / ".join(map(format_bytes, sizes.stored_bytes))
+        facts.append(("a page (least / median / most)", stored))
+        for name, numbers in (("rows", sizes.rows), ("values", sizes.tokens)):
+            shown = " / ".join(f"{number:,}" for number in numbers or ())
+            facts += [(f"{name} of a page", shown)] * bool(numbers)
+    if found.checksum_share is not None:
+        facts.append(("checksums", f"on {found.checksum_share:.0%} of the pages"))
+    storage = found.storage
+    if storage is None:
+        told = "known of Parquet alone, with pip install 'pagefeed[pyarrow]'"
+        return [*facts, ("columns", told)]
+    facts.append(("offset index", f"in {storage.offset_index_share:.0%} of the chunks"))
+    facts += [("written by", f"{name} ({n:,})") for name, n in storage.writers.items()]
+    facts += [("tokenizer", _tokenizer(*each)) for each in storage.tokenizer.items()]
+    return facts
+
+
+def _tokenizer(key: str, value: str) -> str:
+    """Return what files say of a tokenizer, in a line."""
+    try:
+        record = json.loads(value)
+        return (
+            f"{record['name']}, {record['vocab_size']:,} ids, eos {record['eos']}, "
+            f"fingerprint {record['fingerprint']}"
+        )
+    except (ValueError, KeyError, TypeError):  # Another program wrote it.
+        return f"{key}: {value[:60]}"
+
+
+def facts_of_plan(plan: Forecast) -> Facts:
+    """Return what a run comes to."""
+    tokens = max(1, plan.sequences * plan.length)
+    padding = f"{plan.padding_tokens:,} ({plan.padding_tokens / tokens:.2%})"
+    steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
+    bytes_each = f"{plan.bytes_read / tokens:.2f} bytes a token"
+    page_pairs, file_pairs = plan.same_page_pairs, plan.same_file_pairs
+    facts = {
+        "files, pages, rows": f"{plan.files:,}, {plan.pages:,}, {plan.rows:,}",
+        "tokens": f"{plan.tokens:,}",
+        "sequences": f"{plan.sequences:,}",
+        "padding tokens": padding,
+        "dropped tokens": f"{plan.dropped_tokens:,}",
+        "split documents": f"{plan.splits:,}",
+        "steps": steps,
+        "sequences beyond them": f"{plan.remainder:,}",
+        "lanes": f"{plan.num_lanes:,}",
+        "sequences in the window": f"{plan.window_sequences:,}",
+        "memory of a loader": format_bytes(plan.memory_bytes),
+        "memory to read pages once": format_bytes(plan.needed_bytes),
+        "reads of each page": f"{plan.loads_per_page:.2f}",
+        "reads of parts of pages": f"{plan.part_reads:,}",
+        "reads": f"{plan.reads:,}, {format_bytes(plan.bytes_read)}, {bytes_each}",
+    }
+    for name, one in plan.columns.items():
+        facts[f"reads of {name}"] = f"{one.reads:,}, {format_bytes(one.bytes)}"
+    random = f"{plan.same_page_pairs_random:.3f}", f"{plan.same_file_pairs_random:.3f}"
+    facts["pairs of a batch from one page"] = f"{page_pairs:.3f} (random {random[0]})"
+    facts["pairs of a batch from one file"] = f"{file_pairs:.3f} (random {random[1]})"
+    return [*facts.items()]
+
+
+def mixture_tables(plan: Forecast) -> Iterator[Table]:
+    """Yield the datasets of a mixture, then each stage; nothing for one dataset."""
+    header = ("dataset", "tokens", "delivered", "epochs")
+    if plan.datasets:
+        rows = [
+            (name, f"{one.tokens:,}", f"{one.delivered_tokens:,}", f"{one.epochs:.2f}")
+            for name, one in plan.datasets.items()
+        ]
+        yield Table("datasets", header, rows)
+    for number, stage in enumerate(plan.stages):
+        title = f"stage {number} from step {stage.first_step:,} on, {stage.steps:,.0f} "
+        title += "steps"
+        if stage.anneal_steps:
+            title += f", {stage.anneal_steps:,.0f} of them to anneal"
+        rows = [
+            (name, f"{n:,}", f"{stage.shares[name]:.4%}", f"{stage.epochs[name]:.2f}")
+            for name, n in stage.tokens.items()
+            if n
+        ]
+        yield Table(title, ("dataset", "tokens", "share", "epochs"), rows)
