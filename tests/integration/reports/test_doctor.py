@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from itertools import islice
@@ -233,3 +234,26 @@ def test_what_a_device_has_yet_to_do_is_waited_for(folder):
     assert found.limit == "compute"
     assert 0.5 * expected < found.step_seconds["compute"] < 2 * expected
     assert found.step_seconds["both"] > 0.5 * expected
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_ctrl_c_at_the_start_of_a_measurement(folder, monkeypatch, watched):
+    loader = make(folder)
+    batches = iter(loader)
+    next(batches)
+
+    def interrupted(_thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+
+    def measure() -> None:
+        if not watched:
+            pf.doctor(loader, seconds=SECONDS)
+            return
+        with pf.diagnose(loader):
+            next(batches)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure()
+    assert loader.transform is None

@@ -33,7 +33,6 @@ def has_engine(process: subprocess.Popen[str]) -> bool:
     return any(name.startswith("pagefeed") for name in names)
 
 
-@pytest.mark.alone
 def test_ctrl_c_ends_without_a_trace(run):
     with subprocess.Popen(
         [*COMMAND, "doctor", *run, "--seconds", "100"],
