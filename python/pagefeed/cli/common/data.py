@@ -64,7 +64,7 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
     """Return the dataset of the paths.
 
     Raises:
-        InvalidArgumentError: If what is said of them means nothing in their format.
+        InvalidArgumentError: If an argument has no meaning for their format.
     """
     source = options.source or _format_of(options.paths) or "parquet"
     make = TOKEN_FORMATS[source].reader
@@ -84,7 +84,7 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
 
 
 def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
-    """Return the dataset of the column that is asked for, all rows of it."""
+    """Return all rows of the dataset of ``--column``."""
     return parquet(
         paths,
         column=options.column,
@@ -96,7 +96,7 @@ def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
 def same_named(
     options: argparse.Namespace, function: Callable[..., object]
 ) -> dict[str, Any]:
-    """Return what options say under the names that a function has for it."""
+    """Return the options that a function has a parameter for, by its name."""
     given = vars(options)
     names = inspect.signature(function).parameters
     return {name: given[name] for name in names if name in given}
@@ -109,7 +109,7 @@ def _parameters(name: str) -> set[str]:
 def _format_of(paths: Sequence[str]) -> str | None:
     """Return the format of files by their names; None if these do not tell."""
     if any("://" in path for path in paths):
-        return None  # Read where they lie, flat files are local.
+        return None  # Flat files are local.
     for name, each in TOKEN_FORMATS.items():
         if all(_holds(path, each.writer.signs) for path in paths):
             return name
@@ -117,7 +117,7 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:
-    """Whether a path is a file of such a name, the begin of one, or has some below."""
+    """Whether a path is a file with such a suffix, its prefix, or a folder of some."""
     storage = LocalStorage()
     for meant in (path, *(path + name for name in names)):
         try:
@@ -137,24 +137,19 @@ def _make_mixture(options: argparse.Namespace) -> Mixture:
     """
     parts: dict[str, Any] = {}
     for name, place in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
-        path, _, weight = place.rpartition(":")
+        path, colon, weight = place.rpartition(":")
         try:
-            share = number(weight)
+            share = number(weight if colon else "")
         except InvalidArgumentError:  # A path without a weight.
             parts[name] = open_parquet(options, place)
         else:
             parts[name] = open_parquet(options, path), share
     caps = pairs_of(options.max_epochs, "--max-epochs NAME=N")
-    return mix(
-        parts,
-        temperature=options.temperature,
-        unit=options.unit,
-        stages=[_stage(words) for words in options.stage],
-        max_epochs={name: whole_number(count) for name, count in caps},
-        stop=options.stop,
-        max_steps=options.max_steps,
-        max_tokens=options.max_tokens,
-    )
+    given = same_named(options, mix) | {
+        "stages": [_stage(words) for words in options.stage],
+        "max_epochs": {name: whole_number(count) for name, count in caps},
+    }
+    return mix(parts, **given)
 
 
 def _stage(words: list[str]) -> Stage:
@@ -188,19 +183,11 @@ def make_sequences(options: argparse.Namespace) -> SequenceSetting:
         return Documents(max_length=options.length)
     if options.length is None:
         raise InvalidArgumentError(
-            "--length is missing: how many tokens a sequence has (only with "
-            "--documents it may stay out)"
+            "--length is missing: give the number of tokens in a sequence (only "
+            "--documents does without it)"
         )
-    separators = {"eos": options.eos, "bos": options.bos}
-    if options.packed:
-        return Packed(options.length, join=options.join, **separators)
-    return Windows(
-        options.length,
-        options.tail,
-        overlap=options.overlap,
-        join=options.join,
-        **separators,
-    )
+    cut = Packed if options.packed else Windows
+    return cut(**same_named(options, cut))
 
 
 def make_loader(
@@ -212,8 +199,8 @@ def make_loader(
 
     Args:
         options: The arguments.
-        dataset: Feeds this in place of what they name.
-        **settings: Others of the loader, in place of what they say.
+        dataset: The dataset, in place of the one that they name.
+        **settings: Settings of the loader, in place of theirs.
     """
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
@@ -248,10 +235,10 @@ def make_dataset(options: argparse.Namespace) -> AnyDataset:
 def make_sound_dataset(
     options: argparse.Namespace,
 ) -> tuple[AnyDataset, list[Damage]]:
-    """Return what of it can be read, and what is wrong with the rest.
+    """Return the part of a dataset that can be read, and the damage in the rest.
 
     Raises:
-        PagefeedError: If nothing of it can be read.
+        PagefeedError: If nothing can be read.
     """
     _check_paths(options)
     if not options.mix:
@@ -268,13 +255,13 @@ def make_sound_loader(
     options: argparse.Namespace,
     **settings: Any,  # noqa: ANN401 - those of the loader
 ) -> tuple[Loader, list[Damage]]:
-    """Return the loader of what can be read, and what is wrong with the rest."""
+    """Return a loader of the part that can be read, and the damage in the rest."""
     data, damage = make_sound_dataset(options)
     return make_loader(options, data, **settings), damage
 
 
 def named_function(name: str, option: str) -> Callable[..., Any]:
-    """Return a function that is named as MODULE:NAME, of the folder one is in too.
+    """Return the function MODULE:NAME; the module may lie in the current folder.
 
     Raises:
         InvalidArgumentError: If there is no such function.
@@ -297,10 +284,10 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
 def selected(
     options: argparse.Namespace, dataset: ParquetDataset | FlatDataset
 ) -> ParquetDataset | FlatDataset:
-    """Return the rows of it that are asked for, tokenized if that is.
+    """Return the rows of a dataset that ``--where`` keeps, tokenized if asked for.
 
     Raises:
-        InvalidArgumentError: If it has no columns for that.
+        InvalidArgumentError: If the dataset has no columns.
     """
     tokenize = getattr(options, "tokenize", None)
     if not isinstance(dataset, ParquetDataset):
