@@ -23,7 +23,6 @@ from pagefeed.dataset import (
     FolderColumn,
     PageIndex,
     RecordColumn,
-    TokenIndex,
 )
 from pagefeed.loader import Loader, session_of
 from pagefeed.run import Planner
@@ -137,7 +136,8 @@ def simulate(loader: Loader, planner: Planner) -> Simulation:
         found.pages += loads * per_load * scale
         found.parts += parts * scale
         found.bytes += num_bytes * scale
-        paged = {n: c for n, c in beside[number].items() if isinstance(c, PageIndex)}
+        # Columns of other kinds are read with the tokens.
+        paged = {n: c for n, c in beside[number].items() if type(c) is PageIndex}
         added = _page_reads(
             own, data.index, paged, loaded, is_counted[is_load & is_ours], loader.memory
         )
@@ -197,7 +197,7 @@ def _share(data: Dataset, columns: dict[str, object]) -> float:
     return 1 + beside / max(1, index.value_bytes)
 
 
-def _mean_stored_bytes(index: TokenIndex) -> float:
+def _mean_stored_bytes(index: PageIndex) -> float:
     """Return the mean bytes of a page as stored, by some of them."""
     count = min(SAMPLED_PAGES, len(index))
     pages = np.linspace(0, len(index) - 1, count).astype(np.int64).tolist()
@@ -207,7 +207,7 @@ def _mean_stored_bytes(index: TokenIndex) -> float:
 
 def _page_reads(
     sequences: SequenceIndex,
-    index: TokenIndex,
+    index: PageIndex,
     columns: dict[str, PageIndex],
     loaded: Int64Array,
     is_counted: npt.NDArray[np.bool_],
@@ -287,7 +287,7 @@ def _are_parts(
 
 
 def _part_reads(
-    index: TokenIndex, segments: Segments, batch_size: int, per_row: int
+    index: PageIndex, segments: Segments, batch_size: int, per_row: int
 ) -> tuple[int, float]:
     """Return the reads, and their bytes, of segments that are read alone."""
     if not len(segments.page):

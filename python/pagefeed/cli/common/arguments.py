@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import TOKEN_FORMATS
+from pagefeed.storage import StorageOptions
 
 __all__ = [
     "BESIDE",
@@ -208,9 +209,10 @@ def pairs_of(words: Iterable[str], form: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
-def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
+def storage_options(options: argparse.Namespace) -> StorageOptions | None:
     """Return the settings of remote storage that were given, None if none were."""
-    return dict(pairs_of(options.storage_option, f"--storage-option {PAIR}")) or None
+    given = dict(pairs_of(options.storage_option, f"--storage-option {PAIR}"))
+    return cast("StorageOptions", given) if given else None
 
 
 def in_flags(message: str, options: argparse.Namespace) -> str:

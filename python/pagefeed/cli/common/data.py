@@ -31,7 +31,7 @@ from pagefeed.reports import (
     sound_part,
 )
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
-from pagefeed.storage import LocalStorage, Paths
+from pagefeed.storage import Paths, Storage
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
@@ -118,7 +118,7 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:
     """Whether a path is a file with such a suffix, its prefix, or a folder of some."""
-    storage = LocalStorage()
+    storage = Storage()
     for meant in (path, *(path + name for name in names)):
         try:
             return all(
