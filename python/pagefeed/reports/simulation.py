@@ -43,8 +43,12 @@ SAMPLED_PAGES = 1024
 CACHE_SHARE = 8
 """Pages of further columns that several pages of tokens share are kept in this part of
 the memory."""
-MOST_PARTS, PLANNED_SEQUENCES = 48, 1 << 15
+MOST_PARTS = 48
 """A page of a flat file of up to so many sequences is read in parts."""
+PLAN_BYTES = 64
+"""Memory of a planned sequence, about."""
+READY_BYTES = 24 << 20
+"""Memory of finished batches at most, unless a few batches are larger."""
 GAP, TOKENS_AT_ONCE = 4096, 1 << 18
 """Parts are read together if at most so many bytes lie between them, in groups of so
 many tokens of a batch."""
@@ -94,13 +98,15 @@ def simulate(loader: Loader, planner: Planner) -> Simulation:
     the second half, or everywhere if the stretch is the whole route.
     """
     route, datasets = planner.route, session_of(loader).run.source.datasets
-    sequences, ahead, is_whole = _stretch(planner, loader.memory)
+    sequences, piece, ahead, is_whole = _stretch(planner, loader.memory)
     if not len(sequences):
         return Simulation()
+    plan_bytes = session_of(loader).settings.plan_bytes
+    horizon = min(ahead // 2, plan_bytes // PLAN_BYTES)
     index, shows_metadata = joined_index(loader), "metadata" in loader.fields.names
     segments = index.segments(sequences)
     pages, dataset = segments.page, index.dataset_of(sequences)[segments.sequence]
-    is_part = _are_parts(datasets, index, segments, dataset)
+    is_part = _are_parts(datasets, index, segments, dataset, piece[segments.sequence])
     beside = [_columns(data, shows_metadata=shows_metadata) for data in datasets]
     share = np.array([_share(*each) for each in zip(datasets, beside, strict=True)])
     sizes = index.loaded_bytes(pages[~is_part]) * share[dataset[~is_part]]
@@ -110,9 +116,9 @@ def simulate(loader: Loader, planner: Planner) -> Simulation:
     is_load[~is_part] = simulate_loads(
         pages[~is_part],
         sizes,
-        loader.memory,
+        _page_bytes(loader) - min(plan_bytes, ahead * PLAN_BYTES),
         places=segments.sequence[~is_part],
-        horizon=ahead // 2,
+        horizon=horizon,
     )
     first = 0 if is_whole else len(pages) // 2
     is_counted = np.arange(len(pages)) >= first
@@ -156,20 +162,33 @@ def simulate(loader: Loader, planner: Planner) -> Simulation:
     return found
 
 
-def _stretch(planner: Planner, memory: int) -> tuple[Int64Array, int, bool]:
+def _page_bytes(loader: Loader) -> int:
+    """Return the part of the memory that the engine leaves to pages, without plans."""
+    token_fields = max(1, len({*loader.fields.names} - {"metadata"}))
+    batch = loader.batch_size * joined_index(loader).length * 8 * token_fields
+    batches = max(
+        batch * (loader.num_threads + 4), min(READY_BYTES, loader.memory // 8)
+    )
+    return loader.memory - max(batch, min(batches, loader.memory // 2))
+
+
+def _stretch(planner: Planner, memory: int) -> tuple[Int64Array, Int64Array, int, bool]:
     """Return the sequences of a stretch in the middle of a route.
 
     Returns:
-        The sequences, without padding; how many of them are planned ahead; and whether
-        the stretch is the whole route.
+        The sequences, without padding; the piece of the plan of each; how many are
+        planned ahead; and whether the stretch is the whole route.
     """
     num_steps, batch_size = planner.route.num_steps or 0, planner.route.batch_size
     ahead = batch_size * steps_ahead(planner.track.horizon(memory), batch_size)
     wanted = min(max(LEAST_SEQUENCES, 2 * ahead), MOST_SEQUENCES) // batch_size + 1
     # A stretch that is most of the route would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
-    sequences = planner.sequences((num_steps - count) // 2, count)
-    return sequences[sequences >= 0], ahead, count == num_steps
+    pieces = planner.pieces((num_steps - count) // 2, count)
+    found = [each[each >= 0] for each in pieces if each is not None]
+    sequences = np.concatenate([np.empty(0, dtype=np.int64), *found])
+    piece = np.repeat(np.arange(len(found)), [len(each) for each in found])
+    return sequences, piece, ahead, count == num_steps
 
 
 def _columns(data: Dataset, *, shows_metadata: bool) -> dict[str, object]:
@@ -268,6 +287,7 @@ def _are_parts(
     index: JoinedIndex,
     segments: Segments,
     dataset: Int64Array,
+    piece: Int64Array,
 ) -> npt.NDArray[np.bool_]:
     """Return which segments of flat files are read alone, and not with their page."""
     found = np.zeros(len(segments.page), dtype=np.bool_)
@@ -280,7 +300,7 @@ def _are_parts(
             continue
         page = segments.page[mine] - index.first_page[number]
         tokens = data.index.first_values(page + 1) - data.index.first_values(page)
-        key = segments.sequence[mine] // PLANNED_SEQUENCES * len(data.index) + page
+        key = piece[mine] * len(data.index) + page
         _, inverse, uses = np.unique(key, return_inverse=True, return_counts=True)
         found[mine] = (tokens <= index.length * MOST_PARTS) | (uses[inverse] == 1)
     return found

@@ -86,13 +86,13 @@ def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
         shuffle=pf.Shuffle(window=1 << 14),
     )
     counts = []
-    whole = Planner.sequences
+    whole = Planner.pieces
 
     def counted(self, first, count):
         counts.append(count)
         return whole(self, first, count)
 
-    monkeypatch.setattr(Planner, "sequences", counted)
+    monkeypatch.setattr(Planner, "pieces", counted)
     forecast(loader)
     session = session_of(loader)
     ahead = steps_ahead(session.track.horizon(loader.memory), 64)
