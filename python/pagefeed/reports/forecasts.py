@@ -17,6 +17,7 @@ from pagefeed._base import Int64Array
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
 from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
+from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.run import EpochSource, MixtureTrack, Planner
 from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
 
@@ -115,6 +116,8 @@ class Forecast:
     """Mean pairs of sequences of one file in a batch of one rank."""
     same_file_pairs_random: float
     """The same for batches drawn at random."""
+    step_costs: StepCosts | None
+    """Costs of steps with the loader's balance and without; None if it has none."""
     datasets: dict[str, DatasetForecast] = field(default_factory=dict)
     """The datasets of a mixture by name; empty for one dataset."""
     stages: list[StageForecast] = field(default_factory=list)
@@ -187,6 +190,7 @@ def forecast(loader: Loader) -> Forecast:
         bytes_read=round(read.bytes),
         columns=read.columns,
         **pairs,
+        step_costs=None if loader.balance is None else step_costs(loader),
         datasets=datasets,
         stages=stages,
     )

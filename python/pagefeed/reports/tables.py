@@ -95,6 +95,12 @@ def facts_of_plan(plan: Forecast) -> Facts:
     random = f"{plan.same_page_pairs_random:.3f}", f"{plan.same_file_pairs_random:.3f}"
     facts["pairs of a batch from one page"] = f"{page_pairs:.3f} (random {random[0]})"
     facts["pairs of a batch from one file"] = f"{file_pairs:.3f} (random {random[1]})"
+    if plan.step_costs is not None:
+        now = plan.step_costs
+        facts["slowest rank of a step"] = (
+            f"{now.slowest:.2f} of the mean ({now.slowest_unbalanced:.2f} without "
+            f"--balance); steps vary by {now.spread:.0%} ({now.spread_unbalanced:.0%})"
+        )
     return [*facts.items()]
 
 

@@ -123,6 +123,7 @@ RUN = {
     "--shuffle": arg("page", choices=SHUFFLES),
     "--window": arg("auto", "what is mixed: sequences, bytes or auto"),
     "--passes": arg(1, "reads of each page in an epoch"),
+    "--balance": arg(str, "ranks by what steps cost", choices=["attention", "tokens"]),
     "--memory": arg("1GiB", "of the loader of a rank"),
     "--eos": arg(int, "token behind every document"),
     "--bos": arg(int, "token before every document"),

@@ -209,6 +209,7 @@ def make_loader(
         "batch_size": options.batch_size,
         "seed": options.seed,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
+        "balance": options.balance,
         "memory": options.memory,
         "rank": 0,
         "world_size": options.world_size,
