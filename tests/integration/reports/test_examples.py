@@ -67,6 +67,17 @@ def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
     assert float(found[2]) < 1 < math.log(258)
 
 
+def test_a_table_grows_and_shrinks_while_a_run_goes_on(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    told = _run("examples/table.py", str(tmp_path))
+    assert re.findall(r": (\d+) rows", told) == ["400", "600", "400"]
+    assert "epoch 0 goes on at step 10" in told
+    steps = re.findall(r"epoch (\d) has (\d+) steps", told)
+    assert [epoch for epoch, _ in steps] == ["1", "2"]
+    assert int(steps[0][1]) > int(steps[1][1])
+    assert float(told.split()[-1]) < math.log(256) / 2
+
+
 def _run(script: str, folder: str) -> str:
     done = subprocess.run(
         [sys.executable, script, folder],
