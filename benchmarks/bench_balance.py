@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pagefeed as pf
 from pagefeed.dataset import lengths_of_rows
 from pagefeed.loader import session_of
-from pagefeed.sequences import SequenceCosts
+from pagefeed.sequences import SequenceCosts, cut_sequences
 
 CASES = [(8, 1), (8, 4), (64, 1), (64, 8)]
 """Ranks, and sequences a rank."""
@@ -61,9 +61,9 @@ def figures(costs: np.ndarray) -> tuple[float, float]:
 def step_costs(loader: pf.Loader, costs: SequenceCosts) -> np.ndarray:
     """Squared lengths of every step of an epoch and rank: float64 [steps, ranks]."""
     run = session_of(loader).run
-    track = run.source.at(run.beginning(0))
+    track = run.at(run.beginning(0))
     size = run.step_sequences
-    parts = track.sequences(range(loader.num_sequences // size * size))
+    parts = track.at(range(loader.num_sequences // size * size))
     sequences = np.concatenate([part for part in parts if part is not None])
     shape = -1, run.batch_size, run.world_size
     found: np.ndarray = costs.squares(sequences).reshape(shape).sum(axis=1)
@@ -86,7 +86,7 @@ def table(lengths: np.ndarray, length: int) -> None:
                     world_size=ranks,
                 )
                 if balance is None:
-                    costs = SequenceCosts(session_of(loader).run.source.index)
+                    costs = SequenceCosts(session_of(loader).run.index)
                 shown.append(
                     "{:.2f}, {:.2f}".format(*figures(step_costs(loader, costs)))
                 )
@@ -137,7 +137,7 @@ def seconds_of_costs(num_sequences: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = write_lengths(Path(folder), rng.integers(1, 64, num_sequences))
         cached = pf.Documents(columns=["tokens"], max_length=64)
-        index = cached.bind(data.spans)
+        index = cut_sequences(cached, data.spans)
         for what in ("made", "opened"):
             begin = time.perf_counter()
             SequenceCosts(index)

@@ -59,7 +59,7 @@ def pagefeed_run(
     made: data.Data,
     *,
     tokens: int,
-    shuffle: str | None = "page",
+    shuffle: Any = "page",  # noqa: ANN401
     dtype: Literal["int64", "int32", "uint16"] = "int64",
     memory: str = "1GiB",
 ) -> Run:

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pagefeed as pf
+from pagefeed.batches import plan_batches
 from pagefeed.loader import session_of
-from pagefeed.run import plan_batches
 
 LENGTH = 256
 BATCH_SIZE = 8
@@ -40,13 +40,13 @@ def write(path: Path, seed: int, num_tokens: int) -> None:
 def seconds_per_sequence(loader: pf.Loader) -> float:
     """Plan some chunks, as an iteration does, and return the CPU time of a sequence."""
     run = session_of(loader).run
-    planner = run.planner(run.beginning(0))
-    num_steps = min(2 * CHUNK_STEPS, planner.route.num_steps or 2 * CHUNK_STEPS)
+    cursor = run.at(run.beginning(0))
+    num_steps = min(2 * CHUNK_STEPS, cursor.route.num_steps or 2 * CHUNK_STEPS)
     begin = time.process_time()
     for first in range(0, num_steps, CHUNK_STEPS):
-        for piece in planner.pieces(first, min(CHUNK_STEPS, num_steps - first)):
+        for piece in cursor.pieces(first, min(CHUNK_STEPS, num_steps - first)):
             if piece is not None:
-                plan_batches(run.source.index, piece, BATCH_SIZE)
+                plan_batches(run.index, piece, BATCH_SIZE)
     return (time.process_time() - begin) / (num_steps * BATCH_SIZE)
 
 

@@ -20,10 +20,11 @@ import data
 import numpy as np
 
 import pagefeed as pf
+from pagefeed.batches.feeds import Feed
 from pagefeed.batches.iteration import Iteration
+from pagefeed.batches.plan import BatchPlan, plan_batches
 from pagefeed.loader import session_of
 from pagefeed.order import Shuffle
-from pagefeed.run import BatchPlan, plan_batches
 from pagefeed.sequences import AnyIndex
 
 LENGTH = 2048
@@ -53,7 +54,7 @@ class NoEngine:
         return {}
 
 
-class NoFeed:
+class NoFeed(Feed):
     """Plans for no engine."""
 
     def __init__(self, index: AnyIndex) -> None:
@@ -81,13 +82,9 @@ def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[fl
     The first step is not counted.
     """
     run = session_of(loader).run
-    planner = run.planner(run.beginning(0))
-    iteration = Iteration(
-        feed=NoFeed(run.source.index),
-        planner=planner,
-        horizon_sequences=planner.track.horizon(loader.memory),
-        plan_bytes=loader.memory,
-    )
+    cursor = run.at(run.beginning(0))
+    iteration = Iteration(session_of(loader), 0, 1)
+    iteration.begin(cursor, NoFeed(run.index), loader.memory, loader.memory)
     iteration.take()
     iteration.count()
     num_steps = num_sequences // (ROUNDS * BATCH_SIZE)

@@ -105,7 +105,9 @@ def by_sample(path: Path, num_workers: int) -> Iterable[torch.Tensor]:
 
 
 def fed(
-    dataset: pf.dataset.FlatDataset, shuffle: str, num_threads: int
+    dataset: pf.dataset.FlatDataset,
+    shuffle: Any,  # noqa: ANN401
+    num_threads: int,
 ) -> Iterable[Any]:
     """Yield the batches of a loader."""
     loader = pf.Loader(

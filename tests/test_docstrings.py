@@ -9,7 +9,7 @@ import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loader_of(data: Any, **options: Any) -> pf.Loader:
-    fields = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen")
+    fields: Final = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen")
     settings: dict[str, Any] = {"sequences": pf.Windows(64), "batch_size": 2}
     return pf.Loader(data, fields=fields, **settings | options)
 

@@ -36,7 +36,7 @@ NOT_EXPORTED = {
     "ArrowArray",  # Of use by the Arrow capsule alone.
     # What cuts, selects and plans: for those who look inside.
     *("DocumentIndex", "PackedIndex", "WindowIndex", "SequenceLayout"),
-    *("Selection", "Spans", "SpanParts", "LoaderState", "Planner"),
+    *("Selection", "Spans", "SpanParts", "LoaderState", "Cursor"),
     "AlignedSource",
 }
 

@@ -10,6 +10,7 @@ turn; the table shows the best of the rounds.
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +63,7 @@ def main() -> None:
         for data in datasets:
             len(data), data.aligned_sources  # Built before.
 
-        def open_loader(way: int, shuffle: str | None) -> pf.Loader:
+        def open_loader(way: int, shuffle: Any) -> pf.Loader:  # noqa: ANN401
             return pf.Loader(
                 datasets[way],
                 sequences=pf.Windows(LENGTH),

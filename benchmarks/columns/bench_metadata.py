@@ -8,6 +8,7 @@ and of wall time, of whole epochs, in turn; the table shows the best of the roun
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), given.tokens)
 
-        def open_loader(way: int, shuffle: str | None) -> pf.Loader:
+        def open_loader(way: int, shuffle: Any) -> pf.Loader:  # noqa: ANN401
             names = ways[way]
             return pf.Loader(
                 pf.parquet(folder, column="input_ids", metadata=names),

@@ -17,7 +17,7 @@ from feeds import (
 __all__ = ["FROM_PARQUET"]
 
 
-def _pagefeed(place: Place, shuffle: str) -> Resumable:
+def _pagefeed(place: Place, shuffle: Any) -> Resumable:  # noqa: ANN401
     import pagefeed as pf
 
     data = pf.parquet(place.parquet, column="input_ids", cache_dir=place.work)

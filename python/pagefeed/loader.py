@@ -22,7 +22,9 @@ from pagefeed.batches import (
     ContextParallel,
     Decode,
     DType,
+    FieldName,
     Fields,
+    Format,
     LoaderSession,
     LoaderSettings,
     Session,
@@ -35,14 +37,8 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
-from pagefeed.order import Balance, BalanceLike, Shuffle
-from pagefeed.run import (
-    LoaderState,
-    MixtureSource,
-    Origin,
-    Slot,
-    sequence_of_slot,
-)
+from pagefeed.order import Balance, BalanceLike, Shuffle, ShuffleLike
+from pagefeed.run import LoaderState, MixtureRun, Origin, Slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
 __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
@@ -51,17 +47,19 @@ __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
 class Loader(LoaderFacts):
     """Feeds shuffled batches of token sequences, straight from Parquet.
 
-    ``for batch in loader`` runs through one epoch, the next loop through the next one,
-    shuffled anew. ``state_dict()`` between two batches is the position of what was
-    consumed; ``load_state_dict`` makes the next loop continue there, on any number of
-    ranks. A loop that is left early begins its epoch again; an iterator that an
-    exception left goes on with the same step. ``seek`` and ``skip`` move about in an
-    epoch, also inside a loop; anything else that places a loader ends a running loop,
-    whose iterator then says so.
+    ``for batch in loader`` runs through one epoch. The next loop runs through the next
+    epoch, shuffled anew. ``state_dict()`` between two batches returns the consumed
+    position, and ``load_state_dict`` makes the next loop continue there, on any number
+    of ranks.
+
+    A loop that was left early begins its epoch again. An iterator that raised goes on
+    with the same step. ``seek`` and ``skip`` move within an epoch, also inside a loop.
+    ``load_state_dict``, ``set_epoch`` and another ``iter`` end a running loop: its
+    iterator then raises :class:`CancelledError`.
 
     Args:
-        dataset: What :func:`pagefeed.parquet` returned, or :func:`pagefeed.mix`; or
-            texts that are not counted, see ``tokenize(count=False)``.
+        dataset: A dataset, such as :func:`pagefeed.parquet` returns, or a mixture of
+            :func:`pagefeed.mix`, or uncounted text of ``tokenize(count=False)``.
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
         seed: Seed of the order.
@@ -77,32 +75,31 @@ class Loader(LoaderFacts):
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``, or that type of NumPy or
             torch.
-        padding: Token that fills up short sequences. Where it is more than 0.1 % of an
-            epoch, and fields tell it from tokens by neither labels nor a mask, a
-            :class:`PaddingWarning` says so.
-        vocab_size: Rows of the embedding: a token id that is not below it is refused
-            when its page is read, as are negative ones always. By default the size of
-            the vocabulary that files of :func:`pagefeed.tokenize` record.
+        padding: Token that fills up short sequences. A :class:`PaddingWarning` is given
+            if more than 0.1 % of an epoch is padding and no field, such as labels or a
+            mask, tells it from tokens.
+        vocab_size: Rows of the embedding. The loader refuses a page with a token id
+            that is not below it, and always one with a negative id. By default the size
+            that files of :func:`pagefeed.tokenize` record.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings.
         transform: Called with every batch, a dict of arrays or tensors that it may
-            change in place; what it returns is delivered. Other processes need it to
-            be picklable.
+            change in place. The loader delivers what it returns. It must be picklable
+            if worker processes use the loader.
         decode: Functions by column of :class:`Documents`, ``{"image": decode_image}``,
-            called for every row on threads, ahead of the consumer; or :class:`Decode`.
-        pin_memory: Hand out tensors in page-locked memory; without CUDA this only
+            or a :class:`Decode`. Threads call them for every row, ahead of the loop.
+        pin_memory: Return tensors in page-locked memory. Without CUDA the loader only
             warns.
-        epochs: Epochs of one iteration, joined without a gap; None never ends. An
-            epoch of a mixture is its whole schedule, as long as its stop says: leave
-            1, or say None of a mixture without an end. Otherwise a loop over such a
-            mixture warns that it has none. One of texts that are not counted is a pass
-            of all lanes, on one rank.
-        drop_last: Drop the last, incomplete step of an iteration; with False it is
-            filled up with rows of padding, but so that every rank has a sequence, if
-            the step before has more than one for each. ``stats()`` counts these rows.
-        rank: Data-parallel rank; by default from the launcher.
-        world_size: Number of data-parallel ranks, likewise.
-        num_threads: Threads of the engine; by default this rank's share of the CPUs.
+        epochs: Epochs of one iteration, joined without a gap. None never ends. An epoch
+            of a mixture is its whole schedule: leave 1, or give None if the mixture has
+            no end. With 1 a loop over such a mixture warns. An epoch of uncounted text
+            is a pass of all lanes, and needs one rank.
+        drop_last: Drop the last, incomplete step of an iteration. With False the step
+            is filled up with rows of padding, which ``stats()`` counts. Every rank gets
+            at least one sequence, if the step before had more than one for each.
+        rank: Data-parallel rank. By default from the launcher.
+        world_size: Number of data-parallel ranks. By default from the launcher.
+        num_threads: Threads of the engine. By default this rank's share of the CPUs.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -124,15 +121,15 @@ class Loader(LoaderFacts):
         sequences: SequenceSetting,
         batch_size: int,
         seed: int = 0,
-        shuffle: Shuffle | str | bool | None = "page",
+        shuffle: ShuffleLike = "page",
         balance: BalanceLike = None,
         context_parallel: ContextParallel | None = None,
         memory: int | str = "1GiB",
-        format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
+        format: Format = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
         padding: int = 0,
         vocab_size: int | None = None,
-        fields: Fields | Iterable[str] = ("input_ids",),
+        fields: Fields | Iterable[FieldName] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
         decode: Decode | Mapping[str, Callable[[Any], Any]] | None = None,
         pin_memory: bool = False,
@@ -145,10 +142,10 @@ class Loader(LoaderFacts):
         if not isinstance(dataset, UncountedText):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
-        dtype = parse_dtype(dtype)
-        padding = check_padding(padding, dtype, sequences)
+        token_dtype = parse_dtype(dtype)
+        padding = check_padding(padding, token_dtype, sequences)
         fields = Fields.parse(fields)
-        fields.check_tokens(dtype)
+        fields.check_tokens(token_dtype)
         rank, world_size = resolve_rank(rank, world_size)
         settings = LoaderSettings(
             # Uncounted text has what its own kind of session asks of it.
@@ -161,7 +158,7 @@ class Loader(LoaderFacts):
             context_parallel=ContextParallel.parse(context_parallel),
             memory=parse_bytes(memory, name="memory"),
             format=format,
-            dtype=dtype,
+            dtype=token_dtype,
             padding=padding,
             vocab_size=check_vocab_size(vocab_size, padding=padding),
             fields=fields,
@@ -201,9 +198,9 @@ class Loader(LoaderFacts):
     def close(self) -> None:
         """Stop the threads of this process and give their memory back.
 
-        Batches that were handed out stay as they are, and the position can still be
-        saved. Who asks for another batch gets a :class:`CancelledError`. A loader that
-        is no longer used, and the end of the program, do the same.
+        Batches that were returned stay valid, and the position can still be saved. The
+        next ``next`` raises :class:`CancelledError`. Loaders are also closed when they
+        are garbage collected, and when the program ends.
 
         Example:
             >>> with Loader(...) as loader:  # doctest: +SKIP
@@ -220,13 +217,12 @@ class Loader(LoaderFacts):
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position as plain JSON types.
 
-        The same on every rank that has taken as many steps. It takes less than 1 KB; of
-        a mixture, which records its datasets and their weights, about 0.5 KB and never
-        more than 128 KiB.
+        It is the same on every rank that has taken as many steps. It takes less than
+        1 KB. A mixture also records its datasets and weights, 128 KiB at most.
 
         Raises:
-            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
-                this process does not know the position.
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: this
+                process does not know their position.
         """
         return self._session.state_dict()
 
@@ -239,16 +235,16 @@ class Loader(LoaderFacts):
         """Make the next iteration continue at ``state``, by a seek.
 
         World size, batch size, memory and threads may differ from those of the run
-        that saved it. An empty state changes nothing. Of texts that are not counted it
-        is the state of this rank, or, on another number of ranks, the list of those of
-        all ranks.
+        that saved it. An empty state changes nothing. For uncounted text, pass this
+        rank's state; when the number of ranks changed, pass the list of all ranks'
+        states.
 
         Args:
             state: What ``state_dict`` returned.
-            grown: The dataset may have got files since: with ``"next-epoch"`` what
-                remained of the epoch comes exactly as it would have, and the files
-                that were added from the next epoch on. A state of the data as they are
-                is loaded as ever.
+            grown: Give ``"next-epoch"`` if files were added to the dataset since. What
+                remains of the epoch comes exactly as it would have, and the new files
+                come from the next epoch on. It changes nothing if the data are the
+                same.
 
         Raises:
             InvalidArgumentError: If ``grown`` is something else, or is asked of a
@@ -266,13 +262,14 @@ class Loader(LoaderFacts):
             self._counted.load_grown(LoaderState.from_dict(cast("Any", state)))
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration the ``epoch``-th; a no-op if it will be anyway.
+        """Make the next iteration the ``epoch``-th.
 
-        Trainers count iterations, so with ``epochs=2`` it runs the epochs ``2 * epoch``
-        and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch ``epoch``. The
-        number of the iteration that runs or goes on is a no-op, so that what trainers
-        call after a resume never undoes it; of texts that are not counted so is every
-        epoch that this iteration comes to. A lower one does, and warns.
+        Trainers count iterations: with ``epochs=2``, iteration ``epoch`` runs epochs
+        ``2 * epoch`` and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch
+        ``epoch``. Nothing changes if ``epoch`` is the iteration that runs or goes on,
+        so that a trainer's call after a resume does not undo it. For uncounted text
+        that holds for every epoch of this iteration. A lower number goes back before
+        the state that was loaded, and warns.
 
         Raises:
             InvalidArgumentError: If it is not a whole number, at least 0.
@@ -281,31 +278,29 @@ class Loader(LoaderFacts):
         self._session.set_epoch(epoch)
 
     def seek(self, step: int) -> None:
-        """Go to a step of the current iteration; a running one goes on there.
+        """Go to a step of the current iteration. A running loop goes on there.
 
         Args:
-            step: Number of the step; of a skipped one, the next that is not. The
-                number of steps leads to the end: there a running loop is over, and
-                without one the loader stands at step 0 of the next iteration.
+            step: Number of the step. A skipped step leads to the next that is not
+                skipped. The number of steps leads to the end: a running loop is then
+                over, and without one the loader stands at step 0 of the next iteration.
 
         Raises:
             InvalidArgumentError: If there is no such step, or it lies before a resume
-                with other sizes, which this loader knows nothing of.
+                with another batch size or world size.
         """
         with self._session.lock:
-            session, begin = self._counted, self._counted.begin
-            route = session.run.known_route(begin)
-            index = route.checked_index(step, past_end=True)
-            position, number = route.position_after(index), route.number_of(index)
-            session.move(session.run.state_at(begin, position, number), is_new=True)
+            cursor = self._counted.known()
+            index = cursor.route.checked_index(step, past_end=True)
+            self._counted.move(cursor.state_after(index), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
-        """Leave steps of the current iteration out, such as those of bad batches.
+        """Leave out steps of the current iteration, such as those of bad batches.
 
-        A running iteration goes on as if their sequences did not exist, and so does
-        every run that loads its state, at any world size. The other steps keep their
-        numbers; steps that are skipped already stay so. Errors about data have
-        ``steps``, those that need what cannot be read.
+        The iteration goes on as if their sequences did not exist, and so does every run
+        that loads its state, at any world size. The other steps keep their numbers.
+        Steps that were skipped before stay skipped. An error about data names in
+        ``error.steps`` the steps that need the unreadable data.
 
         Args:
             steps: Numbers of steps that lie ahead, such as ``range(1190, 1210)``.
@@ -317,7 +312,7 @@ class Loader(LoaderFacts):
         with self._session.lock:
             session, run = self._counted, self._counted.run
             state = session.state
-            session.move(state.skipping(run.route(state), steps), is_new=False)
+            session.move(state.skipping(run.at(state).route, steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.
@@ -328,94 +323,96 @@ class Loader(LoaderFacts):
 
         Raises:
             InvalidArgumentError: If there is no such row, the step is skipped, or it
-                lies before a resume with other sizes, which this loader knows nothing
-                of.
+                lies before a resume with another batch size or world size.
         """
-        sequence = sequence_of_slot(self._counted.known_planner(), step, row)
-        return self._counted.run.source.origins(sequence)
+        return self._counted.run.origins(self._counted.known().sequence_of(step, row))
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
-        """Return where a document is seen in the current epoch: ``locate`` inverted.
+        """Return the steps that deliver a document in the current epoch.
 
         Args:
             file: Path of a file of the dataset.
             row: Row, counted within the file.
 
         Returns:
-            Step, rank and row of every sequence with tokens of the document, by step;
-            none for those that are skipped or dropped, or if it is not selected.
+            Step, rank and row of every sequence with tokens of the document, by step.
+            Sequences that are skipped or dropped are left out. A document that the
+            dataset does not select has none.
 
         Raises:
-            InvalidArgumentError: If there is no such document, or some of it was seen
-                before a resume with other sizes.
+            InvalidArgumentError: If there is no such document, or some of it was
+                delivered before a resume with another batch size or world size.
         """
         session = self._counted
-        held = session.run.source.document_sequences(
+        found = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        now = session.run.source.at(session.state).start
-        route = session.run.known_route(session.begin)
-        return route.slots(session.track.positions(held, now))
+        now = session.run.at(session.state).start
+        positions = session.run.at(session.begin).positions(found, now)
+        return session.known().route.slots(positions)
 
     def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:
         """Mix with other weights from the next step on.
 
-        It is part of the state: a run that loads it goes on with these weights. Stages
-        that lie ahead begin as they would. All ranks must call it at the same step.
+        The state records the weights: a run that loads it goes on with them. Later
+        stages begin where they would. All ranks must call this at the same step.
 
         Args:
-            weights: Weight of each dataset, by what the mixture counts; those that are
-                not named are left out.
+            weights: Weight of each dataset, in tokens or sequences as the mixture says.
+                Datasets that are not named are left out.
             anneal: Steps over which the present weights turn into these.
 
         Raises:
-            InvalidArgumentError: If this is no mixture, a weight or a name cannot be
-                right, or there were too many changes for a small state.
+            InvalidArgumentError: If this is no mixture, a weight or a name is wrong, or
+                there were too many changes for a small state.
         """
-        session, source = self._counted, self._counted.run.source
-        if not isinstance(source, MixtureSource):
+        session, run = self._counted, self._counted.run
+        if not isinstance(run, MixtureRun):
             raise InvalidArgumentError(
                 "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
                 "...}), ...)"
             )
         session.check_state()
-        sequences = check_whole(anneal, "anneal", least=0) * session.run.step_sequences
+        sequences = check_whole(anneal, "anneal", least=0) * run.step_sequences
         with session.lock:
-            state = source.reweighted(session.state, weights, sequences)
+            state = run.reweighted(session.state, weights, sequences)
             session.move(state, is_new=False)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
 
-        ``pages_loaded``, ``pages_reloaded`` (read again for lack of memory),
-        ``parts_read`` (reads of tokens of flat files, without the rest of their page),
-        ``index_reads`` and ``payload_reads`` (of the spans of streams), ``bytes_read``
-        (as stored, by all of these), ``batches``, ``batches_ready`` (those there when
-        they were asked for), ``tokens``, ``padding_tokens`` and ``splits`` in these
-        (places at which a packed document goes on that would have fitted into one
-        sequence), ``wait_seconds`` (spent waiting for a batch) and ``peak_bytes``;
-        ``padding_sequences``, the rows that fill up the last steps with
-        ``drop_last=False``. For a mixture
-        also ``NAME/sequences`` and ``NAME/tokens`` of each dataset: what the iteration,
-        or the last one, delivered so far on all ranks, tokens by the mean tokens of a
-        sequence. For remote files also ``storage/requests``, ``storage/retries``,
-        ``storage/hedges``, ``storage/in_flight``, ``storage/bytes_fetched`` and
-        ``storage/bytes_wanted`` of all that uses this storage, indexing included. For
-        texts that are not counted also ``passes``, those that all lanes of this rank
-        have made, and ``coverage``, the share of the next one.
+        - ``pages_loaded``, and ``pages_reloaded``: read again for lack of memory.
+        - ``parts_read``: reads of tokens of flat files without the rest of their page.
+        - ``index_reads`` and ``payload_reads``: reads for the spans of streams.
+        - ``bytes_read``: bytes as stored, by all of these.
+        - ``batches``, and ``batches_ready``: those that were ready when asked for.
+        - ``tokens`` and ``padding_tokens`` in these batches.
+        - ``splits``: places where a packed document that would have fitted into one
+          sequence goes on in the next.
+        - ``wait_seconds``: time spent waiting for batches.
+        - ``peak_bytes``: most memory that the engine held.
+        - ``padding_sequences``: rows that fill up last steps with ``drop_last=False``.
+        - ``NAME/sequences`` and ``NAME/tokens`` of each dataset of a mixture: delivered
+          by the current or last iteration on all ranks. Tokens are counted by the mean
+          of a sequence.
+        - ``storage/requests``, ``storage/retries``, ``storage/hedges``,
+          ``storage/in_flight``, ``storage/bytes_fetched``, ``storage/bytes_wanted`` of
+          remote files: of all that uses this storage, indexing included.
+        - ``passes`` and ``coverage`` of uncounted text: passes that all lanes of this
+          rank have made, and their share of the next one.
         """
         return self._session.stats()
 
     def metrics(self, group: Any = None) -> dict[str, float]:  # noqa: ANN401 - torch's
         """Return the numbers of this rank's run, for any tracker; see docs/trainers.md.
 
-        Args:
-            group: A process group (or ``torch.distributed.group.WORLD``) over which to
-                take them: all its members must call, and get the same. Times are those
-                of the slowest rank.
+        While worker processes of a ``DataLoader`` iterate, this process does not know
+        the numbers: all are NaN, and a warning says so.
 
-        While worker processes of a ``DataLoader`` iterate, this process knows none of
-        them: then all are NaN, and a warning says so.
+        Args:
+            group: A process group, such as ``torch.distributed.group.WORLD``. All its
+                members must call, and all get the numbers of the whole group. Times
+                are those of the slowest rank.
         """
         numbers = self._session.metrics(group)
         try:
@@ -426,16 +423,17 @@ class Loader(LoaderFacts):
         return numbers
 
     def check_ranks(self, group: Any = None, *, same: Any = None) -> None:  # noqa: ANN401 - torch's
-        """Prove, by one exchange, that ranks get what they must; on all of them.
+        """Prove by one exchange that every rank gets the right batches.
 
-        Those that must get the same batches do, the others do not, none is missing, and
-        all have the same plan and position.
+        All processes must call it. Processes that need the same batches get the same,
+        others get different ones, no rank is missing, and all have the same settings
+        and position.
 
         Args:
             group: The process group of all that train; None for all processes.
-            same: The group of those that must get the same batches as this process,
-                as with tensor, pipeline or context parallelism. Without it a warning
-                says what is not proved, where a job has such groups.
+            same: The group of processes that must get the same batches as this one, as
+                with tensor, pipeline or context parallelism. If a job has such groups
+                and this is None, a warning says what is not proved.
 
         Raises:
             InvalidArgumentError: Naming two processes that disagree.
@@ -444,12 +442,12 @@ class Loader(LoaderFacts):
 
 
 def loader_session_of(loader: Loader) -> LoaderSession:
-    """Return what is behind a loader, for the package's own adapters."""
+    """Return the session of a loader, for the package's own adapters."""
     return loader._session  # noqa: SLF001 - the one way in
 
 
 def session_of(loader: Loader) -> Session:
-    """Return what is behind a loader of counted tokens, for reports.
+    """Return the session of a loader of counted tokens, for reports.
 
     Raises:
         UncountedError: If its tokens are not counted.
@@ -458,10 +456,10 @@ def session_of(loader: Loader) -> Session:
 
 
 def share(loader: Loader, num_shares: int) -> Loader:
-    """Return a loader that begins where the next iteration of this one would.
+    """Return a copy of a loader that begins where its next iteration would.
 
-    It has a part of the memory and threads, and leaves pinning to the process that
-    talks to the device.
+    The copy has a part of the memory and threads. It does not pin memory: that is left
+    to the process that talks to the device.
     """
     session = loader_session_of(loader)
     return _rebuild(session.settings.share(num_shares), session.following)

@@ -1,15 +1,16 @@
-"""What can be read off a loader: its settings, its sizes and where it stands."""
+"""The attributes of a loader: its settings, its sizes and its position."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from pagefeed._base import Facts, Setting, format_bytes, html_of, text_of
 from pagefeed.batches import (
     Batch,
     ContextParallel,
     Fields,
+    Format,
     LoaderSession,
     LoaderSettings,
     Session,
@@ -36,7 +37,7 @@ class LoaderFacts:
     balance = Setting[Balance | None]()
     context_parallel = Setting[ContextParallel | None]()
     memory = Setting[int]()
-    format = Setting[Literal["numpy", "torch"]]()
+    format = Setting[Format]()
     dtype = Setting[str]()
     padding = Setting[int]()
     vocab_size = Setting[int | None]()
@@ -68,32 +69,31 @@ class LoaderFacts:
     def epoch(self) -> int:
         """The epoch of the next batch.
 
-        ``epoch``, ``step`` and ``num_steps_left`` always tell of one iteration. A
-        running loop tells of its own, also after its last batch: then no step is left,
-        and the epoch is its last. Otherwise it is the iteration that the next loop
-        begins or goes on with: after a loop, or after ``seek`` or ``load_state_dict``
-        led to an end, that is the next one, at step 0.
+        ``epoch``, ``step`` and ``num_steps_left`` describe one iteration. While a loop
+        runs, that is its own, also after its last batch: then no step is left, and the
+        epoch is its last. Without a loop it is the iteration that the next loop begins
+        or continues. After a loop, and where ``seek`` or ``load_state_dict`` led to an
+        end, that is the next iteration at step 0.
         """
         return self._session.epoch
 
     @property
     def step(self) -> int:
-        """The step of the next batch: as many are taken or skipped in its iteration.
+        """The number of the next step in its iteration. Skipped steps count.
 
         Raises:
-            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: then
-                this process does not know the position.
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: this
+                process does not know their position.
         """
         self._session.check_state()
         return int(self._session.state.step)
 
     @property
     def num_steps_left(self) -> int | None:
-        """Steps until the end of the iteration, on every rank.
+        """Steps until the end of the iteration, the same on every rank.
 
-        None if it never ends, or the tokens are not counted.
-
-        In a loop 0 after its last batch; see :attr:`epoch`.
+        None if it never ends, or the tokens are not counted. 0 in a loop after its last
+        batch; see :attr:`epoch`.
 
         Raises:
             InvalidArgumentError: As for :attr:`step`.
@@ -122,18 +122,18 @@ class LoaderFacts:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences of one epoch, over all ranks; of all datasets of a mixture."""
-        return self._counted.run.source.index.num_sequences
+        """Sequences of one epoch on all ranks. In a mixture those of all datasets."""
+        return self._counted.run.index.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:
-        """Tokens of an epoch that no sequence holds (``tail="drop"``)."""
-        return self._counted.run.source.index.num_dropped_tokens
+        """Tokens that are in no sequence of an epoch, with ``tail="drop"``."""
+        return self._counted.run.index.num_dropped_tokens
 
     @property
     def num_padding_tokens(self) -> int:
-        """Padding in the sequences of an epoch."""
-        return self._counted.run.source.index.num_padding_tokens
+        """Padding tokens in the sequences of an epoch."""
+        return self._counted.run.index.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -142,7 +142,7 @@ class LoaderFacts:
             TypeError: If it never ends.
         """
         run = self._counted.run
-        steps = run.route(run.beginning(0)).num_steps
+        steps = run.at(run.beginning(0)).route.num_steps
         if steps is None:
             raise TypeError(
                 "this loader has no length: it never ends; give it epochs, or a "

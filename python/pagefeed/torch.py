@@ -238,7 +238,7 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader.load_state_dict(state)
         session = loader_session_of(self.loader)
         if worker is not None and isinstance(session, Session):
-            left = session.run.route(session.saved).num_steps
+            left = session.run.at(session.saved).route.num_steps
             self._notice.loaded(session.again, is_over=left == 0)
 
 

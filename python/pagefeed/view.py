@@ -1,11 +1,11 @@
-"""A dataset, cut into sequences, by number: for samplers and other loaders."""
+"""Sequences of a dataset by number, for samplers and other loaders."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +16,22 @@ from pagefeed.batches import (
     AlignedColumns,
     Batch,
     DType,
+    Format,
     check_padding,
     make_converter,
     parse_dtype,
+    plan_batches,
     token_engine,
 )
 from pagefeed.dataset import Dataset, check_dataset, known_vocab_size
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
-from pagefeed.run import plan_batches
 from pagefeed.sequences import (
     Documents,
     SequenceIndex,
     SequenceSetting,
     check_sequences,
+    cut_sequences,
 )
 
 __all__ = ["SequenceView"]
@@ -38,12 +40,12 @@ __all__ = ["SequenceView"]
 class SequenceView:
     """The sequences of a dataset in file order, as a map-style dataset.
 
-    For those who bring their own order: ``torch.utils.data.DataLoader`` with a sampler,
-    Grain, or a look at the data. Sequences that are asked for together, as samplers
-    with batches do by ``__getitems__``, share the reading of their pages. A
-    :class:`Loader` knows what comes next, and is far faster.
+    Use it where something else decides the order: a sampler of
+    ``torch.utils.data.DataLoader``, Grain, or a look at the data. A call of
+    ``__getitems__``, as samplers of batches make it, reads a page once for all its
+    sequences. A :class:`Loader` knows which sequences come next, and is far faster.
 
-    It may be used by several threads, pickled, and used after a fork.
+    Threads may share a view. It can be pickled, and used after a fork.
 
     Args:
         dataset: What :func:`pagefeed.parquet` returned.
@@ -52,9 +54,9 @@ class SequenceView:
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
-        vocab_size: Token ids are refused that are not below it; by default what files
-            of :func:`pagefeed.tokenize` record.
-        num_threads: Threads that read; by default this rank's share of the CPUs.
+        vocab_size: A page with a token id that is not below it is refused. By default
+            the size that files of :func:`pagefeed.tokenize` record.
+        num_threads: Threads that read. By default this rank's share of the CPUs.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -74,7 +76,7 @@ class SequenceView:
         sequences: SequenceSetting,
         *,
         memory: int | str = "256MiB",
-        format: Literal["numpy", "torch"] = "numpy",  # noqa: A002 - as others name it
+        format: Format = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
         padding: int = 0,
         vocab_size: int | None = None,
@@ -95,7 +97,7 @@ class SequenceView:
                 "a SequenceView gives sequences of tokens: for documents use a Loader, "
                 "or Windows or Packed here"
             )
-        self._sequences: SequenceIndex = sequences.bind(dataset.spans)
+        self._sequences: SequenceIndex = cut_sequences(sequences, dataset.spans)
         layout = self._sequences.layout
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
@@ -123,10 +125,10 @@ class SequenceView:
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Batch]:
-        """Return several sequences, whose pages are read once.
+        """Return several sequences. Each of their pages is read once.
 
         Args:
-            numbers: Their numbers in file order; negative ones count from the end.
+            numbers: Their numbers in file order. Negative ones count from the end.
 
         Raises:
             OutOfRangeError: If there is no such sequence.
@@ -145,7 +147,7 @@ class SequenceView:
         ]
 
     def stats(self) -> dict[str, float]:
-        """Return counters since this process first read, see :meth:`Loader.stats`."""
+        """Return the counters of this process, see :meth:`Loader.stats`."""
         return self._engine.get().stats()
 
     def __reduce__(self) -> tuple[Callable[[], SequenceView], tuple[()]]:
@@ -156,7 +158,7 @@ class SequenceView:
             self.sequences,
             memory=self.memory,
             format=self.format,
-            dtype=self.dtype,
+            dtype=np.dtype(self.dtype),
             padding=self.padding,
             vocab_size=self.vocab_size,
             num_threads=self.num_threads,

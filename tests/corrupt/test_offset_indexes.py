@@ -32,7 +32,7 @@ from made.thrift import Struct, i32, i64
 from models.probing import Job, assert_all, probe
 from pagefeed import Documents, Loader, Packed, Windows
 from pagefeed.errors import CorruptFileError
-from pagefeed.sequences.sequence_index import SequenceSetting
+from pagefeed.sequences import SequenceSetting
 
 Locations = list[Struct]
 COLUMNS = ["input_ids", "text"]

@@ -30,7 +30,7 @@ sizes = st.lists(st.integers(0, 9), max_size=60)
 explicit = sizes.map(lambda each: ExplicitBlocks(np.cumsum([0, *each])))
 uniform = st.builds(equal_blocks, st.integers(0, 400), st.integers(1, 20))
 shuffles = st.one_of(
-    st.sampled_from(["row", "buffer", None]).map(Shuffle.parse),
+    st.builds(Shuffle, block=st.sampled_from(["row", "buffer", None])),
     st.builds(
         Shuffle,
         block=st.sampled_from(["page", "row_group"]),

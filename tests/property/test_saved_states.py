@@ -143,14 +143,14 @@ def loads(loader: pf.Loader, state: dict[str, Any]) -> bool:
 def ahead(loader: pf.Loader) -> list[int]:
     """Sequences at the positions that follow the loader's state."""
     session = session_of(loader)
-    track = session.run.source.at(session.saved)
+    track = session.run.at(session.saved)
     stop = track.start + AHEAD
     stop = stop if track.end is None else min(stop, track.end)
     if loader.balance is not None and not isinstance(loader.dataset, pf.Mixture):
         # The next epoch is balanced for the ranks that begin it.
         size = loader.num_sequences
         stop = min(stop, (track.start // size + 1) * size)
-    parts = track.sequences(range(track.start, stop))
+    parts = track.at(range(track.start, stop))
     found = [part for part in parts if part is not None]
     return [int(one) for part in found for one in part]
 

@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 import pagefeed as pf
 
-FIELDS = ("input_ids", "labels", "metadata")
+FIELDS: Final = ("input_ids", "labels", "metadata")
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import (
-    Feed,
     Ranks,
+    RankSettings,
     check_agreement,
     from_jax,
     from_mesh,
@@ -31,7 +31,9 @@ def agree(feeds, same=None):
         for (ranks, plan), group in zip(feeds, groups, strict=True)
     ]
     check_agreement(
-        Feed(Ranks(*feeds[0][0]), feeds[0][1]), gather=lambda _: facts, same=groups[0]
+        RankSettings(Ranks(*feeds[0][0]), feeds[0][1]),
+        gather=lambda _: facts,
+        same=groups[0],
     )
 
 

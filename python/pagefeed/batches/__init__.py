@@ -7,21 +7,23 @@ plan. ``options`` says what each kind of source can do.
 
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.context_parallel import ContextParallel
-from pagefeed.batches.documents import Decode
+from pagefeed.batches.decode import Decode
 from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.fields import Fields
+from pagefeed.batches.feeds import token_engine
+from pagefeed.batches.fields import FieldName, Fields
 from pagefeed.batches.formats import (
     Batch,
     DType,
+    Format,
     check_padding,
     make_converter,
     parse_dtype,
 )
 from pagefeed.batches.iteration import steps_ahead
 from pagefeed.batches.loader_session import LoaderSession, MoveListener
-from pagefeed.batches.session import Session
+from pagefeed.batches.plan import plan_batches
+from pagefeed.batches.session import Session, make_feed, make_run
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.batches.token_batches import token_engine
 from pagefeed.batches.uncounted import open_session
 
 __all__ = [
@@ -30,7 +32,9 @@ __all__ = [
     "ContextParallel",
     "DType",
     "Decode",
+    "FieldName",
     "Fields",
+    "Format",
     "LoaderSession",
     "LoaderSettings",
     "MoveListener",
@@ -38,8 +42,11 @@ __all__ = [
     "Session",
     "check_padding",
     "make_converter",
+    "make_feed",
+    "make_run",
     "open_session",
     "parse_dtype",
+    "plan_batches",
     "steps_ahead",
     "token_engine",
 ]

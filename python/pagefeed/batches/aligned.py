@@ -1,4 +1,4 @@
-"""Columns that come with the tokens: in the engine, and in its batches."""
+"""Aligned columns, with a value for every token: in the engine and in batches."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["AlignedColumns"]
 
 @dataclass(frozen=True)
 class AlignedColumns:
-    """The columns with a number for every token, alike in all datasets.
+    """The aligned columns of datasets, the same in all of them.
 
     Args:
-        columns: What they are called, and their paddings.
+        columns: Their names and paddings.
         dtypes: Types of their numbers, by names of NumPy.
-        handles: Where they lie in each dataset.
+        handles: For each dataset, where they lie.
     """
 
     columns: tuple[Aligned, ...]
@@ -36,7 +36,7 @@ class AlignedColumns:
 
     @classmethod
     def of(cls, datasets: Sequence[Dataset]) -> AlignedColumns:
-        """Return those of datasets.
+        """Return the aligned columns of datasets.
 
         Raises:
             InvalidArgumentError: If they differ in name, padding or type.
@@ -59,15 +59,15 @@ class AlignedColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What they are called."""
+        """Names of the columns."""
         return tuple(each.column for each in self.columns)
 
     def check(self, fields: Fields) -> None:
-        """Refuse settings of fields that are not made.
+        """Refuse settings of fields that come from the files as they are.
 
         Raises:
-            InvalidArgumentError: If labels of the files were to be moved, or a column
-                to come in another type.
+            InvalidArgumentError: If labels of the files were to be shifted, or a column
+                was to have another type.
         """
         fields.check_given(self.names)
         if "labels" in self.names and fields.ignore_index != IGNORED:
@@ -83,11 +83,11 @@ class AlignedColumns:
             )
 
     def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:
-        """Warn of an ``eos`` behind rows that no label has.
+        """Warn if no label lets a model learn the ``eos`` behind each row.
 
         Raises:
-            InvalidArgumentError: If it is not to be learned, and labels are made, which
-                have every token.
+            InvalidArgumentError: If ``learn_eos=False`` and labels are made: those have
+                every token.
         """
         if "labels" not in self.names:
             if layout.learn_eos is False:
@@ -110,9 +110,9 @@ class AlignedColumns:
             )
 
     def settings(self, fields: Fields, layout: SequenceLayout) -> dict[str, Any]:
-        """Return what the engine is told of them, and of fields that are made.
+        """Return the engine's settings of these columns and of fields.
 
-        Columns called like a field take its place.
+        A column with the name of a field takes its place.
         """
         names = self.names
         made = [name for name in fields.made if name not in names]
@@ -133,17 +133,17 @@ class AlignedColumns:
 
     @property
     def padding_bits(self) -> list[int]:
-        """The bits of each padding."""
+        """Bits of each column's padding."""
         both = zip(self.columns, self.dtypes, strict=True)
         return [each.bits(each.padding, dtype) for each, dtype in both]
 
     @property
     def each(self) -> Iterator[tuple[str, str, int]]:
-        """Name, type and bits of the padding of each."""
+        """Name, type and bits of the padding of each column."""
         return zip(self.names, self.dtypes, self.padding_bits, strict=True)
 
     def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        """Return the mask of losses by the labels of the files, if one is made."""
+        """Return a loss mask made of the files' labels, if there is one to make."""
         names = self.names
         if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
             return {}

@@ -1,26 +1,18 @@
-"""One engine per process, started when it is first needed."""
+"""One engine per process, started at its first use."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
 from pagefeed._core import Engine
-from pagefeed.errors import CancelledError, ReloadWarning
+from pagefeed.errors import CancelledError
 
-__all__ = ["ProcessEngine", "ProcessLock", "ReloadWatch"]
-
-MIN_RELOADS = 256
-"""Fewer are not worth a word."""
-
-RELOAD_SHARE = 0.1
-"""Share of all reads from which on there is a warning."""
-
+__all__ = ["ProcessEngine", "ProcessLock"]
 
 _running: WeakSet[Engine] = WeakSet()
 
@@ -33,7 +25,7 @@ def _close_all() -> None:
 
 
 class ProcessLock:
-    """A reentrant lock; a fork does not take along the thread that may hold it."""
+    """A reentrant lock of each process: a fork leaves the holding thread behind."""
 
     def __init__(self) -> None:
         self._locks: dict[int, threading.RLock] = {}
@@ -50,10 +42,10 @@ class ProcessLock:
 
 
 class ProcessEngine:
-    """The engine of whichever process asks: threads do not survive a fork.
+    """The engine of the calling process: threads do not survive a fork.
 
     Args:
-        start: Starts one.
+        start: Starts an engine.
     """
 
     def __init__(self, start: Callable[[], Engine]) -> None:
@@ -82,7 +74,7 @@ class ProcessEngine:
 
     @contextmanager
     def alone(self) -> Iterator[Engine]:
-        """Have this process's engine to one thread, for a plan and its batches."""
+        """Give one thread this process's engine, for a plan and its batches."""
         with self._lock:
             yield self._here()
 
@@ -93,30 +85,3 @@ class ProcessEngine:
             self._started = os.getpid(), self._start()
             _running.add(self._started[1])
         return self._started[1]
-
-
-class ReloadWatch:
-    """Warns, once, if memory is so short that many pages are read again.
-
-    Args:
-        memory: Bytes the engine may hold.
-    """
-
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._has_warned = False
-
-    def look(self, stats: Mapping[str, float], stacklevel: int) -> None:
-        """Look at the engine's counters."""
-        again, loads = stats["pages_reloaded"], stats["pages_loaded"]
-        if self._has_warned or again < max(MIN_RELOADS, RELOAD_SHARE * loads):
-            return
-        self._has_warned = True
-        warnings.warn(
-            f"{again:.0f} of {loads:.0f} reads of pages so far were of pages given up "
-            f"for lack of memory: memory={self._memory} bytes is too little for this "
-            "order; give more, or shuffle with a smaller window (`pagefeed plan` says "
-            "how much is needed, and how often pages are read)",
-            ReloadWarning,
-            stacklevel=stacklevel + 1,
-        )

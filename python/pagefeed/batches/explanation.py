@@ -1,4 +1,4 @@
-"""What an error at a step says of the steps that it concerns."""
+"""Notes on errors: which steps need the data that cannot be read."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ from contextlib import suppress
 from itertools import chain, starmap
 
 from pagefeed.errors import DataError, PagefeedError
-from pagefeed.run import (
-    MAX_SKIPPED,
-    LoaderState,
-    Ranges,
-    Run,
-    joined_ranges_of,
-    sequence_of_slot,
-)
+from pagefeed.run import MAX_SKIPPED, Cursor, Ranges, joined_ranges_of
 
 __all__ = ["explain"]
 
 
-def explain(error: Exception, run: Run, now: LoaderState, step: int) -> None:
-    """Note the steps that cannot be made, in a note and in ``error.steps``.
+def explain(error: Exception, now: Cursor, step: int) -> None:
+    """Name the steps that cannot be made, in a note and in ``error.steps``.
 
     Args:
         error: What was raised.
-        run: The run.
-        now: The state in which it was raised.
+        now: Where the run was when it was raised.
         step: The step at which it was.
     """
-    if isinstance(error, DataError) and error.batch_row is not None:
-        with suppress(PagefeedError):
-            _name_row(error, run, now, step, error.batch_row)
     ranges: Ranges = ((step, step + 1),)
     if isinstance(error, DataError):
         with suppress(PagefeedError):  # The error itself matters more.
-            ranges = _damaged(error, run, now, step)
+            _name_row(error, now, step)
+        with suppress(PagefeedError):
+            ranges = _unreadable_steps(error, now, step)
     call = f"loader.skip([{step}])"
     if isinstance(error, PagefeedError):
         error.steps = tuple(chain.from_iterable(starmap(range, ranges)))
@@ -45,28 +36,26 @@ def explain(error: Exception, run: Run, now: LoaderState, step: int) -> None:
     )
 
 
-def _damaged(error: DataError, run: Run, now: LoaderState, step: int) -> Ranges:
-    """The steps from this one on, on any rank, that need what is damaged."""
-    route = run.route(now)
-    held = run.source.damaged_sequences(error)
-    positions = run.source.at(now).positions(held, route.start)
-    slots = route.slots(positions[positions >= route.start])
-    numbers = {step, *(slot.step for slot in slots)}
-    ahead = sum(end > route.start for _, end in now.skipped)
-    return joined_ranges_of(numbers, max(1, MAX_SKIPPED - ahead))
-
-
-def _name_row(
-    error: DataError, run: Run, now: LoaderState, step: int, row: int
-) -> None:
+def _name_row(error: DataError, now: Cursor, step: int) -> None:
     """Say which row of which file a row of the batch is."""
-    planner = run.planner(now, run.route(now))
-    [origin, *_] = run.source.origins(sequence_of_slot(planner, step, row))
+    if error.batch_row is None:
+        return
+    [origin, *_] = now.run.origins(now.sequence_of(step, error.batch_row))
     error.file, error.row_group = origin.file, origin.row_group
     error.add_note(
         f"{origin.file}, row group {origin.row_group}, column {error.column}, row "
         f"{origin.row} of the file."
     )
+
+
+def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
+    """The steps from this one on, on any rank, that need what cannot be read."""
+    route = now.route
+    positions = now.positions(now.run.unreadable_sequences(error), route.start)
+    slots = route.slots(positions[positions >= route.start])
+    numbers = {step, *(slot.step for slot in slots)}
+    ahead = sum(end > route.start for _, end in now.begin.skipped)
+    return joined_ranges_of(numbers, max(1, MAX_SKIPPED - ahead))
 
 
 def _shown(ranges: Ranges) -> str:

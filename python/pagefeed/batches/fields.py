@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import check_choice, check_flag, check_whole
-from pagefeed.batches.formats import DType, parse_dtype
+from pagefeed.batches.formats import parse_dtype
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["DTYPES", "FIELDS", "IGNORED", "Fields"]
+__all__ = ["DTYPES", "FIELDS", "IGNORED", "FieldName", "Fields"]
 
 IGNORED = -100
 """Label that carries no loss, as torch's cross entropy and others have it."""
 
-FIELDS = (
+FieldName: TypeAlias = Literal[
     "input_ids",
     "labels",
     "position_ids",
@@ -35,7 +35,8 @@ FIELDS = (
     "attention_mask",
     "loss_mask",
     "metadata",
-)
+]
+FIELDS: tuple[str, ...] = get_args(FieldName)
 
 NUMBERS = ("max_seqlen", "max_doc_lens")
 """Fields that are no arrays."""
@@ -89,7 +90,7 @@ class Fields:
     names: tuple[str, ...] = ("input_ids",)
     shifted: bool = False
     across_documents: bool = False
-    dtypes: Mapping[str, DType] = field(default_factory=dict, hash=False)
+    dtypes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     ignore_index: int = IGNORED
 
     def __post_init__(self) -> None:

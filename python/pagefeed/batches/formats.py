@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,30 @@ __all__ = [
     "Batch",
     "Converter",
     "DType",
+    "Format",
     "check_padding",
+    "converted",
     "make_converter",
     "parse_dtype",
+    "transformed",
 ]
 
-FORMATS = ("numpy", "torch")
-DTYPES = ("int64", "int32", "uint16")
+Format: TypeAlias = Literal["numpy", "torch"]
+"""What arrays of a batch are."""
 
-DType: TypeAlias = Any
-"""A name of ``DTYPES``, or that type of NumPy or torch."""
+
+class TorchDType(Protocol):
+    """A type of torch, which may be absent."""
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is one of floats."""
+
+
+_TokenName = Literal["int64", "int32", "uint16"]
+DTYPES: tuple[str, ...] = get_args(_TokenName)
+DType: TypeAlias = _TokenName | type[np.generic] | np.dtype[Any] | TorchDType
+"""Type of tokens: a name, or that type of NumPy or torch."""
 
 Batch = dict[str, Any]
 """Arrays or tensors by name; ``input_ids`` is [batch_size, length]."""
@@ -88,7 +102,7 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
         MissingDependencyError: If torch is needed and not installed.
     """
     pin_memory = check_flag(pin_memory, "pin_memory")
-    if check_choice(format_name, FORMATS, "format") == "numpy":
+    if check_choice(format_name, get_args(Format), "format") == "numpy":
         if pin_memory:
             raise InvalidArgumentError(
                 "pin_memory=True needs format='torch': NumPy arrays cannot be pinned"
@@ -105,3 +119,32 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
         )
         return convert
     return lambda array: convert(array).pin_memory()
+
+
+def converted(made: Batch, convert: Converter) -> Batch:
+    """Return a batch with its arrays converted; other values stay as they are."""
+    return {
+        name: convert(value) if isinstance(value, np.ndarray) else value
+        for name, value in made.items()
+    }
+
+
+def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:  # noqa: ANN401 - whatever it returns
+    """Return what a user's function, if there is one, makes of a batch.
+
+    Raises:
+        InvalidArgumentError: If that is nothing.
+        RuntimeError: For a StopIteration, which would end the loop without a word.
+    """
+    if transform is None:
+        return batch
+    try:
+        made = transform(batch)
+    except StopIteration as error:
+        raise RuntimeError("transform raised StopIteration") from error
+    if made is None:
+        raise InvalidArgumentError(
+            "transform returned None: it must return the batch, also where it changed "
+            "it in place"
+        )
+    return made

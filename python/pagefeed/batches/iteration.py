@@ -1,38 +1,37 @@
-"""One run through the epochs: plans ahead, and takes finished batches."""
+"""An iteration of counted tokens: plans go to the engine ahead of its consumer."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Generic, NamedTuple
+from typing import Any
 
 from pagefeed._base import Int64Array
-from pagefeed.batches.token_batches import Feed, Out
+from pagefeed.batches.feeds import Feed
+from pagefeed.batches.loader_session import BatchIterator, LoaderSession
 from pagefeed.errors import CancelledError
-from pagefeed.run import NO_POSITION, LoaderState, Planner, Route
+from pagefeed.run import NO_POSITION, Cursor
 
 __all__ = ["Iteration", "steps_ahead"]
 
 CHUNK_SEQUENCES = 1 << 15
 """Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""
 
-FIRST_UNITS = 1 << 12
+FIRST_SEQUENCES = 1 << 12
 """Sequences of the first chunk: fewer, so that the engine begins soon."""
 
-BEGIN_UNITS = 1 << 14
+BEGIN_SEQUENCES = 1 << 14
 """Sequences to plan before the first batch is taken, while the engine makes it: it lets
 go of a page after the last use that it knows of."""
 
 BEGIN_EPOCHS = 32
 """Of short epochs, how many of these at most: each costs a millisecond."""
 
-STEP_UNITS = 1 << 10
+STEP_SEQUENCES = 1 << 10
 """For every so many sequences of a batch another piece is planned while it is taken."""
 
 STEPS_WITH_PADDING = 2
 """Steps at the end of an iteration that may be filled up."""
-
 
 PIECE_SHARE = 1 << 9
 """Bytes of all plans for each sequence of a piece: some eight times what it takes."""
@@ -46,75 +45,63 @@ def steps_ahead(horizon_sequences: int, batch_size: int) -> int:
     return max(1, CHUNK_SEQUENCES // batch_size) + horizon_sequences // batch_size
 
 
-class _Place(NamedTuple):
-    """How far it is; one object, so that another thread sees it whole."""
+class Iteration(BatchIterator):
+    """The iterator of a loader of counted tokens.
 
-    planner: Planner
-    num_taken: int
-
-
-class Iteration(Generic[Out]):
-    """Finished batches, one after the other; the engine works ahead of them.
-
-    A batch is taken, and counted when its consumer has it: whatever comes between, such
-    as Ctrl-C or a page that cannot be read, the next one taken is the same again.
-
-    Args:
-        feed: Makes plans, whose engine takes them and returns the batches.
-        planner: Finds the sequences to plan.
-        horizon_sequences: Sequences of this rank to plan ahead, so that the engine
-            knows the last use of every page it holds.
-        plan_bytes: What the plans may take of the engine's memory.
+    A step is taken when its consumer has the batch. Whatever comes between, such as
+    Ctrl-C or a page that cannot be read: the next batch taken is the same again.
     """
 
-    def __init__(
-        self,
-        *,
-        feed: Feed[Out],
-        planner: Planner,
-        horizon_sequences: int,
-        plan_bytes: int,
-    ) -> None:
+    cursor: Cursor
+    """Where it is: one object, so that another thread sees it whole."""
+    has_begun = False
+    """Whether the first batch was asked for; until then nothing moves."""
+    num_padding_rows = 0
+    """Rows of the batches so far that stand for no sequence."""
+
+    def __init__(self, session: LoaderSession, worker: int, num_workers: int) -> None:
+        super().__init__(session)
+        self.worker, self.num_workers = worker, num_workers
+
+    def begin(self, cursor: Cursor, feed: Feed, memory: int, plan_bytes: int) -> None:
+        """Begin at a cursor.
+
+        Args:
+            cursor: Finds the sequences to plan.
+            feed: Makes plans, whose engine takes them and returns the batches.
+            memory: Bytes of the engine, which say how far ahead plans reach.
+            plan_bytes: How many of them the plans may take.
+        """
         self._plan = feed.plan
         self._engine = feed.engine()
-        batch_size = planner.route.batch_size
-        self._ahead_steps = steps_ahead(horizon_sequences, batch_size)
         self._plan_bytes = plan_bytes
-        self._pieces_at_once = 1 + batch_size // STEP_UNITS
+        batch_size = cursor.route.batch_size
+        self._steps_ahead = steps_ahead(cursor.horizon(memory), batch_size)
+        self._pieces_at_once = 1 + batch_size // STEP_SEQUENCES
         self._process = os.getpid()
-        self._open = True
-        self.num_padding_rows = 0
-        """Rows of the batches so far that stand for no sequence."""
-        self.follow(planner, is_new=True)
+        self._is_open = True
+        self.follow(cursor, is_new=True)
+        self.has_begun = True
 
-    def follow(self, planner: Planner, *, is_new: bool) -> None:
-        """Go on along a route; what was planned and not taken is forgotten."""
+    def follow(self, cursor: Cursor, *, is_new: bool) -> None:
+        """Go on at a cursor; forget what was planned and not taken."""
         self._is_whole = False
-        self._place = _Place(planner, 0)
+        self.cursor, route = cursor, cursor.route
         self.is_new = is_new
         """Whether no step was taken since it began or was sent elsewhere."""
-        route = planner.route
         self._num_steps = route.num_taken_here
-        epochs_steps = (
-            BEGIN_EPOCHS * planner.track.epoch_positions / route.step_sequences
-        )
-        self._begin_steps = min(-(-BEGIN_UNITS // route.batch_size), epochs_steps)
-        chunk_steps = min(CHUNK_SEQUENCES // route.batch_size, epochs_steps)
-        self._chunk_steps = max(1, int(chunk_steps))
+        steps = BEGIN_EPOCHS * cursor.epoch_positions / route.step_sequences
+        self._begin_steps = min(-(-BEGIN_SEQUENCES // route.batch_size), steps)
+        self._chunk_steps = max(1, int(min(CHUNK_SEQUENCES // route.batch_size, steps)))
         self._plan_anew()
 
     def _plan_anew(self) -> None:
-        """Forget what was planned and not counted."""
+        """Forget what was planned and not taken."""
         self._engine.clear()
-        self._num_planned = self._place.num_taken
+        self._num_planned = self.cursor.num_taken
         self._pieces = self._all_pieces()
         self._next_epoch: Iterator[None] = iter(())
         self._is_whole = True
-
-    @property
-    def route(self) -> Route:
-        """The way it goes."""
-        return self._place.planner.route
 
     @property
     def is_here(self) -> bool:
@@ -124,53 +111,24 @@ class Iteration(Generic[Out]):
     @property
     def is_finished(self) -> bool:
         """Whether all steps were taken."""
-        return self._num_steps is not None and self._place.num_taken >= self._num_steps
-
-    @property
-    def consumed(self) -> tuple[LoaderState, int, int]:
-        """Its begin, the position and the step that follow what was counted."""
-        planner, num_taken = self._place
-        route, begin = planner.route, planner.track.begin
-        return begin, route.position_after(num_taken), route.step_after(num_taken)
-
-    @property
-    def num_taken(self) -> int:
-        """Steps of its route that were counted."""
-        return self._place.num_taken
-
-    @property
-    def num_left(self) -> int | None:
-        """Steps of its route that were not counted; None if it never ends."""
-        planner, num_taken = self._place
-        num_steps = planner.route.num_steps
-        return None if num_steps is None else num_steps - num_taken
-
-    def last_sequences(self, rank: int) -> Int64Array:
-        """Return what a rank was given in the step that was counted last.
-
-        Returns:
-            int64 [batch_size]; ``NO_SEQUENCE`` for rows of padding.
-        """
-        planner, num_taken = self._place
-        theirs = replace(planner.route, rank=rank)
-        return Planner(planner.track, theirs).sequences(num_taken - 1, 1)
-
-    @property
-    def step(self) -> int:
-        """Number of the next step of this process."""
-        return self.route.number_here(self._place.num_taken)
+        return self._num_steps is not None and self.cursor.num_taken >= self._num_steps
 
     def close(self) -> None:
-        """Stop; batches that were planned and not taken are forgotten."""
-        if self._open and self.is_here:
-            self._engine.clear()
-        self._open = False
+        """Stop, as a generator would: what was planned and not taken is forgotten."""
+        with self.session.lock:
+            self.stop()
 
-    def take(self) -> Out:
-        """Return the next batch, and top the plan up; :meth:`count` it then.
+    def stop(self) -> None:
+        """Stop; batches that were planned and not taken are forgotten."""
+        if self.has_begun:
+            if self._is_open and self.is_here:
+                self._engine.clear()
+            self._is_open = False
+
+    def take(self) -> Any:  # noqa: ANN401 - by the feed
+        """Return what the engine delivers next, and plan on; :meth:`count` it then.
 
         Raises:
-            StopIteration: If all were taken.
             CancelledError: If the iteration was closed before its end, or a fork lies
                 between its start and now.
         """
@@ -179,9 +137,7 @@ class Iteration(Generic[Out]):
                 "this iteration began in another process, whose threads a fork does "
                 "not take along: call iter(loader) in this one"
             )
-        if self.is_finished:
-            raise StopIteration
-        if not self._open:
+        if not self._is_open:
             raise CancelledError(
                 "this iteration was ended before its last step by a new iter(loader), "
                 "load_state_dict or set_epoch: a loader runs one iteration at a time"
@@ -189,66 +145,61 @@ class Iteration(Generic[Out]):
         if not self._is_whole:
             self._plan_anew()
         self._is_whole = False
-        self._top_up()
-        return self._engine.next_batch()
-
-    def count(self) -> None:
-        """Count the batch that was taken last: its consumer has it."""
-        (planner, num_taken), last = self._place, self._num_steps
-        if last is not None and last - num_taken <= STEPS_WITH_PADDING:
-            positions = self.route.positions(num_taken, 1)
-            self.num_padding_rows += int((positions == NO_POSITION).sum())
-        self._place = _Place(planner, num_taken + 1)
-        self.is_new = False
-        self._is_whole = True
-
-    def _top_up(self) -> None:
-        """Plan the next step, then, in short pieces, up to the horizon."""
         while self._is_urgent and self._plan_on():
             pass
         for _ in range(self._pieces_at_once):
             if not self._has_room:
                 next(self._next_epoch, None)
-                return
+                break
             self._plan_on()
+        return self._engine.next_batch()
+
+    def count(self) -> None:
+        """Count the batch that was taken last: its consumer has it."""
+        cursor, last = self.cursor, self._num_steps
+        if last is not None and last - cursor.num_taken <= STEPS_WITH_PADDING:
+            positions = cursor.route.positions(cursor.num_taken, 1)
+            self.num_padding_rows += int((positions == NO_POSITION).sum())
+        cursor.num_taken += 1
+        self.is_new = False
+        self._is_whole = True
 
     @property
     def _is_urgent(self) -> bool:
         """Whether the next step is not planned, or too few are to begin with."""
-        if self._num_planned == self._place.num_taken:
+        num_taken = self.cursor.num_taken
+        if self._num_planned == num_taken:
             return True
-        is_begin = self._place.num_taken == 0 and self._num_planned < self._begin_steps
+        is_begin = num_taken == 0 and self._num_planned < self._begin_steps
         return is_begin and self._has_room
 
     @property
     def _has_room(self) -> bool:
         """Whether more is to be planned, and the plans may take more memory."""
-        ahead = self._num_planned - self._place.num_taken
-        return ahead <= self._ahead_steps and self._engine.plan_bytes < self._plan_bytes
+        ahead = self._num_planned - self.cursor.num_taken
+        return ahead <= self._steps_ahead and self._engine.plan_bytes < self._plan_bytes
 
     def _plan_on(self) -> bool:
         """Do a few milliseconds of planning at most; False if all is planned."""
         for piece in self._pieces:
             if piece is not None:
                 self._engine.submit(*self._plan(piece))
-                self._num_planned += len(piece) // self.route.batch_size
+                self._num_planned += len(piece) // self.cursor.route.batch_size
             return True
         return False
 
     def _all_pieces(self) -> Iterator[Int64Array | None]:
-        """The sequences of all steps of the route, from what is planned on."""
-        first, planner = self._num_planned, self._place.planner
-        chunk = -(-FIRST_UNITS // planner.route.batch_size)
-        chunk = min(chunk, self._chunk_steps)
+        """Yield the sequences of all steps that are not planned yet."""
+        first, cursor = self._num_planned, self.cursor
+        chunk = -(-FIRST_SEQUENCES // cursor.route.batch_size)
         while self._num_steps is None or first < self._num_steps:
-            steps = chunk
-            chunk = min(2 * chunk, self._chunk_steps)
+            chunk = steps = min(chunk, self._chunk_steps)
             if self._num_steps is not None:
                 steps = min(steps, self._num_steps - first)
-            # None of them is much beside what all plans may take.
+            # A piece takes little of what all plans may take.
             most = max(1, self._plan_bytes // PIECE_SHARE)
-            is_begin = first == self._place.num_taken
-            yield from planner.pieces(first, steps, most, is_begin=is_begin)
-            first += steps
+            is_begin = first == cursor.num_taken
+            yield from cursor.pieces(first, steps, most, is_begin=is_begin)
+            first, chunk = first + steps, 2 * chunk
             # After that of the last step: these steps may have begun several epochs.
-            self._next_epoch = planner.begin_next_epoch(first - 1)
+            self._next_epoch = cursor.prepare_next_epoch(first - 1)

@@ -1,4 +1,4 @@
-"""What a loader asks of what is behind it, whether or not its tokens are counted."""
+"""What a loader asks of its session, whether or not its tokens are counted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pagefeed._base import Facts
 from pagefeed.batches.engines import ProcessLock
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.launch import Feed, Ranks, check_agreement, gather_from, members
+from pagefeed.launch import Ranks, RankSettings, check_agreement, gather_from, members
 from pagefeed.metrics import Meter, over_ranks
 
-__all__ = ["LoaderSession", "MoveListener", "warn_of_return"]
+__all__ = ["BatchIterator", "LoaderSession", "MoveListener", "warn_of_return"]
 
 
 class MoveListener(Protocol):
-    """What must know of a loader's moves, and may iterate in its stead."""
+    """Hears of a loader's moves; other processes may iterate in its place."""
 
     def moved(self, state: Any) -> None:  # noqa: ANN401 - of the session's kind
         """Learn where the next iteration begins."""
@@ -28,13 +28,13 @@ class MoveListener(Protocol):
 
 
 class LoaderSession(ABC):
-    """A run on this rank, and where it stands.
+    """A run on this rank, and its position.
 
-    There are two: of datasets whose tokens are counted, where every sequence has a
-    number, and of texts that are not, where the places of lanes are all there is.
+    There are two kinds. Where tokens are counted, every sequence has a number. In
+    uncounted text only the positions of lanes are known.
 
     Args:
-        settings: What the loader was made of.
+        settings: The settings of the loader.
     """
 
     is_adapted = False
@@ -42,11 +42,11 @@ class LoaderSession(ABC):
 
     def __init__(self, settings: LoaderSettings) -> None:
         self.settings = settings
-        """What the loader was made of."""
+        """The settings of the loader."""
         self.lock = ProcessLock()
-        """Held by whichever thread takes a batch, or moves the iteration."""
+        """The thread that takes a batch, or moves the iteration, holds it."""
         self.listener: MoveListener | None = None
-        """Told of moves; an adapter that iterates in other processes sets it."""
+        """Hears of moves. An adapter that iterates in other processes sets it."""
         self.loaded: Any = None
         """A state that was loaded, until an iteration begins."""
         self._meter = Meter()
@@ -58,7 +58,7 @@ class LoaderSession(ABC):
 
     @property
     def saved(self) -> Any:  # noqa: ANN401 - of its kind
-        """The position as ``state_dict`` tells it."""
+        """The position that ``state_dict`` returns."""
         return self.state
 
     @property
@@ -69,7 +69,7 @@ class LoaderSession(ABC):
     @property
     @abstractmethod
     def again(self) -> Any:  # noqa: ANN401 - of its kind
-        """Where an iteration begins again that was left early; None: it goes on."""
+        """Where an iteration that was left early begins again; None: it goes on."""
 
     @property
     @abstractmethod
@@ -79,15 +79,22 @@ class LoaderSession(ABC):
     @property
     @abstractmethod
     def num_steps_left(self) -> int | None:
-        """Steps until the end of this iteration; None if nobody knows."""
+        """Steps until the end of this iteration; None if that is not known."""
 
     @abstractmethod
-    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
         """Iterate, see :meth:`Loader.__iter__`, alone or as one of several processes.
 
-        Process w takes the steps w, w + num_workers, and so on: taken in turn, as
-        ``torch.utils.data.DataLoader`` does with its workers, they are all steps in
-        order.
+        Process w takes the steps w, w + num_workers, and so on. Taken in turn, as
+        ``torch.utils.data.DataLoader`` takes them from its workers, these are all steps
+        in order.
+        """
+
+    @abstractmethod
+    def next_batch(self, iterator: Any) -> Batch | None:  # noqa: ANN401 - its own
+        """Return the next batch of an iterator, and count it; None after the last one.
+
+        If it raises, nothing has moved.
         """
 
     @abstractmethod
@@ -104,7 +111,10 @@ class LoaderSession(ABC):
 
     @abstractmethod
     def resume(self, state: Any) -> None:  # noqa: ANN401 - of its kind
-        """Continue at a state of a twin of this session, as if nothing was loaded."""
+        """Continue at ``state`` without marking it as loaded.
+
+        Used when a session is copied.
+        """
 
     @abstractmethod
     def set_epoch(self, epoch: int) -> None:
@@ -120,11 +130,11 @@ class LoaderSession(ABC):
 
     @abstractmethod
     def _progress(self) -> Mapping[str, float]:
-        """How far the run is, as metrics."""
+        """Return the position of the run as metrics."""
 
     @abstractmethod
     def _agreed(self) -> Mapping[str, Any]:
-        """What all ranks must have alike."""
+        """Return what must be the same on all ranks."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, see :meth:`Loader.state_dict`."""
@@ -132,7 +142,7 @@ class LoaderSession(ABC):
         return self.saved.to_dict()  # type: ignore[no-any-return]
 
     def check_state(self) -> None:
-        """Raise if others iterate, and so the position is theirs to tell."""
+        """Raise if other processes iterate: they know the position."""
         if self.listener is not None:
             self.listener.check_state()
 
@@ -156,11 +166,38 @@ class LoaderSession(ABC):
             "context_parallel": parts and [parts.size, parts.layout],
             "fields": settings.fields.settings,
         }
+        ranks = Ranks(settings.rank, settings.world_size)
         check_agreement(
-            Feed(Ranks(settings.rank, settings.world_size), {**self._agreed(), **plan}),
+            RankSettings(ranks, {**self._agreed(), **plan}),
             gather=gather_from(group),
             same=None if same is None else members(same, group),
         )
+
+
+class BatchIterator(Iterator[Batch]):
+    """What ``iter(loader)`` returns. It begins with the first ``next``.
+
+    Until then nothing moves, so that it may be thrown away. It outlives exceptions: a
+    step whose batch could not be handed out was not taken. The next ``next`` tries it
+    again, and ``Loader.skip`` passes over it. Several threads may share one: each batch
+    is handed to exactly one of them.
+
+    Args:
+        session: Makes the batches.
+    """
+
+    def __init__(self, session: LoaderSession) -> None:
+        self.session = session
+        self._has_ended = False
+
+    def __next__(self) -> Batch:
+        """Return the batch of the next step."""
+        with self.session.lock:
+            batch = None if self._has_ended else self.session.next_batch(self)
+            if batch is None:
+                self._has_ended = True
+                raise StopIteration
+            return batch
 
 
 def warn_of_return(epoch: int, loaded: int) -> None:

@@ -1,4 +1,4 @@
-"""What is told of the documents in a batch: columns of the files, part by part."""
+"""Metadata of the documents in a batch: columns of the files, part by part."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Source = _core.Index | _core.RecordColumn | list[int | None] | list[str | None]
 
 @dataclass(frozen=True)
 class Metadata:
-    """The columns of the table, as each dataset has them.
+    """The columns of a table of metadata.
 
     Args:
-        names: What they are called.
+        names: Names of the columns.
         are_spans: Which of them hold spans of tokens.
-        sources: Where they lie in each dataset; None where it has none.
+        sources: For each dataset, where each column lies; None if it does not have it.
     """
 
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class Metadata:
 
     @classmethod
     def of(cls, datasets: Sequence[Dataset], fields: Fields) -> Metadata | None:
-        """Return what datasets tell, None if it was not asked for.
+        """Return the metadata of datasets; None if it is not among the fields.
 
         Raises:
             ColumnNotFoundError: If a column does not exist.
@@ -70,7 +70,7 @@ class Metadata:
 
     @property
     def asked(self) -> tuple[Sequence[str], Sequence[bool], Sequence[Any]]:
-        """The same, as the engine takes it."""
+        """Names, kinds and sources, as the engine takes them."""
         return self.names, self.are_spans, self.sources
 
     def of_documents(

@@ -1,82 +1,65 @@
-"""What is behind a loader of counted tokens: its run, and where that stands."""
+"""The session of a loader of counted tokens: its run, and the position in it."""
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from pagefeed import _core
 from pagefeed._base import Facts, Int64Array
-from pagefeed.batches.batch_iterator import BatchIterator, transformed
-from pagefeed.batches.engines import ReloadWatch
+from pagefeed.batches.documents import DecodingFeed, DocumentFeed
 from pagefeed.batches.explanation import explain
-from pagefeed.batches.formats import Batch
+from pagefeed.batches.feeds import Feed, TokenFeed
+from pagefeed.batches.formats import Batch, transformed
 from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.loader_session import LoaderSession, warn_of_return
-from pagefeed.batches.padding import PaddingWatch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.batches.token_batches import Feed
+from pagefeed.batches.watch import Watch
 from pagefeed.dataset import before_growth, what_changed
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.launch import check_share
 from pagefeed.mixture import Mixture
-from pagefeed.run import LoaderState, Planner, Route, Run, Track
-from pagefeed.sequences import Documents, JoinedIndex
+from pagefeed.run import Cursor, DatasetRun, LoaderState, MixtureRun, Run
+from pagefeed.sequences import Documents
 
-__all__ = ["Session"]
+__all__ = ["Session", "make_feed", "make_run"]
 
-STEPS_BETWEEN_WARNINGS = 64
-"""Steps after which a session looks again whether there is something to warn of."""
+STEPS_BETWEEN_LOOKS = 64
+"""Steps after which a session looks again whether pages are read again."""
 
 
 class Session(LoaderSession):
-    """A run on this rank and where it stands: the iteration that runs, and its moves.
+    """A run on this rank, the position in it, and the iteration that runs.
 
     Args:
-        settings: What the loader was made of.
+        settings: The settings of the loader.
 
     Raises:
         InvalidArgumentError: If there is nothing to deliver.
     """
 
-    is_adapted = False
-    """Whether a framework was given the loader, or its user was told to."""
-
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
-        self._run = settings.make_run()
-        source = self._run.source
-        self._feed = settings.make_feed(source)
-        self._reloads = ReloadWatch(settings.memory)
+        self._run = run = make_run(settings)
+        self._feed = make_feed(settings, run)
+        self._watch = Watch(run, settings.fields, settings.memory)
         if settings.context_parallel is not None:
-            settings.context_parallel.check(settings.sequences, source.index.length)
-        given = {each.column for each in source.datasets[0].aligned}
-        tells_lengths = isinstance(settings.sequences, Documents)
-        tells_lengths |= bool(given & {"labels", "loss_mask", "attention_mask"})
-        self._padding = PaddingWatch(
-            source.index, settings.fields, tells_lengths=tells_lengths
-        )
+            settings.context_parallel.check(settings.sequences, run.index.length)
+        self._begin_state = run.beginning(0)
         if not isinstance(settings.dataset, Mixture):  # A state may bring it steps.
-            self.run.check_steps(self.run.beginning(0))
-        self._begin_state = self.run.beginning(0)
-        self.loaded: LoaderState | None = None
-        """A state that was loaded, until an iteration begins."""
-        self._iteration: Iteration[Any] | None = None
+            run.check_steps(self._begin_state)
+        self._iteration: Iteration | None = None
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
-        self._grown: tuple[int, Run, Feed[Any]] | None = None
+        self._grown: tuple[int, Run, Feed] | None = None
         """The last epoch of the data of before, and what runs from the next one on."""
         self._num_made = self._num_padding_rows = 0
-        self._told_endless = False
 
     @property
     def run(self) -> Run:
-        """What does not change while it iterates."""
+        """What the loader delivers, and in which sizes."""
         return self._run
 
     @property
@@ -86,22 +69,17 @@ class Session(LoaderSession):
         return self.run.going_on(begin) if self._iteration is None else begin
 
     @property
-    def track(self) -> Track:
-        """What the current iteration delivers."""
-        return self.run.source.at(self.begin)
-
-    @property
     def state(self) -> LoaderState:
-        """The consumed position; right also beside a thread that iterates.
+        """The position after the last batch handed out.
 
         A running loop may stand at its end. Without one there are steps ahead.
         """
         running = self._iteration
-        return self.begin if running is None else self.run.state_at(*running.consumed)
+        return self.begin if running is None else running.cursor.state
 
     @property
     def saved(self) -> LoaderState:
-        """The consumed position as a state was loaded, even if that is an end."""
+        """The position as ``state_dict`` returns it: a loaded end stays one."""
         return self._begin_state if self._iteration is None else self.state
 
     @property
@@ -132,16 +110,24 @@ class Session(LoaderSession):
         """Where another ``iter(loader)`` would begin."""
         return self.run.going_on(self._unfinished)
 
-    def known_planner(self) -> Planner:
-        """Return what finds the sequences of all steps known to have these sizes."""
-        return self.run.planner(self.begin, self.run.known_route(self.begin))
+    @property
+    def _unfinished(self) -> LoaderState:
+        """Like :attr:`following`, but the end to which a state or a seek led stays."""
+        begin, running = self._begin_state, self._iteration
+        if running is None or running.is_new:
+            return begin
+        return self.run.after(begin) if running.is_finished else self.again
+
+    def known(self) -> Cursor:
+        """Return the cursor at the first step known to have these sizes."""
+        return self.run.known(self.begin)
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""
         run = self.run
         return {
-            "num_sequences": run.source.index.num_sequences,
-            "steps": run.route(run.beginning(0)).num_steps,
+            "num_sequences": run.index.num_sequences,
+            "steps": run.at(run.beginning(0)).route.num_steps,
             "epoch": self.epoch,
             "step": self.state.step,
         }
@@ -152,12 +138,13 @@ class Session(LoaderSession):
         Raises:
             StateMismatchError: If it belongs to another run, or is none.
         """
-        self.load(LoaderState.from_dict(state))
+        self.resume(LoaderState.from_dict(state))
+        self.loaded = self.begin
 
     def load_grown(self, state: LoaderState) -> None:
         """Continue an epoch over the files of before, and then over all files.
 
-        Of an epoch of which nothing was delivered, all files are delivered.
+        If nothing was delivered of the epoch, all files are delivered at once.
 
         Raises:
             InvalidArgumentError: If the run has no one dataset, or joins epochs.
@@ -171,8 +158,9 @@ class Session(LoaderSession):
             )
         if self._grown is not None:
             self.restart(self.run.beginning(self._grown[0] + 1))
-        if not what_changed(state.dataset, self.run.source.plan.dataset):
-            self.load(state)
+        if not what_changed(state.dataset, self.run.initial.dataset):
+            self.resume(state)
+            self.loaded = self.begin
             return
         if state.skipped:
             raise InvalidArgumentError(
@@ -181,17 +169,25 @@ class Session(LoaderSession):
             )
         dataset = before_growth(settings.dataset, state.dataset)
         before = replace(settings, dataset=dataset)
-        run = before.make_run()
+        run = make_run(before)
         begin = run.going_on(run.accept(state))
         if begin.step == 0:
             self.restart(self.run.beginning(begin.epoch))
         else:
-            feed = before.make_feed(run.source)
+            feed = make_feed(before, run)
             self.restart(self._begin_state)
             self._grown = begin.epoch, self._run, self._feed
             self._run, self._feed = run, feed
             self.restart(begin)
         self.loaded = self.begin
+        self.tell()
+
+    def resume(self, state: LoaderState) -> None:
+        """Continue at ``state`` without marking it as loaded.
+
+        Used when a session is copied.
+        """
+        self.restart(self.run.accept(state))
         self.tell()
 
     def set_epoch(self, epoch: int) -> None:
@@ -208,9 +204,9 @@ class Session(LoaderSession):
     def num_steps_left(self) -> int | None:
         """Steps until the end of this iteration; None if it never ends."""
         running = self._iteration
-        if running is not None and running.route.num_workers == 1:
-            return running.num_left
-        return self.run.route(self.state).num_steps
+        if running is not None and running.cursor.num_workers == 1:
+            return running.cursor.num_left
+        return self.run.at(self.state).num_left
 
     def last_datasets(self, rank: int | None = None) -> Int64Array:
         """Return from which dataset each row of the batch comes that was taken last.
@@ -219,93 +215,85 @@ class Session(LoaderSession):
             rank: Whose batch; None for that of this rank.
 
         Returns:
-            int64 [batch_size]: numbers of ``run.source.datasets``; -1 for padding.
+            int64 [batch_size]: numbers of ``run.datasets``; -1 for padding.
         """
-        running, index = self._iteration, self.run.source.index
-        if running is None:
+        if self._iteration is None:
             raise InvalidArgumentError("no batch was taken")
         rank = self.settings.rank if rank is None else rank
-        sequences = running.last_sequences(rank)
-        if isinstance(index, JoinedIndex):
-            return index.dataset_of(sequences)
-        return np.minimum(sequences, 0)
+        return self.run.dataset_of(self._iteration.cursor.last_sequences(rank))
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
         counters: dict[str, float] = self._feed.engine().stats()
         running = 0 if self._iteration is None else self._iteration.num_padding_rows
         counters["padding_sequences"] = self._num_padding_rows + running
-        delivered = self.run.source.at(self._finished or self.state).stats()
-        return counters | delivered | self._storage_counts()
-
-    def _storage_counts(self) -> dict[str, int]:
-        data = self.settings.dataset
-        parts = data.datasets.values() if isinstance(data, Mixture) else [data]
-        storages = {id(part.index.storage): part.index.storage for part in parts}
+        delivered = self.run.at(self._finished or self.state).stats()
+        storages = {id(d.index.storage): d.index.storage for d in self.run.datasets}
         counts: Counter[str] = Counter()
         for storage in storages.values():
             counts.update(storage.counts())
-        return {f"storage/{name}": count for name, count in counts.items()}
+        stored = {f"storage/{name}": count for name, count in counts.items()}
+        return counters | delivered | stored
 
     def _progress(self) -> dict[str, float]:
-        state, source = self.state, self.run.source
+        state = self.state
         return {
             "data/epoch": self.epoch,
             "data/step": state.step,
-            "data/tokens_total": source.at(self._finished or state).num_tokens_before,
+            "data/tokens_total": self.run.at(self._finished or state).num_tokens_before,
             **self._balance(),
         }
 
     def _balance(self) -> dict[str, float]:
-        """What the slowest rank of the last step cost, over the mean of all."""
+        """Return the cost of the slowest rank of the last step, over the mean."""
         running, settings = self._iteration, self.settings
-        if settings.balance is None or running is None or not running.num_taken:
+        if settings.balance is None or running is None or not running.cursor.num_taken:
             return {}
-        ranks = [running.last_sequences(rank) for rank in range(settings.world_size)]
-        costs = [self.run.source.costs(each[each >= 0]).sum() for each in ranks]
+        last = running.cursor.last_sequences
+        ranks = [last(rank) for rank in range(settings.world_size)]
+        costs = [self.run.costs(each[each >= 0]).sum() for each in ranks]
         return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}
 
     def _agreed(self) -> dict[str, Any]:
         return self.state.to_dict()
 
-    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iteration:
         """Iterate, alone or as one of several processes that share its steps."""
         check_share(worker, num_workers)
-        return BatchIterator(
-            lock=self.lock,
-            begin=lambda: self._start(worker, num_workers),
-            make=self._make_batch,
-            end=self._ended,
-            explain=self._explain,
-        )
+        return Iteration(self, worker, num_workers)
+
+    def next_batch(self, iterator: Iteration) -> Batch | None:
+        """Return the next batch, and count it; None after the last one."""
+        if not iterator.has_begun:
+            self._begin(iterator)
+        if iterator.is_here and iterator.is_finished:
+            self._end(iterator)
+            return None
+        try:
+            batch = self._made(iterator.take())
+        except CancelledError:
+            raise
+        except Exception as error:
+            explain(error, self.run.at(self.state), iterator.cursor.step)
+            raise
+        iterator.count()
+        return batch
 
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""
         self._feed.close()
-
-    def load(self, state: LoaderState) -> None:
-        """Make the next iteration continue at a saved state.
-
-        Raises:
-            StateMismatchError: If it belongs to another run, or lies beyond the end.
-        """
-        self.resume(state)
-        self.loaded = self.begin
-
-    def resume(self, state: LoaderState) -> None:
-        """The same, for a twin of the session whose state it is: nothing was loaded."""
-        self.restart(self.run.accept(state))
-        self.tell()
 
     def move(self, state: LoaderState, *, is_new: bool) -> None:
         """Continue this iteration at ``state``, the running iterator too."""
         running = self._iteration
         if running is not None and running.is_here:
             self._begin_state = state
-            ours = running.route
-            route = self.run.route(state, ours.worker, ours.num_workers)
-            planner = self.run.planner(state, route)
-            running.follow(planner, is_new=is_new or running.is_new)
+            cursor = self.run.at(
+                state,
+                worker=running.cursor.worker,
+                num_workers=running.cursor.num_workers,
+            )
+            running.follow(cursor, is_new=is_new or running.is_new)
         else:
             self.restart(state)
         self.tell()
@@ -314,7 +302,7 @@ class Session(LoaderSession):
         """End the running iteration; the next begins at ``begin``."""
         with self.lock:
             if self._iteration is not None:
-                self._iteration.close()
+                self._iteration.stop()
                 self._num_padding_rows += self._iteration.num_padding_rows
             if self._grown is not None and begin.epoch > self._grown[0]:
                 self._feed.close()
@@ -323,68 +311,63 @@ class Session(LoaderSession):
             self._begin_state = begin  # First: who sees no iteration needs the new one.
             self._iteration, self._finished, self.loaded = None, None, None
 
-    @property
-    def _unfinished(self) -> LoaderState:
-        """The same, or the end of an iteration that a state or a seek led to."""
-        begin, running = self._begin_state, self._iteration
-        if running is None or running.is_new:
-            return begin
-        if running.is_finished:
-            return self.run.after(begin)
-        return self.again
-
-    def _start(self, worker: int, num_workers: int) -> Iteration[Any]:
+    def _begin(self, iteration: Iteration) -> None:
         begin = self._unfinished
-        if num_workers == 1:  # Others may have steps left where one has none.
+        if iteration.num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
             self.run.check_steps(begin)
         self.restart(begin)
         begin = self._begin_state
-        route = self.run.route(begin, worker, num_workers)
-        if worker == 0:
-            self._padding.look(route, stacklevel=4)
-            self._tell_endless(route, stacklevel=5)
-        planner = self.run.planner(begin, route)
-        iteration = Iteration(
-            feed=self._feed,
-            planner=planner,
-            horizon_sequences=planner.track.horizon(self.settings.memory),
-            plan_bytes=self.settings.plan_bytes,
+        cursor = self.run.at(
+            begin, worker=iteration.worker, num_workers=iteration.num_workers
         )
+        if iteration.worker == 0:
+            self._watch.begin(cursor.route)
+        memory, plan_bytes = self.settings.memory, self.settings.plan_bytes
+        iteration.begin(cursor, self._feed, memory, plan_bytes)
         self._iteration, self._finished, self.loaded = iteration, None, None
-        return iteration
 
-    def _tell_endless(self, route: Route, stacklevel: int) -> None:
-        """Warn, once, of a mixture that nobody said has no end."""
-        if route.end is None and self.run.epochs is not None and not self._told_endless:
-            self._told_endless = True
-            warnings.warn(
-                "this mixture never ends, and so a loop over it does not either: give "
-                "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
-                "epochs=None if an endless loop is what you want",
-                stacklevel=stacklevel,
-            )
-
-    def _make_batch(self, delivered: _core.Buffer) -> Batch:
-        is_time = self._num_made % STEPS_BETWEEN_WARNINGS == 0
-        if is_time and not self.run.source.is_scattered:
-            self._reloads.look(self._feed.engine().stats(), stacklevel=3)
+    def _made(self, delivered: Any) -> Batch:  # noqa: ANN401 - by the feed
+        if self._num_made % STEPS_BETWEEN_LOOKS == 0:
+            self._watch.look(self._feed.engine().stats())
         self._num_made += 1
-        batch, transform = self._feed.batch(delivered), self.settings.transform
-        if self.settings.context_parallel is not None:
-            length = self.run.source.index.length
-            batch = self.settings.context_parallel.part(batch, length)
-        if transform is None:
-            return batch
-        return transformed(transform, batch)  # type: ignore[no-any-return]
+        made = self._feed.batch(delivered)
+        context_parallel = self.settings.context_parallel
+        if context_parallel is not None:
+            made = context_parallel.part(made, self.run.index.length)
+        batch: Batch = transformed(self.settings.transform, made)
+        return batch
 
-    def _ended(self, iteration: Iteration[Any]) -> None:
+    def _end(self, iteration: Iteration) -> None:
         """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
 
-    def _explain(self, error: Exception, iteration: Iteration[Any]) -> None:
-        """Say which steps to skip, in the order of the iteration."""
-        explain(error, self.run, self.state, iteration.step)
+
+def make_run(settings: LoaderSettings) -> Run:
+    """Return what is delivered on this rank.
+
+    Raises:
+        InvalidArgumentError: If it holds no sequence.
+    """
+    names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
+    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    options["memory"] = settings.order_bytes
+    if isinstance(settings.dataset, Mixture):
+        return MixtureRun(mixture=settings.dataset, **options)
+    return DatasetRun(dataset=settings.dataset, **options)
+
+
+def make_feed(settings: LoaderSettings, run: Run) -> Feed:
+    """Return what makes batches of the sequences of a run.
+
+    Raises:
+        InvalidArgumentError: If its batches cannot hold what is asked for.
+    """
+    if not isinstance(settings.sequences, Documents):
+        return TokenFeed(settings, run)
+    if settings.decode is not None:
+        return DecodingFeed(settings, run, settings.decode)
+    return DocumentFeed(settings, run)

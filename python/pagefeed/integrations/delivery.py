@@ -154,7 +154,7 @@ class Delivery:
             return
         place, steps, left = session.following, "no end", "all"
         if loader.num_steps_left is not None:
-            route = session_of(loader).run.route(place)
+            route = session_of(loader).run.at(place).route
             steps, left = str(len(loader)), str(route.num_sequences)
         checkpoint = self._checkpoint
         if checkpoint is None and session.loaded is not None:

@@ -54,7 +54,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
                 f"{who} must end: give its Loader epochs=1, or its mixture an end"
             )
         session = session_of(loader)
-        num_sequences = session.run.route(session.following).num_sequences or 0
+        num_sequences = session.run.at(session.following).route.num_sequences or 0
         rest = num_sequences % session.run.step_sequences
         if loader.drop_last and rest:
             raise InvalidArgumentError(
@@ -75,8 +75,8 @@ class TokenMeans:
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         mixture = isinstance(loader.dataset, Mixture)
-        source: Any = session_of(loader).run.source
-        self._names: list[str] = list(source.data.names) if mixture else []
+        source: Any = session_of(loader).run
+        self._names: list[str] = list(source.names) if mixture else []
         self._sums = np.zeros((1 + len(self._names), 2))
 
     def add(self, labels: Any, loss: Any, logits: Any = None) -> int:  # noqa: ANN401 - tensors

@@ -79,7 +79,7 @@ class MicroBatches(Iterator[Any]):
             )
         loader.seek(consumed // step)
         self.loader = loader
-        datasets = session_of(loader).run.source.datasets
+        datasets = session_of(loader).run.datasets
         given = any(each.column == "loss_mask" for each in datasets[0].aligned)
         batches.convert = partial(micro_batch, mask_is_given=given)
         self._batches = iter(batches)

@@ -51,7 +51,7 @@ class PagefeedDataLoader(_Base):
         check_fields(loader, ["loss_mask"], WHO)
         if any(name in loader.fields.names for name in OF_BORDERS):
             check_fields(loader, LENGTHS, WHO)
-        length: int = loader.sequences.length  # type: ignore[attr-defined]
+        length: int = loader.sequences.length  # type: ignore[union-attr]
         super().__init__(
             work_dir=work_dir,
             global_batch_size=loader.batch_size * loader.world_size * length,
@@ -76,7 +76,7 @@ class PagefeedDataLoader(_Base):
         """Go on at a position; a state of its very end leaves the epoch no batches."""
         self._leaf.load_state_dict(state_dict)
         session = session_of(self.loader)
-        left = session.run.route(session.saved).num_steps
+        left = session.run.at(session.saved).route.num_steps
         total = self.total_batches
         self.batches_processed = total - min(total, total if left is None else left)
 

@@ -5,8 +5,8 @@ the launcher, from a framework's groups and meshes, and the proof that all ranks
 """
 
 from pagefeed.launch.agreement import (
-    Feed,
     Gather,
+    RankSettings,
     check_agreement,
     gather_from,
     members,
@@ -23,8 +23,8 @@ from pagefeed.launch.frameworks import (
 from pagefeed.launch.ranks import check_share, resolve_rank, resolve_threads
 
 __all__ = [
-    "Feed",
     "Gather",
+    "RankSettings",
     "Ranks",
     "check_agreement",
     "check_share",

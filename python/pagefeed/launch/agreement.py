@@ -1,7 +1,7 @@
-"""The proof, before training, that every process is fed what it must be.
+"""Proves before training that every process gets the right batches.
 
-One exchange of a few facts. Wrong ranks raise nothing by themselves: data is trained on
-twice, or never, or the ranks of one model see different batches and diverge.
+It takes one exchange of a few facts. Wrong ranks raise no error by themselves: data is
+trained on twice or never, or the ranks of one model see different batches and diverge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch.frameworks import Ranks
 
-__all__ = ["Feed", "Gather", "check_agreement", "gather_from", "members"]
+__all__ = ["Gather", "RankSettings", "check_agreement", "gather_from", "members"]
 
 MODEL_PARALLEL = re.compile(
     r"(?:^|_)(?:tp|tensor|pp|pipeline|cp|context|sp|sequence)(?:_|$)", re.IGNORECASE
@@ -28,12 +28,12 @@ Gather = Callable[[Any], Sequence[Any]]
 """From this process's facts to those of all, in the same order everywhere."""
 
 
-class Feed(NamedTuple):
-    """What a process is fed."""
+class RankSettings(NamedTuple):
+    """What decides which batches a process gets."""
 
     ranks: Ranks
     """Its data-parallel rank."""
-    plan: Mapping[str, Any]
+    settings: Mapping[str, Any]
     """All that decides what a rank gets, by name: must be the same everywhere."""
 
 
@@ -73,12 +73,12 @@ def members(same: Any, group: Any = None) -> list[int]:  # noqa: ANN401 - torch'
 
 
 def check_agreement(
-    feed: Feed, *, gather: Gather, same: Sequence[int] | None = None
+    own: RankSettings, *, gather: Gather, same: Sequence[int] | None = None
 ) -> None:
-    """Check that all processes together are fed the data once, and alike where needed.
+    """Check that all processes get the data once, and the same where they must.
 
     Args:
-        feed: What this process is fed.
+        own: What decides which batches this process gets.
         gather: Gathers over all processes that train.
         same: Numbers of the processes, as gathered, that must get the same batches as
             this one, itself included; those of its tensor, pipeline and context
@@ -88,7 +88,8 @@ def check_agreement(
     Raises:
         InvalidArgumentError: On all processes, naming two that disagree.
     """
-    mine = (tuple(feed.ranks), dict(feed.plan), None if same is None else sorted(same))
+    peers = None if same is None else sorted(same)
+    mine = tuple(own.ranks), dict(own.settings), peers
     found = list(gather(mine))
     plans = [plan for _, plan, _ in found]
     for name in plans[0]:

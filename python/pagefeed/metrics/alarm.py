@@ -1,4 +1,4 @@
-"""Who is told when training waits for its data."""
+"""An alarm for training that waits for its data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _warn(fraction: float) -> None:
 
 
 class WaitAlarm:
-    """Calls back when waiting stays above a threshold.
+    """Calls back when training waits for data more than a fraction of the time.
 
-    With ``loader.metrics(group)`` it sees the slowest rank, on every rank.
+    With ``loader.metrics(group)`` every rank looks at the slowest rank.
 
     Args:
         threshold: Fraction of the time.

@@ -1,4 +1,4 @@
-"""From counters to the numbers of a run.
+"""Makes the metrics of a run from counters.
 
 Names are words, slashes and underscores: what Weights & Biases, TensorBoard and MLflow
 all take. Fractions lie in 0..1, sizes are bytes, times seconds; ``_total`` only rises.
@@ -24,7 +24,7 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/pages_loaded_total": sum,
     "data/pages_reloaded_total": sum,
 }
-"""How ranks' own numbers become the run's: the slowest rank sets the step."""
+"""How the numbers of ranks make those of the run: the slowest rank sets the step."""
 
 
 class _Reading(NamedTuple):
@@ -57,11 +57,6 @@ class Meter:
         self._clock = clock
         self._lock = Lock()
         self._last = _Reading(clock())
-
-    def start_anew(self) -> None:
-        """Leave out of the next rates what lies before now and was not consumed."""
-        with self._lock:
-            self._last = self._last._replace(seconds=self._clock())
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.

@@ -11,7 +11,7 @@ from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.mixture import Mixture, Stage, check_weights, mix
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Component, Interval, Schedule, WeightChange
-from pagefeed.mixture.tokenizers import check_recorded
+from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.mixture.tree import Tree
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "Tree",
     "WeightChange",
     "adopt",
-    "check_recorded",
+    "check_tokenizers",
     "check_weights",
     "mix",
     "resolve",

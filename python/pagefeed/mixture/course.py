@@ -20,7 +20,7 @@ from pagefeed.mixture.tree import MAX_TURN
 __all__ = ["LEAST_LANES", "Course"]
 
 LEAST_LANES = 8
-"""Fewest lanes of a mixture: with fewer, their roundings may not even out."""
+"""Fewest lanes of a mixture. With fewer, roundings may not even out."""
 
 NEVER = 1 << 62
 """A position that is never reached."""
@@ -29,19 +29,19 @@ NEVER = 1 << 62
 class Course:
     """Where every position of a mixture leads.
 
-    The turns of a lane fall into rows with constant weights. In every row a tree deals
-    them out; the lanes' phases are evenly apart, so that in the first row counts of two
-    lanes differ by at most one at a node, and a rare dataset arrives spread over time
-    and lanes. When weights change, what each lane lacks decides which phase it has in
-    the next row, and what all lack moves them all: errors do not add up.
+    A lane's turns are cut into rows with constant weights. In every row a tree deals
+    the turns out to the datasets. The lanes' phases are evenly apart: in the first row
+    the counts of two lanes differ by at most one at a node, and a rare dataset is
+    spread over time and lanes. When weights change, each lane's phase in the next row
+    makes up for what the lane lacks, and a shift of all phases for what all lanes lack.
+    So errors do not add up.
 
-    With ``LEAST_LANES`` or more no count is further off its weight than one sequence
-    per lane, before any position. In the first row that is proven where ``Tree.bound``
-    is at most 1, as for up to four datasets: phases of all lanes are a half in the
-    mean. For the rest a search against it found no more than 0.55, and 0.82 over
-    changes of weights. With fewer lanes roundings may not even out: a single one came
-    to 2.1 over changes. While datasets run out, lane by lane, up to 1.2 was seen
-    against the weights that remain in each lane.
+    With ``LEAST_LANES`` lanes or more, no dataset is ever further off its weight than
+    one sequence per lane. In the first row this is proven where ``Tree.bound`` is at
+    most 1, as for up to four datasets, because the mean of the phases is a half. A
+    search for other cases found at most 0.55, and 0.82 over changes of weights. With
+    fewer lanes roundings may not even out: with one lane 2.1 was found over changes.
+    While datasets run out, lane by lane, 1.2 was found against the remaining weights.
 
     Args:
         schedule: Datasets and weights.
@@ -171,8 +171,8 @@ class Course:
     def _find_tail(self, turn: Int64Array, ended: npt.NDArray[np.bool_]) -> None:
         """Find the turns that are left when the first lane has run out.
 
-        The lanes run out within a few turns of each other. Positions from there on go
-        through the turns that are left, in order.
+        The lanes run out within a few turns of each other. Later positions go through
+        the turns that are left, in order.
         """
         self._hole = NEVER
         self._tail = np.empty(0, dtype=np.int64)

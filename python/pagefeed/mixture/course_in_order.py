@@ -15,9 +15,9 @@ __all__ = ["CourseInOrder"]
 class CourseInOrder(Course):
     """A course whose local positions of a dataset rise with the position.
 
-    Which dataset comes when is as in any course. Its lanes take turns of a dataset in
-    an order of their own, so that the number of its turns before, in all lanes, is the
-    local position: the cost is that of all lanes instead of one.
+    Datasets come at the same positions as in a :class:`Course`. A local position is the
+    number of the dataset's turns in all lanes before it. So looking up a position costs
+    as much as it does for all lanes, instead of one.
 
     Example:
         >>> from pagefeed.mixture import Component, Schedule, WeightChange

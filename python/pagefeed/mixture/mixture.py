@@ -1,4 +1,4 @@
-"""What a mixture is, as it is asked for."""
+"""Mixtures of datasets, as users ask for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phases of the lanes: which of them rounds up where a tree deals out its turns."""
+"""Phases of lanes: they decide which lane rounds up at a node of a tree."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pagefeed.order import Permutation, derive_key
 __all__ = ["Phases"]
 
 SOON = 4
-"""Turns of a lane in which a dataset may make up for what it lacks in the mean."""
+"""Turns of a lane in which a dataset makes up for what it lacks in the mean."""
 MOST_KEPT = ONE // 4
-"""What it may lack longer, in turns of each lane."""
+"""Most that a dataset may go on lacking, in turns of each lane."""
 
 
 class Phases:
-    """Phases of lanes, evenly apart, moved by what datasets lack.
+    """Makes the phases of lanes: evenly apart, and shifted by what datasets lack.
 
     Args:
         names: Names of all datasets.
@@ -36,12 +36,12 @@ class Phases:
     def of(
         self, tree: Tree, lacking: Int64Array, lanes: Int64Array, *, together: bool
     ) -> Int64Array:
-        """Phases of a tree: int64 [lanes, nodes], for some of the lanes.
+        """Return the phases of a tree for some lanes: int64 [all lanes, nodes].
 
-        A node's left side is owed what its datasets lack, less its share of what all
-        below the node lack, since that is the node's own concern. Lanes that begin
-        together trade their phases: the one that is owed most has the largest, and all
-        are moved by the mean. So they stay evenly apart.
+        A node owes its left side what the datasets there lack, less their share of what
+        all datasets below the node lack. Lanes that begin a row together exchange
+        phases: the lane that is owed most gets the largest. Then all phases are shifted
+        by the mean that is owed. So they stay evenly apart.
 
         Args:
             tree: What deals the turns out.
@@ -85,11 +85,12 @@ class Phases:
 
 
 def _kept(tree: Tree, lacking: Int64Array) -> Int64Array:
-    """Return what of the lanes' mean lack a dataset keeps for now: int64 [datasets].
+    """Return how much of its mean lack a dataset keeps for now: int64 [datasets].
 
-    What it lacks, or has had too much, beyond its share of some turns to come would be
-    taken from the others at once, or given to them: a large one could bear the sum of
-    many. So it keeps that, up to a limit beyond which errors would add up.
+    A dataset makes up at once only for its share of the next few turns. The rest would
+    be taken from the others, or given to them, and one large dataset could have to
+    bear the sum of many. So the dataset keeps the rest, up to a limit that stops errors
+    from adding up.
     """
     mean = lacking.sum(axis=0) / len(lacking)
     soon = SOON * tree.shares

@@ -1,4 +1,4 @@
-"""From what is asked for to what runs: starts and weights in sequences, by position."""
+"""Makes the schedule of a mixture: starts and weights of sequences, by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Anchor", "adopt", "resolve", "sequence_weights"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anchor:
-    """A place of a run from which steps are counted on with these sizes."""
+    """A position and step from which on all steps have these sizes."""
 
     position: int = 0
     """Position there."""
@@ -26,7 +26,7 @@ class Anchor:
     """Sequences of a step of all ranks."""
 
     def position_of(self, step: int) -> int:
-        """Return where a step would be had all these sizes; that may be below 0."""
+        """Return where a step would be if all had these sizes; may be below 0."""
         return self.position + (step - self.step) * self.step_sequences
 
 
@@ -70,13 +70,12 @@ def adopt(
 ) -> Schedule:
     """Return the schedule with which a run of ``mixture`` continues another.
 
-    What lies before the position, by default that of the anchor, stays as it was. What
-    follows is as recorded if the same mixture was asked for, else as it is asked for
-    now.
+    The schedule before a position, by default that of the anchor, stays. After it, the
+    recorded one goes on if the same mixture was asked for, and otherwise the one that
+    is asked for now.
 
     Raises:
-        StateMismatchError: If a dataset is another one by the same name, or none is
-            known; both sides are shown.
+        StateMismatchError: If two datasets of one name differ, or no name is known.
     """
     theirs = replace(theirs, parts=_counted(theirs.parts, parts))
     _check_same(theirs, parts)
@@ -101,7 +100,7 @@ def adopt(
 def sequence_weights(
     mixture: Mixture, parts: Sequence[Component], weights: Mapping[str, float]
 ) -> list[float]:
-    """Return the weight of a sequence of each dataset: int64 [parts].
+    """Return the weight of a sequence of each dataset.
 
     A weight by tokens is shared by sequences in proportion to their mean tokens.
     """

@@ -20,11 +20,11 @@ DIGITS = 9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Component:
-    """A dataset of a mixture, as far as its schedule knows it."""
+    """A dataset of a mixture, as its schedule knows it."""
 
     name: str
     data: str
-    """What identifies it, and what people know it by."""
+    """Fingerprint of the dataset, and its description for people."""
     num_sequences: int
     """Sequences of an epoch."""
     num_tokens: int
@@ -67,7 +67,7 @@ class Schedule:
     changes: tuple[WeightChange, ...]
     """Weights by rising start; the first starts at 0, and so does an anneal from it."""
     digest: str
-    """What tells the mixture that was asked for from others."""
+    """Digest of the mixture that was asked for."""
 
     @property
     def names(self) -> list[str]:
@@ -87,7 +87,7 @@ class Schedule:
             former = self.weights_before(stop) if stop is not None else former
 
     def weights_before(self, position: int) -> tuple[float, ...]:
-        """Return the weights that a change at a position goes on from."""
+        """Return the weights from which a change at a position starts."""
         former = self.changes[0].weights
         reached = [span for span in self.changes if span.start < position]
         ends = [*(span.start for span in reached), position][1:]

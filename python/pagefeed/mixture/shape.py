@@ -1,15 +1,15 @@
-"""Shapes of trees, and which deals turns out most evenly.
+"""Shapes of trees, and the search for the one that deals turns out most evenly.
 
-At each inner node a count is rounded, by half a sequence per lane at most, where the
-mean of the lanes' phases is a half. A dataset is off by its parent's rounding in full;
-of that of a node further up it has its share of the side it stands in. So with weight w
-it is off, in sequences per lane, by at most ::
+At each inner node a count is rounded, by half a sequence per lane at most if the mean
+of the lanes' phases is a half. The rounding of its parent counts in full for a dataset.
+The rounding of a node further up counts by the dataset's share of its side. So a
+dataset of weight w is off, in sequences per lane, by at most ::
 
     (1 + sum of w / W over the nodes above it, without the root) / 2
 
 where W is a node's weight. The sum depends on the shape of the tree alone. It is below
-1 for up to four datasets (two pairs). For five or more whose weights fall steeply no
-tree may have it there: weights of 44198, 32057, 13637, 2723 and 1 come to 1.06.
+1 for up to four datasets (two pairs). For five or more with steeply falling weights
+there may be no such tree: weights of 44198, 32057, 13637, 2723 and 1 come to 1.06.
 """
 
 from __future__ import annotations

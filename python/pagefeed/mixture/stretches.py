@@ -1,4 +1,4 @@
-"""What a course looks positions up in: rows of constant weights, lane by lane."""
+"""Rows of constant weights, lane by lane, in which a course looks positions up."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class LaneStretches:
     def find_count(
         self, dataset: int, lane: Int64Array, number: Int64Array
     ) -> Int64Array:
-        """Return the row in which a lane's ``number``-th turn of a dataset is.
+        """Return the row with a lane's ``number``-th turn of a dataset.
 
-        It is the last that begins with at most as many, or, if no such turn comes, any.
+        That is the last row that begins with at most so many turns of it. If no such
+        turn comes, it may be any row.
         """
         if len(self._keys) == self._num_lanes:
             return lane

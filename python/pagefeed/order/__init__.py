@@ -16,7 +16,7 @@ from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
 from pagefeed.order.permutation import Permutation
-from pagefeed.order.shuffle import Shuffle
+from pagefeed.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
 from pagefeed.order.small_order import SmallOrder
 from pagefeed.sequences import Blocks, ExplicitBlocks
 
@@ -35,6 +35,8 @@ __all__ = [
     "Ordered",
     "Permutation",
     "Shuffle",
+    "ShuffleBlock",
+    "ShuffleLike",
     "SmallOrder",
     "choose_num_lanes",
     "derive_key",

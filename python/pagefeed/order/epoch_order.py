@@ -14,7 +14,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import KeyPart, derive_key
 from pagefeed.order.lane_reader import MOST_HELD, LaneReader
 from pagefeed.order.lanes import Lanes
-from pagefeed.order.lists import FileList, RowList, make_list
+from pagefeed.order.lists import SingleList, make_list
 from pagefeed.order.permutation import checked_indices
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
 from pagefeed.order.window import DelayWindow
@@ -28,9 +28,9 @@ class EpochOrder:
     """The order in which the units of one epoch are delivered, over all ranks.
 
     It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
-    r + 2N and so on, whatever N is. What it holds does not grow with the dataset, save
-    a sum for every 64 blocks if blocks differ in size. Reading on where a lane was
-    read before is fast; elsewhere costs about ``window`` units of work.
+    r + 2N and so on, whatever N is. Its memory does not grow with the dataset, but for
+    a sum for every 64 blocks if blocks differ in size. Reading on in a lane is fast.
+    Reading elsewhere costs about ``window`` units of work.
 
     Args:
         blocks: The units and the blocks they lie in.
@@ -108,8 +108,8 @@ class EpochOrder:
         self.lanes = Lanes(num_units=blocks.num_sequences, num_lanes=num_lanes)
         delay = max(window, 1) if shuffle.delayed else 1
         # Without a window or blocks every position is found on its own.
-        self._direct: FileList | RowList | None = None
-        if delay == 1 and isinstance(sequence, FileList | RowList):
+        self._direct: SingleList | None = None
+        if delay == 1 and isinstance(sequence, SingleList):
             self._direct = sequence
         self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
         self._reader = LaneReader(self._window, self._sequence, most_held)

@@ -1,4 +1,4 @@
-"""What a block shuffle permutes: items, the shares of blocks, and where they start.
+"""Items: the shares of blocks, which a block shuffle permutes.
 
 With ``passes=k`` every block is read k times and gives another share of its units each
 time. Item j is share ``j % k`` of block ``P(j // k)``, P being another permutation for

@@ -1,7 +1,7 @@
-"""Reading lanes: window and sequence resolved some way ahead, many lanes at a time.
+"""Reads lanes: finds their units some way ahead, in many lanes at a time.
 
-NumPy's calls cost more than what they do for one lane, so lanes that are read side by
-side are resolved side by side, as the rows of one array.
+A call of NumPy costs more than its work for one lane. So lanes that are read side by
+side are looked up side by side, as the rows of one array.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOKED_AT = 1 << 15  # of a long delay, whose units mostly leave at another time
 MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
 
 
-class Held(NamedTuple):
+class LaneUnits(NamedTuple):
     """Units of a lane, in the order they are delivered."""
 
     first_place: int
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
 
 class _Missing(NamedTuple):
-    """The stretch of time to be resolved of a lane, and units to be kept before."""
+    """A stretch of a lane's time to look up, and the units to keep before it."""
 
     lane: int
     place: int
@@ -51,9 +51,10 @@ class _Missing(NamedTuple):
 
 
 class LaneReader:
-    """Reads any places of any lane; fastest where it goes on.
+    """Reads any places of any lane. Reading on from the last place is fastest.
 
-    What it holds is a memory, never a state: it decides how long reading takes.
+    It remembers units, but has no state: what it holds decides only how long reading
+    takes.
 
     Args:
         window: Delays units inside their lanes.
@@ -75,7 +76,7 @@ class LaneReader:
         self._is_long = window.delay > LONG_DELAY
         # Less would forget lanes before they are read again.
         self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
-        self._held: OrderedDict[int, Held] = OrderedDict()
+        self._held: OrderedDict[int, LaneUnits] = OrderedDict()
         self._num_held = 0
 
     def read(self, lane: int, places: range, into: Int64Array) -> None:
@@ -100,7 +101,7 @@ class LaneReader:
             places = places[count:]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _holding(self, lane: int, place: int) -> Held:
+    def _holding(self, lane: int, place: int) -> LaneUnits:
         """Units of the lane that hold a place."""
         held = self._held.get(lane)
         while held is None or not held.first_place <= place < held.end_place:
@@ -110,10 +111,10 @@ class LaneReader:
         return held
 
     def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
-        """Resolve what reading these places of these lanes will take, in steps.
+        """Look up the units that reading these places of these lanes needs, in steps.
 
-        What was held of a lane before the first place is forgotten. Where the delay is
-        long, now and then some of it is left to the reading.
+        Units of a lane before the first place are forgotten. If the delay is long, some
+        units may be left to be looked up by :meth:`read`.
         """
         group: list[_Missing] = []
         num_units = 0
@@ -136,11 +137,11 @@ class LaneReader:
             yield from self._resolve(group)
 
     def _missing(self, lane: int, places: range) -> _Missing | None:
-        """What must be resolved to read places of a lane, if anything.
+        """Return what must be looked up to read places of a lane, if anything.
 
-        A lane read on continues where it ended, twice as far each time; a place met
-        out of the blue costs as little as it can. A stretch of more than the delay
-        reaches beyond the place at which it begins.
+        A lane that is read on continues where it ended, twice as far each time. For any
+        other place as few units as possible are looked up. A stretch longer than the
+        delay reaches beyond the place at which it begins.
         """
         held = self._held.get(lane)
         first, last = places[0], places[-1]
@@ -171,9 +172,9 @@ class LaneReader:
         return _Missing(lane, first, begin, end, kept)
 
     def _resolve_long(self, missing: _Missing) -> Iterator[None]:
-        """Put the units of a lane in the order they leave, looking at few at a time.
+        """Put the units of a lane in the order they leave, a few at a time.
 
-        Most of those looked at leave before or after: only the others are held.
+        Most of them leave before or after the stretch, and are not held.
         """
         lane, window = missing.lane, self._window
         low = max(0, missing.begin - window.delay)
@@ -199,7 +200,7 @@ class LaneReader:
             return
         found = np.concatenate(units)[window.by_time(np.concatenate(times))]
         held = np.concatenate([missing.kept, found])
-        self._keep(lane, Held(first_place - len(missing.kept), held, missing.end))
+        self._keep(lane, LaneUnits(first_place - len(missing.kept), held, missing.end))
         yield
 
     def _resolve(self, group: list[_Missing]) -> Iterator[None]:
@@ -216,7 +217,7 @@ class LaneReader:
         for row, missing in enumerate(group):
             stretch = window.stretch(row)
             found = units[stretch.places + origins[row]]
-            held = Held(
+            held = LaneUnits(
                 stretch.first_place - len(missing.kept),
                 np.concatenate([missing.kept, found]),
                 missing.end,
@@ -224,7 +225,7 @@ class LaneReader:
             self._keep(missing.lane, held)
         yield
 
-    def _keep(self, lane: int, held: Held) -> None:
+    def _keep(self, lane: int, held: LaneUnits) -> None:
         """Remember a lane's units, and forget those of lanes read longest ago."""
         before = self._held.pop(lane, None)
         self._num_held += len(held.units) - (len(before.units) if before else 0)

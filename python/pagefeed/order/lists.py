@@ -34,63 +34,41 @@ class UnitList(Protocol):
         """Index, int64, of each unit."""
 
 
-class FileList:
-    """File order: every unit at its own number."""
+class SingleList:
+    """Every unit on its own: at its own number, or permuted.
+
+    Args:
+        permutation: Where each unit goes; None for file order.
+    """
+
+    def __init__(self, permutation: Permutation | None) -> None:
+        self._permutation = permutation
 
     def prepare(self) -> Iterator[None]:
-        """There is nothing to be done."""
+        """Do nothing: there is nothing to prepare."""
         yield from ()
 
     def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """Units, int64, at the indices [start, stop), none empty, run after run."""
-        return joined_ranges(starts, stops)
-
-    def at(self, indices: Int64Array) -> Int64Array:
-        """Units, int64, at any indices."""
-        return indices
+        """Return the units at the indices [start, stop), run after run: int64."""
+        return self.at(joined_ranges(starts, stops))
 
     def some(
         self,
         run: range,  # noqa: ARG002 - all are as near
         indices: Int64Array,
     ) -> Int64Array:
-        """Units, int64, at rising indices inside a run."""
-        return indices
-
-    def indices(self, units: Int64Array) -> Int64Array:
-        """Index, int64, of each unit."""
-        return units
-
-
-class RowList:
-    """Every unit on its own, anywhere."""
-
-    def __init__(self, num_units: int, key: bytes) -> None:
-        self._permutation = Permutation(num_units, key)
-
-    def prepare(self) -> Iterator[None]:
-        """There is nothing to be done."""
-        yield from ()
-
-    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """Units, int64, at the indices [start, stop), none empty, run after run."""
-        return self._permutation[joined_ranges(starts, stops)]
+        """Return the units at rising indices inside a run: int64."""
+        return self.at(indices)
 
     def at(self, indices: Int64Array) -> Int64Array:
-        """Units, int64, at any indices."""
-        return self._permutation[indices]
-
-    def some(
-        self,
-        run: range,  # noqa: ARG002 - all are as near
-        indices: Int64Array,
-    ) -> Int64Array:
-        """Units, int64, at rising indices inside a run."""
-        return self._permutation[indices]
+        """Return the units at any indices: int64."""
+        permutation = self._permutation
+        return indices if permutation is None else permutation[indices]
 
     def indices(self, units: Int64Array) -> Int64Array:
-        """Index, int64, of each unit."""
-        return self._permutation.inverse(units)
+        """Return the index of each unit: int64."""
+        permutation = self._permutation
+        return units if permutation is None else permutation.inverse(units)
 
 
 class BlockList:
@@ -199,9 +177,9 @@ def make_list(
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
     if not shuffle.permuted or blocks.num_sequences == 0:
-        return FileList()
+        return SingleList(None)
     if not shuffle.in_blocks:
-        return RowList(blocks.num_sequences, key)
+        return SingleList(Permutation(blocks.num_sequences, key))
     return BlockList(
         blocks,
         shuffle.passes,

@@ -14,7 +14,8 @@ BLOCK_KINDS: tuple[str, ...] = get_args(ShuffleBlock)
 MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigabytes
 
 
-ShuffleLike: TypeAlias = "Shuffle | str | bool | None"
+ShuffleLike: TypeAlias = "Shuffle | ShuffleBlock | bool | None"
+"""What a loader takes as ``shuffle``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class Shuffle:
                 "shuffle is a Shuffle, one of "
                 f"{', '.join(map(repr, BLOCK_KINDS))} or None, found {value!r}"
             )
-        return cls(block=value)  # type: ignore[arg-type]  # it checks the name
+        return cls(block=value)
 
     @property
     def identity(self) -> str:

@@ -1,9 +1,9 @@
 """The delay window: a shuffle buffer without a state.
 
-Inside a lane the unit at x leaves at time ``x + D * h(x)``, h a keyed hash, uniform in
-[0, 1). Which units leave in a stretch of time depends on that stretch and the D units
-before it alone, so every place is found by looking at about D units, and nothing before
-it has to be replayed.
+Inside a lane the unit at x leaves at time ``x + D * h(x)``, where h is a keyed hash,
+uniform in [0, 1). The units that leave in a stretch of time come from that stretch and
+the D units before it alone. So every place is found by looking at about D units, and
+nothing has to be replayed.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ class DelayWindow:
         return Stretches(low, high, first, last, packed)
 
     def expected_time(self, lane: int, place: int) -> int:
-        """Return about when the unit at a place of a lane leaves.
+        """Return the expected time at which the unit at a place of a lane leaves.
 
-        Of lanes longer than the delay it hardly ever leaves more than :attr:`spread`
-        before or after that.
+        In lanes longer than the delay, units very rarely leave more than :attr:`spread`
+        before or after it.
         """
         length = self.lanes.length(lane)
         if 2 * place < self.delay:

@@ -18,7 +18,7 @@ from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
 from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
-from pagefeed.run import EpochSource, MixtureTrack, Planner
+from pagefeed.run import Cursor, DatasetRun, MixtureCursor
 from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
 
 __all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast", "last_position"]
@@ -137,10 +137,10 @@ def forecast(loader: Loader) -> Forecast:
     session, joined = session_of(loader), joined_index(loader)
     run, parts = session.run, joined.parts
     begin = session.first
-    track = run.source.at(begin)
+    track = run.at(begin)
     datasets, stages = dict[str, DatasetForecast](), list[StageForecast]()
-    if isinstance(track, MixtureTrack):
-        orders, end = track.data.orders(begin.epoch), last_position(track)
+    if isinstance(track, MixtureCursor):
+        orders, end = track.run.orders(begin.epoch), last_position(track)
         counts = dict(
             zip(track.course.schedule.names, track.course.counts(end), strict=True)
         )
@@ -151,14 +151,14 @@ def forecast(loader: Loader) -> Forecast:
         stages = _stages(track.course, end, run.step_sequences)
     else:
         begin, end = run.beginning(loader.epoch), joined.num_sequences
-        orders = [run.source.orders] if isinstance(run.source, EpochSource) else []
+        orders = [run.orders] if isinstance(run, DatasetRun) else []
         delivered = [end]
-    whole = run.route(begin)
+    whole = run.at(begin).route
     is_endless = bool(stages) and whole.end is None
-    route = replace(whole, end=whole.start + end)
-    planner = run.planner(begin, route)
-    read = simulate(loader, planner)
-    spans = [data.spans for data in run.source.datasets]
+    cursor = replace(run.at(begin), until=whole.start + end)
+    route = cursor.route
+    read = simulate(loader, cursor)
+    spans = [data.spans for data in run.datasets]
     lanes = begin.num_lanes
     epochs = [
         n / max(1, part.num_sequences) for n, part in zip(delivered, parts, strict=True)
@@ -167,7 +167,7 @@ def forecast(loader: Loader) -> Forecast:
     def over_epochs(numbers: Iterable[float]) -> int:
         return round(sum(n * times for n, times in zip(numbers, epochs, strict=True)))
 
-    pairs = _pairs(joined, planner, [count / max(1, end) for count in delivered])
+    pairs = _pairs(joined, cursor, [count / max(1, end) for count in delivered])
     return Forecast(
         files=sum(len(each.index.files) for each in spans),
         pages=sum(each.num_pages for each in spans),
@@ -196,7 +196,7 @@ def forecast(loader: Loader) -> Forecast:
     )
 
 
-def last_position(track: MixtureTrack) -> int:
+def last_position(track: MixtureCursor) -> int:
     """Return the end of a mixture, or where every dataset was delivered once."""
     end, course = track.end, track.course
     if end is not None:
@@ -207,13 +207,13 @@ def last_position(track: MixtureTrack) -> int:
 
 
 def _datasets(
-    track: MixtureTrack, counts: dict[str, int]
+    track: MixtureCursor, counts: dict[str, int]
 ) -> dict[str, DatasetForecast]:
     """Return the datasets of a mixture, in the order of their numbers."""
     found = {}
     parts = {part.name: part for part in track.course.schedule.parts}
-    for name in track.data.names:
-        spans, part = track.mixture.datasets[name].spans, parts[name]
+    for name in track.run.names:
+        spans, part = track.run.mixture.datasets[name].spans, parts[name]
         found[name] = DatasetForecast(
             files=len(spans.index.files),
             pages=len(spans.index),
@@ -273,16 +273,16 @@ def _splits(sequences: SequenceIndex) -> int:
 
 
 def _pairs(
-    joined: JoinedIndex, planner: Planner, shares: list[float]
+    joined: JoinedIndex, cursor: Cursor, shares: list[float]
 ) -> dict[str, float]:
     """Return pairs of sequences of one page, or one file, in a batch of this rank.
 
     Counted in batches from all over the route, and expected for batches at random.
     """
-    route = planner.route
+    route = cursor.route
     steps = route.num_steps or 0
     chosen = np.linspace(0, steps - 1, min(SAMPLED_STEPS, steps)).astype(np.int64)
-    sequences = np.array([planner.sequences(step, 1) for step in chosen.tolist()])
+    sequences = np.array([cursor.sequences(step, 1) for step in chosen.tolist()])
     batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)
     batch, sequences = batch[sequences >= 0], sequences[sequences >= 0]
     dataset = joined.dataset_of(sequences)

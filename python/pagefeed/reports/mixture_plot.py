@@ -12,7 +12,7 @@ from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.forecasts import last_position
-from pagefeed.run import MixtureTrack
+from pagefeed.run import MixtureCursor
 
 __all__ = ["mixture_shares", "plot_mixture"]
 
@@ -32,8 +32,8 @@ def mixture_shares(
         InvalidArgumentError: If the loader has one dataset, not a mixture.
     """
     session = session_of(loader)
-    track = session.run.source.at(session.first)
-    if not isinstance(track, MixtureTrack):
+    track = session.run.at(session.first)
+    if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")
     course, end = track.course, last_position(track)
     # Lanes deliver datasets in turns: over a few turns of each the shares are even.

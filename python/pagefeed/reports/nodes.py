@@ -59,7 +59,7 @@ def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[st
         raise InvalidArgumentError(
             f"ranks={chosen!r:.60} must be some of 0 to {loader.world_size - 1}"
         )
-    datasets = session_of(loader).run.source.datasets
+    datasets = session_of(loader).run.datasets
     cache = datasets[0].index.cache_dir
     is_long = loader.num_sequences > MOST_VERIFIED
     steps: dict[str, dict[str, list[int]]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def plan_digest(loader: Loader) -> str:
 def sampled_steps(loader: Loader) -> list[int]:
     """Return some steps of the epoch, the same on every rank."""
     run = session_of(loader).run
-    steps = run.route(run.beginning(loader.epoch)).num_steps
+    steps = run.at(run.beginning(loader.epoch)).route.num_steps
     most = 1 << 16 if steps is None else steps
     return sorted({0, most // 2, max(0, most - 2)})[:SAMPLED_STEPS]
 
@@ -56,9 +55,6 @@ def sequences_of_step(loader: Loader, step: int, *, alone: bool = False) -> Int6
     run = session_of(loader).run
     begin = run.beginning(loader.epoch)
     ranks = [loader.rank] if alone else range(loader.world_size)
-    found = []
-    for rank in ranks:
-        route = replace(run.route(begin), rank=rank)
-        found.append(run.planner(begin, route).sequences(step, 1))
+    found = [run.at(begin, rank=rank).sequences(step, 1) for rank in ranks]
     joined = np.concatenate(found)
     return joined[joined >= 0]

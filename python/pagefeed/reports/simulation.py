@@ -2,7 +2,7 @@
 
 The simulation does what the engine does with a plan: it reads a page at its first
 planned use, keeps it until the last one, and evicts the page whose next use is farthest
-when memory is short. It takes the segments of the same planner that a loader uses.
+when memory is short. It takes the segments of the same cursor that a loader uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pagefeed.dataset import (
     RecordColumn,
 )
 from pagefeed.loader import Loader, session_of
-from pagefeed.run import Planner
+from pagefeed.run import Cursor
 from pagefeed.sequences import (
     DocumentIndex,
     JoinedIndex,
@@ -85,20 +85,20 @@ class Simulation:
 
 def joined_index(loader: Loader) -> JoinedIndex:
     """Return the sequences of one dataset or of several, numbered through."""
-    source = session_of(loader).run.source
+    source = session_of(loader).run
     if isinstance(source.index, JoinedIndex):
         return source.index
     return JoinedIndex([source.index], [len(source.datasets[0].index)])
 
 
-def simulate(loader: Loader, planner: Planner) -> Simulation:
+def simulate(loader: Loader, cursor: Cursor) -> Simulation:
     """Simulate a stretch from the middle of a route, and scale it to the whole.
 
     The first half of the stretch only brings pages into memory. Reads are counted in
     the second half, or everywhere if the stretch is the whole route.
     """
-    route, datasets = planner.route, session_of(loader).run.source.datasets
-    sequences, piece, ahead, is_whole = _stretch(planner, loader.memory)
+    route, datasets = cursor.route, session_of(loader).run.datasets
+    sequences, piece, ahead, is_whole = _stretch(cursor, loader.memory)
     if not len(sequences):
         return Simulation()
     plan_bytes = session_of(loader).settings.plan_bytes
@@ -172,19 +172,19 @@ def _page_bytes(loader: Loader) -> int:
     return loader.memory - max(batch, min(batches, loader.memory // 2))
 
 
-def _stretch(planner: Planner, memory: int) -> tuple[Int64Array, Int64Array, int, bool]:
+def _stretch(cursor: Cursor, memory: int) -> tuple[Int64Array, Int64Array, int, bool]:
     """Return the sequences of a stretch in the middle of a route.
 
     Returns:
         The sequences, without padding; the piece of the plan of each; how many are
         planned ahead; and whether the stretch is the whole route.
     """
-    num_steps, batch_size = planner.route.num_steps or 0, planner.route.batch_size
-    ahead = batch_size * steps_ahead(planner.track.horizon(memory), batch_size)
+    num_steps, batch_size = cursor.route.num_steps or 0, cursor.route.batch_size
+    ahead = batch_size * steps_ahead(cursor.horizon(memory), batch_size)
     wanted = min(max(LEAST_SEQUENCES, 2 * ahead), MOST_SEQUENCES) // batch_size + 1
     # A stretch that is most of the route would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
-    pieces = planner.pieces((num_steps - count) // 2, count)
+    pieces = cursor.pieces((num_steps - count) // 2, count)
     found = [each[each >= 0] for each in pieces if each is not None]
     sequences = np.concatenate([np.empty(0, dtype=np.int64), *found])
     piece = np.repeat(np.arange(len(found)), [len(each) for each in found])

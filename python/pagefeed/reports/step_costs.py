@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.batches import make_run
 from pagefeed.loader import Loader, session_of
 from pagefeed.order import Balance, BalanceLike, Costs
 from pagefeed.run import Run
@@ -48,9 +49,9 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
     """
     settings = session_of(loader).settings
     chosen = Balance.parse(balance) or settings.balance or Balance(attention=1)
-    balanced = replace(settings, balance=chosen).make_run()
-    plain = replace(settings, balance=None).make_run()
-    costs = balanced.source.costs
+    balanced = make_run(replace(settings, balance=chosen))
+    plain = make_run(replace(settings, balance=None))
+    costs = balanced.costs
     with_it, without = (_figures(_sequences(run), costs) for run in (balanced, plain))
     return StepCosts(
         slowest=with_it[0],
@@ -62,11 +63,11 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
 
 def _sequences(run: Run) -> npt.NDArray[np.int64]:
     """Sequences of the first steps of an epoch: [steps, batch_size, ranks]."""
-    track, size = run.source.at(run.beginning(0)), run.step_sequences
+    track, size = run.at(run.beginning(0)), run.step_sequences
     count = max(1, MOST_SEQUENCES // size) * size
     if track.end is not None:
         count = min(count, (track.end - track.start) // size * size)
-    found = track.sequences(range(track.start, track.start + count))
+    found = track.at(range(track.start, track.start + count))
     parts = [part for part in found if part is not None]
     joined = np.concatenate([np.empty(0, dtype=np.int64), *parts])
     return joined.reshape(-1, run.batch_size, run.world_size)

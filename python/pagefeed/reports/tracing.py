@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import check_whole, require
-from pagefeed.batches import Batch, Fields
+from pagefeed.batches import Batch, Fields, make_feed
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
-from pagefeed.run import Origin, sequence_of_slot
+from pagefeed.run import Origin
 
 __all__ = ["TracedPart", "TracedRow", "replay", "trace"]
 
@@ -80,15 +80,15 @@ def trace(
         [351]
     """
     session = session_of(loader)
-    planner = session.known_planner()
+    cursor = session.known()
     if row is None:
-        index = planner.route.checked_index(step)
-        held = planner.sequences(index, 1)
+        index = cursor.route.checked_index(step)
+        held = cursor.sequences(index, 1)
         rows = np.flatnonzero(held >= 0).tolist()
     else:
         rows = [check_whole(row, "row", least=0)]
     feed = session.settings
-    one = replace(
+    alone = replace(
         feed,
         batch_size=1,
         memory=min(feed.memory, MEMORY),
@@ -99,13 +99,14 @@ def trace(
         pin_memory=False,
         vocab_size=None,
         uses_recorded=False,  # To see what is wrong with them.
-    ).make_feed(session.run.source)
+    )
+    one = make_feed(alone, session.run)
     made = []
     for number in rows:
-        sequence = sequence_of_slot(planner, step, number)
+        sequence = cursor.sequence_of(step, number)
         place = {"step": step, "rank": loader.rank, "row": number}
         try:
-            origins = session.run.source.origins(sequence)
+            origins = session.run.origins(sequence)
             engine = one.engine()
             engine.submit(*one.plan(np.array([sequence])))
             try:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pagefeed._base import Work
-from pagefeed.batches import LoaderSettings
+from pagefeed.batches import LoaderSettings, make_run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import Loader, session_of
-from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureTrack, Route, Run
+from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureCursor, Route, Run
 
 __all__ = ["Leg", "Verification", "verify"]
 
@@ -92,8 +92,8 @@ def verify(
     session = session_of(loader)
     state = replace(session.first, epoch=epoch, first_epoch=epoch)
     runs = [_run_of(session.settings, leg) for leg in legs]
-    track = runs[0].source.at(state)
-    start, end = track.start, track.end
+    cursor = runs[0].at(state)
+    start, end = cursor.start, cursor.end
     if end is None:
         raise InvalidArgumentError(
             "this mixture never ends: give it stop, max_steps or max_tokens to follow"
@@ -111,17 +111,18 @@ def verify(
             except StateMismatchError as error:
                 result.problems.append(f"leg {number} cannot load its state: {error}")
                 break
-            route, track = run.route(begin), run.source.at(begin)
-            end = route.end or end  # Of steps of other sizes it may be elsewhere.
+            cursor = run.at(begin)
+            end = (
+                cursor.route.end or end
+            )  # Of steps of other sizes it may be elsewhere.
             work.expect(end - start)
-            steps = _checked_steps(leg, number, route)
-            position, step = _follow(run, begin, steps, seen, result, work)
-            state = run.state_at(begin, position, step)
+            steps = _checked_steps(leg, number, cursor.route)
+            position, state = _follow(run, begin, steps, seen, result, work)
     result.num_sequences = end - start
     result.num_delivered = int(seen.sum())
     result.num_dropped = end - position
-    if isinstance(track, MixtureTrack):
-        _judge_mixture(track, position, seen, result)
+    if isinstance(cursor, MixtureCursor):
+        _judge_mixture(cursor, position, seen, result)
     else:
         _judge(seen, result, finished=legs[-1].steps is None)
     return result
@@ -129,13 +130,8 @@ def verify(
 
 def _run_of(settings: LoaderSettings, leg: Leg) -> Run:
     """Return the run of one epoch with the sizes of a leg, on rank 0."""
-    return replace(
-        settings,
-        rank=0,
-        world_size=leg.world_size,
-        batch_size=leg.batch_size,
-        epochs=1,
-    ).make_run()
+    one = replace(settings, rank=0, epochs=1, batch_size=leg.batch_size)
+    return make_run(replace(one, world_size=leg.world_size))
 
 
 def _checked_steps(leg: Leg, number: int, route: Route) -> int:
@@ -157,29 +153,31 @@ def _follow(
     seen: np.ndarray,
     result: Verification,
     work: Work,
-) -> tuple[int, int]:
-    """Mark what all ranks of a leg deliver; return the position and step after it."""
-    leg, taken = run.route(begin), set()
+) -> tuple[int, LoaderState]:
+    """Mark what all ranks of a leg deliver; return the position and state after it."""
+    taken = {}
     for rank in range(run.world_size):
-        route = replace(leg, rank=rank)
-        planner = run.planner(begin, route)
+        cursor = run.at(begin, rank=rank)
         chunk = max(1, CHUNK_SEQUENCES // run.batch_size)
         for first in range(0, steps, chunk):
-            sequences = planner.sequences(first, min(chunk, steps - first))
+            sequences = cursor.sequences(first, min(chunk, steps - first))
             unique, counts = np.unique(
                 sequences[sequences != NO_SEQUENCE], return_counts=True
             )
             seen[unique] += counts
             work.advance(int(counts.sum()))
-        taken.add((route.position_after(steps), route.step_after(steps)))
+        route = cursor.route
+        place = route.position_after(steps), route.step_after(steps)
+        taken[place] = cursor.state_after(steps)
     if len(taken) != 1:
-        result.problems.append(f"ranks disagree on position and step: {taken}")
+        result.problems.append(f"ranks disagree on position and step: {[*taken]}")
     result.num_steps += steps
-    return min(taken)
+    least = min(taken)
+    return least[0], taken[least]
 
 
 def _judge_mixture(
-    track: MixtureTrack,
+    track: MixtureCursor,
     position: int,
     seen: np.ndarray,
     result: Verification,
@@ -188,10 +186,10 @@ def _judge_mixture(
     following = track.course.following(position)
     num_lanes = following.shape[1]
     for number, part in enumerate(track.course.schedule.parts):
-        if part.name not in track.data.names:
+        if part.name not in track.run.names:
             continue
-        ours = track.data.names.index(part.name)
-        first, stop = track.data.index.first_sequence[ours : ours + 2].tolist()
+        ours = track.run.names.index(part.name)
+        first, stop = track.run.index.first_sequence[ours : ours + 2].tolist()
         # Up to the lane that is least far all epochs are whole.
         after = following[number]
         whole = int(after.min()) // part.num_sequences

@@ -13,7 +13,7 @@ __all__ = ["Origin", "number_of_row", "origins_of_sequence"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """A run of tokens of one row, and its place in a sequence."""
+    """Consecutive tokens of one row, and their place in a sequence."""
 
     file: str
     """Path of the file."""
@@ -30,7 +30,7 @@ class Origin:
     offset: int
     """Place of the first token in the sequence."""
     text_range: tuple[int, int] | None = None
-    """Of a column of text: bytes of the row they come from, begin and end."""
+    """In a column of text: begin and end of their bytes in the row."""
     dataset: str | None = None
     """Name of the dataset in a mixture."""
 
@@ -38,10 +38,10 @@ class Origin:
 def origins_of_sequence(
     index: PageIndex, sequences: SequenceIndex, sequence: int
 ) -> list[Origin]:
-    """Return the sources of a sequence, in the order of its tokens.
+    """Return where the tokens of a sequence come from, in their order.
 
-    Separators have none. Reads the sequence's pages, to learn how long their rows are.
-    A document of a column without tokens has none, and a source all the same.
+    Separators come from nowhere. The pages of the sequence are read, to learn the
+    lengths of their rows. A document without tokens has an origin, too.
     """
     has_bos = int(sequences.layout.bos is not None)
     sources = []

@@ -1,9 +1,10 @@
-"""The way of a rank through an iteration: its steps, and what they skip."""
+"""The route of a rank: which positions its steps take, and which they skip."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, lazy
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["NO_POSITION", "Ranges", "Route", "Slot", "merge_ranges"]
+__all__ = ["NO_POSITION", "Ranges", "Route", "Slot", "joined_ranges_of", "merge_ranges"]
 
 NO_POSITION = -1
 """Stands for a row of padding."""
@@ -26,7 +27,7 @@ NEVER = 1 << 62
 
 
 class Slot(NamedTuple):
-    """A row of a batch, among all that an iteration delivers."""
+    """A row of a batch that some rank gets in an iteration."""
 
     step: int
     """Step of the iteration."""
@@ -38,20 +39,20 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """The way of one rank through the epochs of one iteration.
+    """The positions that one rank takes in one iteration, step by step.
 
-    Sequences are counted through all epochs: position p is place ``p % num_sequences``
-    of epoch ``p // num_sequences``. Without skips, step s is the positions ``start + (s
-    * batch_size + j) * world_size + rank``, j below ``batch_size``. Of ``num_workers``
-    processes that share a rank's steps, each takes every ``num_workers``-th; the k-th
-    of this one is step ``k * num_workers + worker``.
+    Without skips, step s takes the positions ``start + (s * batch_size + j) *
+    world_size + rank``, j below ``batch_size``. If ``num_workers`` processes share a
+    rank's steps, each takes every ``num_workers``-th: the k-th step of this process is
+    step ``k * num_workers + worker``.
 
-    Skipped positions are passed over, and the steps follow each other as if those did
-    not exist. Each step keeps its number: the number of the first position's step if
-    nothing were skipped. A step that is skipped leaves its number unused.
+    Steps pass over skipped positions as if these did not exist. Each step keeps the
+    number that its first position has without skips. The number of a skipped step is
+    not used again.
 
-    If the last step has fewer sequences than ranks, some rank would have none. Then it
-    takes the last row of each rank's batch before, if that has others.
+    If the last step has fewer sequences than there are ranks, some rank would get
+    none, and its mean loss would be that of nothing. Then the last step borrows the
+    last row of every rank's batch before it, if these batches have other rows.
     """
 
     start: int
@@ -97,7 +98,7 @@ class Route:
 
     @property
     def num_taken_here(self) -> int | None:
-        """Those of them that this process takes."""
+        """Steps to the end that this process takes."""
         steps = self.num_steps
         if steps is None:
             return None
@@ -105,7 +106,7 @@ class Route:
 
     @lazy
     def _borrowed(self) -> int:
-        """Sequences that the last step takes from the one before."""
+        """Sequences that the last step borrows from the step before."""
         num_sequences = self.num_sequences
         if num_sequences is None or self.drop_last or self.batch_size == 1:
             return 0
@@ -145,12 +146,12 @@ class Route:
         return positions if is_whole else None
 
     def position_after(self, num_taken: int) -> int:
-        """Return where a process that took so many steps continues."""
+        """Return the position at which a process that took so many steps continues."""
         consumed = self._first_position(num_taken * self.num_workers)
         return consumed if self.end is None else min(consumed, self.end)
 
     def step_after(self, num_taken: int) -> int:
-        """Return the number of the step there."""
+        """Return the number of the step at which such a process continues."""
         return self.number_of(num_taken * self.num_workers)
 
     def number_of(self, index: int) -> int:
@@ -169,9 +170,9 @@ class Route:
     def _last_number(self) -> tuple[int, int]:
         """Index and number of the last step.
 
-        What it borrows does not count: it has the number of what is its own. It keeps
-        that where the step before is skipped, and then looks like a step that happens
-        to have so few sequences: more than one for each rank, less than two.
+        Borrowed sequences do not count: the step has the number of its own first
+        sequence. It keeps this number if the step before it is skipped. The step is
+        then known by its size: more than one sequence for each rank, fewer than two.
         """
         steps = self.num_steps
         if not steps or self.end is None:
@@ -183,13 +184,13 @@ class Route:
         return steps - 1, self._number_at(place)
 
     def number_here(self, num_taken: int) -> int:
-        """Return the number of the next step of a process that took so many."""
+        """Return the number of this process's next step after so many steps."""
         return self.number_of(num_taken * self.num_workers + self.worker)
 
     def index_of(self, number: int) -> int:
-        """Return which step from the start has this number, or is the next to have one.
+        """Return the index of the step with this number, or of the next step after it.
 
-        The end's number leads to ``num_steps``.
+        The number after the last step gives ``num_steps``.
         """
         position = self.start + (number - self.first_step) * self.step_sequences
         distance = int(self._places(position)) - self.start
@@ -202,7 +203,7 @@ class Route:
         return last + 1 if number <= self.number_of(last + 1) else max(last + 2, index)
 
     def checked_index(self, number: int, *, past_end: bool = False) -> int:
-        """Return :meth:`index_of` a step that exists, or is the end if that may be.
+        """Return :meth:`index_of` for a step that exists, or for the end if allowed.
 
         Raises:
             InvalidArgumentError: If there is no such step.
@@ -217,10 +218,11 @@ class Route:
         return index
 
     def slots(self, positions: Int64Array) -> list[Slot]:
-        """Return where positions are delivered: none for those that never are.
+        """Return where positions are delivered, without those that never are.
 
         Raises:
-            InvalidArgumentError: If one lies before the start, and other steps do too.
+            InvalidArgumentError: If a position lies before the start, and steps of
+                other sizes came before it.
         """
         if np.any(positions < self.start) and self.first_step > 0:
             raise InvalidArgumentError(
@@ -261,7 +263,7 @@ class Route:
 
     @lazy
     def _gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Begin and end of the skipped ranges ahead; how many they skip up to each."""
+        """Begin and end of each skipped range, and positions skipped before it."""
         ahead = [(max(a, self.start), b) for a, b in self.skipped if b > self.start]
         begin, end = np.array(ahead, dtype=np.int64).reshape(-1, 2).T
         return begin, end, np.concatenate([[0], np.cumsum(end - begin)])
@@ -303,3 +305,18 @@ def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
         elif begin < end:
             merged.append((begin, end))
     return tuple(merged)
+
+
+def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
+    """Return ranges with all of some numbers, and as few others as ``most`` allow.
+
+    Example:
+        >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
+        ((1, 12), (40, 41))
+    """
+    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
+    gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
+    num_closed = max(0, len(ranges) - most)
+    closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])
+    filled = [(ranges[gap][1], ranges[gap + 1][0]) for gap in closed]
+    return merge_ranges([*ranges, *filled])

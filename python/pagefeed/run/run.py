@@ -1,27 +1,64 @@
-"""A run: what does not change while it iterates, and the states and routes it makes."""
+"""A run and its cursors: what every rank is given at every step.
+
+A :class:`Run` is what stays the same while a loader iterates. A :class:`Cursor` is a
+place of it: the state it began at, the route of a rank from there, and the sequences
+ahead. :class:`~pagefeed.run.DatasetRun` and :class:`~pagefeed.run.MixtureRun` say which
+sequence stands at which position.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeAlias
 
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.run.planner import Planner
-from pagefeed.run.route import Route
-from pagefeed.run.source import SequenceSource
+import numpy as np
+
+from pagefeed._base import Int64Array, finished, lazy
+from pagefeed.dataset import Dataset
+from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
+from pagefeed.order import Balance, Costs, Shuffle
+from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
+from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.state import LoaderState
+from pagefeed.run.unreadable import unreadable_sequences
+from pagefeed.sequences import AnyIndex, SequenceIndex, SequenceSetting
 
-__all__ = ["Run"]
+__all__ = ["MAX_HORIZON", "NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
+
+NO_SEQUENCE = -1
+"""Stands for a row of padding."""
+
+MAX_HORIZON = 1 << 17
+"""Sequences that are planned ahead at most where a page's sequences are anywhere."""
+
+PIECE_STEPS = 8
+"""Steps of a piece of a plan: the consumer of one step waits for a whole piece."""
+
+LEAST_SEQUENCES = 1 << 9
+"""Sequences of a piece at least, of each dataset: so that NumPy's calls cost little."""
+
+MOST_SEQUENCES = 1 << 13
+"""Sequences of a piece at most, where a step has many: planning takes a millisecond."""
+
+SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
+"""Sequences by dataset: the number of the dataset, and numbers of its sequences."""
+
+Positions: TypeAlias = range | Int64Array
+"""Rising positions. A range is found faster."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """The sizes of a run on this rank, and what it delivers.
+@dataclass(kw_only=True, eq=False)
+class Run(ABC):
+    """What a loader delivers on this rank, and in which sizes."""
 
-    Where a run stands is told by the state from which it iterates: its ``begin``.
-    """
-
-    source: SequenceSource
-    """What is delivered at which position."""
+    sequences: SequenceSetting
+    """How datasets are cut."""
+    seed: int
+    """Seed of the order."""
+    shuffle: Shuffle
+    """How each dataset is shuffled."""
     batch_size: int
     """Sequences of a step on one rank."""
     rank: int
@@ -29,40 +66,87 @@ class Run:
     world_size: int
     """Number of ranks."""
     epochs: int | None
-    """Epochs of an iteration; None never ends."""
+    """Epochs of an iteration. None never ends."""
     drop_last: bool
-    """Leave the last, incomplete step of an iteration out."""
+    """Leave out the last, incomplete step of an iteration."""
+    memory: int
+    """Bytes that orders may hold of what they read ahead."""
+    balance: Balance | None = None
+    """How ranks are balanced."""
+
+    _cursor: ClassVar[type[Cursor]]
+
+    names: Sequence[str | None] = field(init=False)
+    """Names of the datasets in a mixture. One dataset alone has none."""
+    datasets: Sequence[Dataset] = field(init=False)
+    """The datasets. Their pages are numbered through."""
+    indexes: Sequence[SequenceIndex] = field(init=False)
+    """The sequences of each dataset."""
+    index: AnyIndex = field(init=False)
+    """The sequences of all datasets, numbered through."""
+    costs: Costs = field(init=False)
+    """Gives what sequences cost, where ranks are balanced."""
+    initial: LoaderState = field(init=False)
+    """The state at the beginning of epoch 0."""
+
+    @property
+    @abstractmethod
+    def is_scattered(self) -> bool:
+        """Whether a page is read for each of its sequences: they are anywhere."""
+
+    @abstractmethod
+    def _adopt(self, state: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it."""
+
+    def at(
+        self,
+        begin: LoaderState,
+        *,
+        rank: int | None = None,
+        worker: int = 0,
+        num_workers: int = 1,
+    ) -> Cursor:
+        """Return the cursor at a state.
+
+        Args:
+            begin: The state.
+            rank: Whose cursor; by default this rank's.
+            worker: This process, of those that take the rank's steps in turn.
+            num_workers: Number of these processes.
+        """
+        return self._cursor(self, begin, rank, worker, num_workers)
+
+    @property
+    def step_sequences(self) -> int:
+        """Sequences of a step on all ranks."""
+        return self.batch_size * self.world_size
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Batch size and world size."""
+        return self.batch_size, self.world_size
 
     def beginning(self, epoch: int) -> LoaderState:
-        """Return the state in which an iteration from this epoch on begins."""
-        return replace(self.source.plan, epoch=epoch, first_epoch=epoch)
+        """Return the state in which an iteration begins with this epoch."""
+        return replace(self.initial, epoch=epoch, first_epoch=epoch)
 
     def after(self, begin: LoaderState) -> LoaderState:
-        """Return the state in which the iteration after this one begins."""
+        """Return the state in which the next iteration begins."""
         return self.beginning(begin.first_epoch + (self.epochs or 1))
 
-    def state_at(self, begin: LoaderState, position: int, step: int) -> LoaderState:
-        """Return the state at a position of the source."""
-        sizes = self._sizes if self.has_one_size(begin) else None
-        now = replace(begin, step=step, sizes=sizes)
-        return self.source.at(now).state_at(position)
+    def going_on(self, begin: LoaderState) -> LoaderState:
+        """Return this state, or if no step lies ahead, that of the next iteration."""
+        return begin if self.at(begin).route.num_steps != 0 else self.after(begin)
 
-    def route(self, begin: LoaderState, worker: int = 0, num_workers: int = 1) -> Route:
-        """Return the way from a state to the end of its iteration, of one process."""
-        track = self.source.at(begin)
-        end = track.end
-        return Route(
-            start=track.start,
-            end=end if end is None else max(track.start, end),
-            batch_size=self.batch_size,
-            rank=self.rank,
-            world_size=self.world_size,
-            drop_last=self.drop_last,
-            first_step=begin.step,
-            skipped=begin.skipped,
-            worker=worker,
-            num_workers=num_workers,
-        )
+    def known(self, begin: LoaderState) -> Cursor:
+        """Return the cursor at the first step that is known to have had these sizes."""
+        if self.has_one_size(begin):
+            begin = replace(begin, epoch=begin.first_epoch, position=0, step=0)
+        return self.at(begin)
+
+    def has_one_size(self, begin: LoaderState) -> bool:
+        """Whether all steps of this iteration had this run's sizes."""
+        return begin.step == 0 or begin.sizes == self.sizes
 
     def accept(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it.
@@ -70,9 +154,9 @@ class Run:
         Raises:
             StateMismatchError: If it belongs to another run, or lies beyond the end.
         """
-        accepted = self.source.accept(state)
-        track = self.source.at(accepted)
-        start, end = track.start, track.end
+        accepted = self._adopt(state)
+        cursor = self.at(accepted)
+        start, end = cursor.start, cursor.end
         if end is not None and end < start:
             raise StateMismatchError(
                 f"the state is after {start} sequences (epoch {state.epoch}, step "
@@ -82,17 +166,13 @@ class Run:
             )
         return accepted
 
-    def going_on(self, begin: LoaderState) -> LoaderState:
-        """Return a state with steps ahead: this one, or of the next iteration."""
-        return begin if self.route(begin).num_steps != 0 else self.after(begin)
-
     def check_steps(self, begin: LoaderState) -> None:
         """Refuse to iterate over nothing.
 
         Raises:
             InvalidArgumentError: If no step lies ahead.
         """
-        route = self.route(begin)
+        route = self.at(begin).route
         if route.num_steps == 0:
             raise InvalidArgumentError(
                 f"no step is complete: one takes batch_size={self.batch_size} x "
@@ -101,26 +181,244 @@ class Run:
                 "batch_size, more epochs, or drop_last=False"
             )
 
-    def known_route(self, begin: LoaderState) -> Route:
-        """Return the way from the first step that is known to have had these sizes."""
-        if not self.has_one_size(begin):
-            return self.route(begin)
-        return self.route(replace(begin, epoch=begin.first_epoch, position=0, step=0))
+    @lazy
+    def first_sequence(self) -> Int64Array:
+        """Sequences before each dataset, and of all: int64 [datasets + 1]."""
+        return np.cumsum([0, *(each.num_sequences for each in self.indexes)])
 
-    def has_one_size(self, begin: LoaderState) -> bool:
-        """Whether all steps of this iteration had this run's sizes."""
-        return begin.step == 0 or begin.sizes == self._sizes
+    def dataset_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the number of each sequence's dataset, -1 for padding: int64."""
+        return np.searchsorted(self.first_sequence, sequences, side="right") - 1
 
-    def planner(self, begin: LoaderState, route: Route | None = None) -> Planner:
-        """Return what finds the sequences of a route's steps; by default of all."""
-        track, num_datasets = self.source.at(begin), len(self.source.datasets)
-        return Planner(track, route or self.route(begin), num_datasets)
+    def document_sequences(self, file: str, row: int) -> SequencesOf:
+        """Return the sequences with tokens of a document.
+
+        Raises:
+            InvalidArgumentError: If there is no such file or row.
+        """
+        holding = [
+            number
+            for number, dataset in enumerate(self.datasets)
+            if dataset.index.find_file(file) is not None
+        ]
+        found = []
+        for number in holding or [0]:  # Without one the error says which files exist.
+            place = number_of_row(self.datasets[number].spans, file, row)
+            if place is not None:
+                found.append((number, self.indexes[number].sequences_of_row(place)))
+        return found
+
+    def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
+        """Return the sequences with tokens of what an error about data names."""
+        both = zip(self.datasets, self.indexes, strict=True)
+        found = (unreadable_sequences(*each, error) for each in both)
+        return list(enumerate(found))
+
+    def origins(self, sequence: int) -> list[Origin]:
+        """Return where the tokens of a sequence come from."""
+        number = int(self.dataset_of(np.array([sequence]))[0])
+        local = sequence - int(self.first_sequence[number])
+        index = self.datasets[number].index
+        return [
+            replace(origin, dataset=self.names[number])
+            for origin in origins_of_sequence(index, self.indexes[number], local)
+        ]
+
+
+@dataclass(eq=False)
+class Cursor(ABC):
+    """A place of a run: a state, the route of a rank from there, the steps taken.
+
+    A cursor finds the sequences of any step ahead. Sequences, the end and further
+    states are the same on any number of ranks.
+    """
+
+    run: Run
+    """The run."""
+    begin: LoaderState
+    """The state at which the route begins."""
+    rank: int | None = None
+    """Whose route; None for the rank of the run."""
+    worker: int = 0
+    """This process, of those that take the rank's steps in turn."""
+    num_workers: int = 1
+    """Number of these processes."""
+    until: int | None = None
+    """Where the route ends; None for the end of the iteration."""
+    num_taken: int = 0
+    """Steps that this process has taken."""
 
     @property
-    def step_sequences(self) -> int:
-        """Sequences of a step on all ranks."""
-        return self.batch_size * self.world_size
+    @abstractmethod
+    def start(self) -> int:
+        """The position of ``begin``."""
 
     @property
-    def _sizes(self) -> tuple[int, int]:
-        return self.batch_size, self.world_size
+    @abstractmethod
+    def end(self) -> int | None:
+        """One past the last position; None: without end."""
+
+    @property
+    @abstractmethod
+    def epoch_positions(self) -> float:
+        """Positions after which another epoch of some dataset begins, at the least."""
+
+    @property
+    @abstractmethod
+    def num_tokens_before(self) -> int:
+        """Tokens delivered before ``begin``, of all epochs and ranks, by the mean."""
+
+    @abstractmethod
+    def stats(self) -> dict[str, float]:
+        """Return counters of what was delivered before ``begin``."""
+
+    @abstractmethod
+    def horizon(self, memory: int) -> int:
+        """Return how many sequences of a rank to plan ahead, to use each page well."""
+
+    @abstractmethod
+    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the sequences at rising positions, in parts, and None after other work.
+
+        Nothing takes more than a few milliseconds between two of them.
+        """
+
+    @abstractmethod
+    def positions(self, found: SequencesOf, now: int) -> Int64Array:
+        """Return the positions of sequences in the epoch of position ``now``: int64."""
+
+    @abstractmethod
+    def _prepare_epoch_after(self, position: int) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+
+    @abstractmethod
+    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+        """Return a state of this epoch, or of a later one, moved to a position."""
+
+    @lazy
+    def route(self) -> Route:
+        """The positions of this process's steps, to the end of the iteration."""
+        run, end = self.run, self.end if self.until is None else self.until
+        return Route(
+            start=self.start,
+            end=end if end is None else max(self.start, end),
+            batch_size=run.batch_size,
+            rank=run.rank if self.rank is None else self.rank,
+            world_size=run.world_size,
+            drop_last=run.drop_last,
+            first_step=self.begin.step,
+            skipped=self.begin.skipped,
+            worker=self.worker,
+            num_workers=self.num_workers,
+        )
+
+    @property
+    def state(self) -> LoaderState:
+        """The state after the steps taken."""
+        return self.state_after(self.num_taken)
+
+    def state_after(self, num_taken: int) -> LoaderState:
+        """Return the state of a process that has taken so many steps."""
+        run, route, begin = self.run, self.route, self.begin
+        sizes = run.sizes if run.has_one_size(begin) else None
+        now = replace(begin, step=route.step_after(num_taken), sizes=sizes)
+        return self._moved(now, route.position_after(num_taken))
+
+    @property
+    def step(self) -> int:
+        """Number of the next step of this process."""
+        return self.route.number_here(self.num_taken)
+
+    @property
+    def num_left(self) -> int | None:
+        """Steps of the route that are not taken; None if it never ends."""
+        num_steps = self.route.num_steps
+        return None if num_steps is None else num_steps - self.num_taken
+
+    def sequences(self, first: int, count: int) -> Int64Array:
+        """Return the sequences of this process's steps ``first .. first + count``.
+
+        Returns:
+            int64 [count * batch_size]; ``NO_SEQUENCE`` past the end of the iteration.
+        """
+        return finished(self._found(first, count))
+
+    def sequence_of(self, step: int, row: int) -> int:
+        """Return the sequence in a row of this rank's batches.
+
+        Raises:
+            InvalidArgumentError: If there is none: no such step or row, or padding.
+        """
+        route = self.route
+        index = route.checked_index(step)
+        if not 0 <= row < route.batch_size:
+            raise InvalidArgumentError(f"row={row} must lie below {route.batch_size}")
+        if route.number_of(index) != step:
+            raise InvalidArgumentError(f"step={step} is skipped")
+        sequence = int(self.sequences(index, 1)[row])
+        if sequence == NO_SEQUENCE:
+            raise InvalidArgumentError(f"step={step}, row={row} is padding")
+        return sequence
+
+    def last_sequences(self, rank: int) -> Int64Array:
+        """Return what a rank was given in the step that was taken last.
+
+        Returns:
+            int64 [batch_size]; ``NO_SEQUENCE`` for rows of padding.
+        """
+        return replace(self, rank=rank).sequences(self.num_taken - 1, 1)
+
+    def prepare_next_epoch(self, step: int) -> Iterator[None]:
+        """Prepare the epoch after the one that a step begins in, in short steps.
+
+        An epoch of very many blocks takes a pass over them before its first batch.
+        """
+        return self._prepare_epoch_after(self.route.position_after(step))
+
+    def pieces(
+        self,
+        first: int,
+        count: int,
+        most: int = MOST_SEQUENCES,
+        *,
+        is_begin: bool = False,
+    ) -> Iterator[Int64Array | None]:
+        """Find the sequences of these steps, in pieces that are soon planned.
+
+        Args:
+            first: First step.
+            count: Number of steps.
+            most: Sequences of a piece at most, if these are a step or more.
+            is_begin: Whether an engine begins with them. Pieces are then longer: the
+                engine lets go of pages that no known piece needs, and would read them
+                again.
+
+        Yields:
+            The sequences of the next few steps, all of each; None after other work.
+        """
+        sequences = yield from self._found(first, count)
+        batch_size = self.route.batch_size
+        least = (LEAST_SEQUENCES << is_begin) * len(self.run.datasets)
+        size = min(max(PIECE_STEPS * batch_size, least), MOST_SEQUENCES, most)
+        size = max(1, size // batch_size) * batch_size
+        for begin in range(0, len(sequences), size):
+            yield sequences[begin : begin + size]
+
+    def _found(self, first: int, count: int) -> Generator[None, None, Int64Array]:
+        """Find the sequences of steps, yielding every few milliseconds."""
+        positions: Positions | None = self.route.progression(first, count)
+        with_padding = None
+        if positions is None:
+            with_padding = self.route.positions(first, count)
+            positions = with_padding[with_padding != NO_POSITION]
+        parts = [np.empty(0, dtype=np.int64)]
+        for part in self.at(positions):
+            if part is not None:
+                parts.append(part)
+            yield
+        found = np.concatenate(parts)
+        if with_padding is None:
+            return found
+        sequences = np.full(len(with_padding), NO_SEQUENCE)
+        sequences[with_padding != NO_POSITION] = found
+        return sequences

@@ -1,4 +1,4 @@
-"""What a loader saves: a few integers, and what they are valid for."""
+"""The state of a loader: a few integers, and the run for which they are valid."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ __all__ = ["LoaderState"]
 
 VERSION = 3
 MAX_SKIPPED = 16
-"""Skipped ranges in a state: with more it could exceed 1 KB."""
+"""Skipped ranges in a state. With more of them a state could exceed 1 KB."""
 OPTIONAL = ("balance", "ranks", "mixture")
-"""What only the states of some runs have."""
+"""Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
-"""More, if there are as many blocks, and so as many pages."""
+"""Lanes of a run at most, if the dataset has fewer blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoaderState:
-    """The consumed position of a run, the same on every rank, and its plan.
+    """The consumed position of a run, the same on every rank.
 
-    Rank, threads and memory are not in it; world size and batch size only to tell
-    whether they changed: all of them may.
+    It names the dataset and the settings that decide the order. Rank, threads and
+    memory are not part of it. World size and batch size are, only to tell whether they
+    changed: both may.
     """
 
     epoch: int = 0
@@ -38,11 +39,11 @@ class LoaderState:
     position: int = 0
     """Sequences of that epoch consumed by all ranks together."""
     step: int = 0
-    """Number of the next step of this iteration, skipped ones counted."""
+    """Number of the next step of this iteration. Skipped steps count."""
     first_epoch: int = 0
     """Epoch in which the iteration began."""
     sizes: tuple[int, int] | None = None
-    """Batch size and world size of all its steps so far; None if they changed."""
+    """Batch size and world size of all steps so far; None if they changed."""
     skipped: Ranges = ()
     """Positions, counted through all epochs, that the iteration passes over."""
     num_lanes: int
@@ -50,7 +51,7 @@ class LoaderState:
     seed: int
     """Seed of the run."""
     dataset: str
-    """What identifies the dataset, and what people know it by."""
+    """Fingerprint of the dataset, and its description for people."""
     sequences: str
     """How sequences are cut."""
     shuffle: str
@@ -82,7 +83,7 @@ class LoaderState:
             steps: Numbers of steps on it.
 
         Raises:
-            InvalidArgumentError: If a step is not on it, or the ranges are too many.
+            InvalidArgumentError: If a step is not on it, or there are too many ranges.
         """
         skipped = list(self.skipped)
         for first, stop in _runs(steps):
@@ -100,7 +101,7 @@ class LoaderState:
         merged = merge_ranges(skipped)
         if len(merged) <= MAX_SKIPPED:
             return replace(self, skipped=merged)
-        # What lies behind is needed to look back only, which `sizes` now forbids.
+        # Ranges behind serve to look back, which `sizes=None` now forbids.
         ahead = tuple(span for span in merged if span[1] > route.start)
         if len(ahead) > MAX_SKIPPED:
             raise InvalidArgumentError(
@@ -149,11 +150,11 @@ class LoaderState:
                 f"at most {most}"
             )
 
-    def check_plan(self, loader: LoaderState) -> None:
-        """Refuse a state of another dataset or plan than the ``loader``'s.
+    def check_run(self, loader: LoaderState) -> None:
+        """Refuse a state of another dataset or of other settings than the loader's.
 
         Raises:
-            StateMismatchError: Naming everything that differs, both sides.
+            StateMismatchError: Naming both values of everything that differs.
         """
         differing = [
             f"  {name}: the state has {theirs!r}, this loader {ours!r}"
@@ -190,7 +191,7 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
 
 
 def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a state but its mixture, each of its type and within bounds."""
+    """Return the fields of a state without its mixture, checked."""
     values: dict[str, Any] = {}
     for name in ("epoch", "position", "step", "first_epoch", "num_lanes"):
         least = int(name == "num_lanes")

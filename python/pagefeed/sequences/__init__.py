@@ -1,13 +1,18 @@
 """How rows become sequences: joined and cut, packed, or one by one.
 
-A setting (:class:`Windows`, :class:`Packed`, :class:`Documents`) is bound to the rows
-of a dataset and becomes a :class:`SequenceIndex`: sequences numbered in file order,
-grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
+:func:`cut_sequences` makes a :class:`SequenceIndex` of a setting (:class:`Windows`,
+:class:`Packed`, :class:`Documents`) and the rows of a dataset: sequences numbered in
+file order, grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
 """
 
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import are_bundles
 from pagefeed.sequences.costs import SequenceCosts
+from pagefeed.sequences.cutting import (
+    SequenceSetting,
+    check_sequences,
+    cut_sequences,
+)
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import Packed, PackedIndex
@@ -15,8 +20,6 @@ from pagefeed.sequences.sequence_index import (
     Segments,
     SequenceIndex,
     SequenceLayout,
-    SequenceSetting,
-    check_sequences,
 )
 from pagefeed.sequences.windows import Windows
 
@@ -37,4 +40,5 @@ __all__ = [
     "Windows",
     "are_bundles",
     "check_sequences",
+    "cut_sequences",
 ]

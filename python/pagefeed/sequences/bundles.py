@@ -1,7 +1,7 @@
-"""What a segment may point to: a page of the index, or a bundle of several.
+"""Bundles: several pages that a segment refers to as one.
 
-Both are told by one number, so that segments are plain arrays: that of a page, or the
-key of a bundle, which is larger than any page's.
+A segment has one number for either: that of a page of the index, or the key of a
+bundle, which is larger than the number of any page. So segments are plain arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIRST_KEY = 1 << 62
 
 
 def bundle_keys(numbers: Int64Array) -> Int64Array:
-    """Return what stands for bundles in ``Segments.page``.
+    """Return the keys of bundles, which ``Segments.page`` holds for them.
 
     Example:
         >>> are_bundles(bundle_keys(np.array([0, 7]))).tolist()

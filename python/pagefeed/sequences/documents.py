@@ -117,10 +117,6 @@ class Documents:
         """What tells this cut from others: rows are rows, whatever is made of them."""
         return "Documents()"
 
-    def bind(self, spans: Spans) -> DocumentIndex:
-        """Take the rows of ``spans``."""
-        return DocumentIndex(spans, self)
-
 
 class DocumentIndex:
     """The documents of a dataset, numbered as its rows."""

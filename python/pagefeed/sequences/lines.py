@@ -1,4 +1,4 @@
-"""Lines: the tokens of spans with what separates their rows."""
+"""Lines: the tokens of rows, joined with the separators between them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """Numbers the tokens of all rows, each with the separators it gets.
+    """Numbers the tokens of all rows and their separators.
 
-    Every row gets the same number of them, also an empty or null one: so the places of
-    pages in the line follow from the index alone, ``values + per_row * rows``.
+    Every row gets the same number of separators, also an empty or null row. So the
+    index alone tells where a page begins in the line: ``values + per_row * rows``.
 
     Args:
         spans: The rows.

@@ -115,11 +115,6 @@ class Packed:
         """What tells this cut from others, in states and caches."""
         return identity_of(self)
 
-    def bind(self, spans: Spans) -> PackedIndex:
-        """Cut the rows of ``spans`` into sequences."""
-        refuse_unknown_rows(spans, "Packed()")
-        return PackedIndex(spans, self)
-
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
@@ -168,6 +163,7 @@ class PackedIndex:
     """
 
     def __init__(self, spans: Spans, packed: Packed) -> None:
+        refuse_unknown_rows(spans, "Packed()")
         self.spans = spans
         self.layout = packed.layout
         self.length = packed.length

@@ -1,4 +1,4 @@
-"""How many sequences a block packs into, where only the lengths of its rows tell."""
+"""Numbers of sequences of blocks, where they depend on the lengths of rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What the loader counts and shuffles, cut from a dataset by its index alone.
 
-A sequence setting such as :class:`Windows` is bound to a dataset's index and becomes
-:class:`SequenceIndex`: numbered in file order, grouped in blocks, each a few token
-ranges. No seed, no epoch and no data enter here.
+Sequences are numbered in file order and grouped in blocks. Each is a few token ranges.
+No seed, no epoch and no data enter here.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ __all__ = [
     "Segments",
     "SequenceIndex",
     "SequenceLayout",
-    "SequenceSetting",
 ]
 
 Join: TypeAlias = Literal["dataset", "file"]
@@ -153,17 +151,6 @@ class SequenceIndex(Protocol):
         """Return the sequences with tokens of a row of the spans; reads its page."""
 
 
-class SequenceSetting(Protocol):
-    """How to cut a dataset into sequences."""
-
-    @property
-    def identity(self) -> str:
-        """What tells this cut from others, in states and caches."""
-
-    def bind(self, spans: Spans) -> SequenceIndex:
-        """Cut the rows of ``spans`` into sequences."""
-
-
 def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass
     """Check the settings that all ways to cut tokens have, and set them as plain ints.
 
@@ -180,22 +167,6 @@ def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass
         if settings.eos is None:
             raise InvalidArgumentError("learn_eos is of an eos: give one, eos=tok.eos")
     check_choice(settings.join, JOINS, "join")
-
-
-def check_sequences(sequences: object) -> None:
-    """Refuse what does not cut a dataset.
-
-    Raises:
-        InvalidArgumentError: Saying what does.
-    """
-    if hasattr(sequences, "bind") and not isinstance(sequences, type):
-        return
-    is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
-    length = sequences if is_number else 2048
-    raise InvalidArgumentError(
-        f"sequences={sequences!r} must say how to cut: Windows({length}), "
-        f"Packed({length}) or Documents()"
-    )
 
 
 def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass

@@ -91,10 +91,6 @@ class Windows:
         """What tells this cut from others, in states and caches."""
         return identity_of(self)
 
-    def bind(self, spans: Spans) -> WindowIndex:
-        """Cut the rows of ``spans`` into sequences."""
-        return WindowIndex(spans, self)
-
 
 class WindowIndex:
     """The windows of a dataset. Window i of a line is its tokens [i*S, i*S + L).

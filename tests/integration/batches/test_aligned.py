@@ -1,7 +1,7 @@
 """Columns with a number for every token: what is refused, and where they arrive."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +47,7 @@ def test_they_arrive_in_their_own_type_with_their_padding(tmp_path: Path):
     )
     names = ["labels", "loss_weight", "kind"]
     data = pf.parquet(path, column="input_ids", aligned=names)
-    fields = ("input_ids", "labels", "loss_mask")
+    fields: Final = ("input_ids", "labels", "loss_mask")
     [batch] = loader(data, fields=fields, batch_size=1, drop_last=False)
     assert batch["input_ids"].tolist() == [[5, 6, 7, EOS, EOS, 8, EOS, 0]]
     assert batch["labels"].tolist() == [[-100, 6, 7, -100, -100, 8, -100, -100]]
@@ -161,7 +161,7 @@ def test_labels_of_files_are_not_moved(tmp_path: Path):
 def test_types_and_ignored_labels_are_not_those_of_files(tmp_path: Path, cut: Any):
     path = write(tmp_path / "a.parquet", {"input_ids": [[1]], "labels": [[1]]})
     data = pf.parquet(path, column="input_ids", aligned=["labels"])
-    names = ("input_ids", "labels")
+    names: Final = ("input_ids", "labels")
     fields = pf.Fields(names=names, dtypes={"labels": "int32"})
     with pytest.raises(InvalidArgumentError, match=r"the type that the files have"):
         loader(data, cut, fields=fields, dtype="int32")

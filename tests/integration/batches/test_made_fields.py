@@ -1,5 +1,7 @@
 """The fields of loaders of every kind, against a plain model."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ from models.field_model import assert_model
 from pagefeed.batches.fields import FIELDS as ALL_FIELDS
 from pagefeed.errors import InvalidArgumentError
 
-FIELDS = tuple(name for name in ALL_FIELDS if name != "metadata")
+FIELDS: Any = tuple(name for name in ALL_FIELDS if name != "metadata")
 LENGTH = 48
 APART = 10**5
 SEQUENCES = [

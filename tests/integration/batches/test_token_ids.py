@@ -24,7 +24,7 @@ from made.handmade import (
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, TokenRangeError
 from pagefeed.loader import share
-from pagefeed.sequences.sequence_index import SequenceSetting
+from pagefeed.sequences import SequenceSetting
 
 SETTINGS = [Windows(4), Windows(4, eos=1), Packed(4), Documents(max_length=4)]
 TYPES = [pa.int32(), pa.int64(), pa.int16(), pa.int8()]

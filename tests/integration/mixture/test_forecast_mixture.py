@@ -14,7 +14,7 @@ from made.numbered import LENGTH, write_numbered
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, forecast, plot_mixture, verify
-from pagefeed.run import LoaderState, MixtureTrack
+from pagefeed.run import LoaderState, MixtureCursor
 
 ROWS = {"code": 200, "math": 12, "web": 300}
 
@@ -125,15 +125,15 @@ def test_mixtures_are_verified_over_resumes(folder, options):
 
 def test_what_is_wrong_is_found(folder, monkeypatch):
     loader = make(folder, max_epochs=dict.fromkeys(ROWS, 1), stages=[], max_steps=None)
-    sequences = MixtureTrack.sequences
+    sequences = MixtureCursor.at
 
     def repeated(
-        track: MixtureTrack, positions: range | np.ndarray
+        track: MixtureCursor, positions: range | np.ndarray
     ) -> Iterator[np.ndarray | None]:
         for part in sequences(track, positions):
             yield part if part is None else np.where(part == 7, 8, part)
 
-    monkeypatch.setattr(MixtureTrack, "sequences", repeated)
+    monkeypatch.setattr(MixtureCursor, "at", repeated)
     [problem] = verify(loader).problems
     assert "2 sequences of 'code'" in problem
     assert "such as [7, 8]" in problem

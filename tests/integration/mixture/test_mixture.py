@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-import pagefeed.run.mixed
+import pagefeed.run.mixture_parts
 from made.numbered import LENGTH, first_tokens
 from models.mixing import (
     APART,
@@ -325,7 +325,7 @@ def test_workers_share_the_steps_of_a_mixture(datasets):
 def test_temperature_goes_from_proportional_to_uniform(datasets):
     def parts(temperature: float | None) -> np.ndarray:
         mixed = pf.mix(datasets, temperature=temperature, unit="sequences")
-        plan = session_of(make(mixed)).run.source.plan.mixture
+        plan = session_of(make(mixed)).run.initial.mixture
         assert plan is not None
         return np.array(plan.changes[0].weights)
 

@@ -26,7 +26,7 @@ from models.mixing import (
 from pagefeed.loader import session_of
 from pagefeed.mixture import LEAST_LANES
 from pagefeed.reports.verification import Leg, verify
-from pagefeed.run import MixtureTrack, Slot
+from pagefeed.run import MixtureCursor, Slot
 
 TINY = {"code": 1, "math": 3, "web": 7}
 """Sequences of tiny datasets."""
@@ -118,8 +118,8 @@ def test_documents_of_an_endless_mixture_are_found_an_epoch_ahead(tiny, shuffle)
     slots = located([loader], range(900))
     for now in (0, 1, 30, 77):
         loader.seek(now)
-        track = session_of(loader).track
-        assert isinstance(track, MixtureTrack)
+        track = session_of(loader).run.at(session_of(loader).begin)
+        assert isinstance(track, MixtureCursor)
         for number, (name, dataset) in enumerate(tiny.items()):
             size = TINY[name]
             following = track.course.following(now)[number]
@@ -255,6 +255,6 @@ def test_one_dataset_in_a_mixture_is_planned_as_far_ahead_as_alone(datasets):
         loader = make(data)
         session = session_of(loader)
         state = replace(session.state, num_lanes=LEAST_LANES)
-        tracks.append(session.run.source.at(state))
+        tracks.append(session.run.at(state))
     alone, mixed = (track.horizon(1 << 23) for track in tracks)
     assert alone == mixed > 2 * LEAST_LANES

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-import pagefeed.run.mixed
+import pagefeed.run.mixture_parts
 from made.numbered import write_numbered
 from models.mixing import APART, ROWS, make, mixture, take, write_datasets
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
 from pagefeed.reports import forecast, verify
-from pagefeed.run import MixtureTrack
+from pagefeed.run import MixtureCursor
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +143,11 @@ def test_an_empty_tier_is_left_out_of_a_mixture(tmp_path):
     tiers = pf.parquet(tmp_path, column="input_ids").tiers("quality", edges=[2.0])
     loader = make(pf.mix(tiers, max_steps=5))
     assert len(list(loader)) == 5
-    assert len(session_of(loader).run.source.datasets) == 1 < len(tiers)
+    assert len(session_of(loader).run.datasets) == 1 < len(tiers)
 
 
 def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
-    monkeypatch.setattr("pagefeed.run.mixed.MAX_STATE_BYTES", 1000)
+    monkeypatch.setattr("pagefeed.run.mixture_run.MAX_STATE_BYTES", 1000)
     loader = make(mixture(datasets))
     states = []
 
@@ -166,8 +166,8 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
 
 def test_weights_change_until_the_first_lane_has_run_out(datasets):
     loader = make(mixture(datasets, max_epochs=dict.fromkeys(ROWS, 1)), batch_size=1)
-    track = session_of(loader).track
-    assert isinstance(track, MixtureTrack)
+    track = session_of(loader).run.at(session_of(loader).begin)
+    assert isinstance(track, MixtureCursor)
     last = track.course.end_of_changes
     assert last < len(loader)
     loader.seek(last)

@@ -17,7 +17,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import session_of
 from pagefeed.reports import Leg, forecast, verify
 from pagefeed.reports.simulation import needed_bytes, simulate_loads
-from pagefeed.run import Planner
+from pagefeed.run import Cursor
 
 LENGTH = 64
 
@@ -86,16 +86,16 @@ def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
         shuffle=pf.Shuffle(window=1 << 14),
     )
     counts = []
-    whole = Planner.pieces
+    whole = Cursor.pieces
 
     def counted(self, first, count):
         counts.append(count)
         return whole(self, first, count)
 
-    monkeypatch.setattr(Planner, "pieces", counted)
+    monkeypatch.setattr(Cursor, "pieces", counted)
     forecast(loader)
     session = session_of(loader)
-    ahead = steps_ahead(session.track.horizon(loader.memory), 64)
+    ahead = steps_ahead(session.run.at(session.begin).horizon(loader.memory), 64)
     assert 1 << 16 < 64 * 2 * ahead < loader.num_sequences // 2
     assert 0 < max(counts) - 2 * ahead <= 2
 
@@ -155,8 +155,8 @@ def test_epochs_with_resumes_are_verified(token_files, shuffle):
 
 def test_a_wrong_order_is_found(token_files, monkeypatch):
     loader = make_loader(token_files)
-    honest = Planner.sequences
-    monkeypatch.setattr(Planner, "sequences", lambda *args: honest(*args) // 2)
+    honest = Cursor.sequences
+    monkeypatch.setattr(Cursor, "sequences", lambda *args: honest(*args) // 2)
     result = verify(loader)
     assert not result.ok
     assert any("more than once" in problem for problem in result.problems)

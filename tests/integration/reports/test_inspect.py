@@ -67,11 +67,12 @@ def test_costs_are_those_of_runs(folder):
     dataset = pf.parquet(folder, column="input_ids")
     found = pf.inspect(dataset, sequences=pf.Windows(32))
     for cost in found.costs:
+        shuffle: Any = None if cost.shuffle == "none" else cost.shuffle
         loader = pf.Loader(
             dataset,
             sequences=pf.Windows(32),
             batch_size=8,
-            shuffle=None if cost.shuffle == "none" else cost.shuffle,
+            shuffle=shuffle,
             drop_last=False,
             fields=("input_ids", "loss_mask"),
         )

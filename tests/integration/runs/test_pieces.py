@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
+from pagefeed.batches import plan_batches
+from pagefeed.batches.feeds import Feed
 from pagefeed.batches.iteration import Iteration
 from pagefeed.loader import session_of
 from pagefeed.order import EpochOrder
 from pagefeed.order.lists import BlockList
 from pagefeed.order.starts import Starts
-from pagefeed.run.epochs import EpochSource
-from pagefeed.run.planner import plan_batches
+from pagefeed.run import DatasetCursor, DatasetRun
 
 
 def make_loader(files, **options):
@@ -29,8 +30,8 @@ def test_few_epochs_are_planned_before_the_first_batch(
     path = write_tokens(tmp_path / "tiny.parquet", [[1, 2, 3] * 20] * num_rows)
     tokens = pf.parquet(path, column="input_ids")
     loader = pf.Loader(tokens, sequences=sequences, batch_size=1, epochs=None)
-    source = session_of(loader).run.source
-    assert isinstance(source, EpochSource)
+    source = session_of(loader).run
+    assert isinstance(source, DatasetRun)
     batches = iter(loader)
     made = []
     for _ in range(100):
@@ -44,8 +45,8 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
     monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
     loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
-    source = session_of(loader).run.source
-    assert isinstance(source, EpochSource)
+    source = session_of(loader).run
+    assert isinstance(source, DatasetRun)
     orders = source.orders
     steps_made = []
     for step, _ in enumerate(loader):
@@ -62,13 +63,13 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
-    monkeypatch.setattr("pagefeed.run.planner.MOST_SEQUENCES", 40)
+    monkeypatch.setattr("pagefeed.run.run.MOST_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
     run = session_of(loader).run
-    planner, index = run.planner(run.beginning(0)), run.source.index
+    cursor, index = run.at(run.beginning(0)), run.index
     count = len(loader) - 3
-    whole = plan_batches(index, planner.sequences(3, count), 6)
-    parts = [part for part in planner.pieces(3, count) if part is not None]
+    whole = plan_batches(index, cursor.sequences(3, count), 6)
+    parts = [part for part in cursor.pieces(3, count) if part is not None]
     assert sum(len(sequences) for sequences in parts) == 6 * count
     pieces = [plan_batches(index, sequences, 6) for sequences in parts]
     assert len(pieces) > 10
@@ -87,12 +88,12 @@ def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
 def test_short_epochs_are_ordered_once_each(token_files):
     loader = make_loader(token_files, epochs=5)
     run = session_of(loader).run
-    assert isinstance(run.source, EpochSource)
-    planner = run.planner(run.beginning(0))
-    made_before = run.source.orders.of.cache_info().misses
-    for _ in planner.pieces(0, len(loader)):
+    assert isinstance(run, DatasetRun)
+    cursor = run.at(run.beginning(0))
+    made_before = run.orders.of.cache_info().misses
+    for _ in cursor.pieces(0, len(loader)):
         pass
-    assert run.source.orders.of.cache_info().misses == made_before + 5
+    assert run.orders.of.cache_info().misses == made_before + 5
 
 
 class CountingEngine:
@@ -120,10 +121,10 @@ class CountingEngine:
         self.num_pending = 0
 
     def stats(self) -> dict[str, Any]:
-        return {}
+        return {"pages_loaded": 0, "pages_reloaded": 0}
 
 
-class CountingFeed:
+class CountingFeed(Feed):
     """Plans for a counting engine."""
 
     def __init__(self, engine, index):
@@ -144,24 +145,21 @@ class CountingFeed:
 
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
 def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
-    monkeypatch.setattr("pagefeed.run.planner.MOST_SEQUENCES", 4)
-    monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_UNITS", 20)
+    monkeypatch.setattr("pagefeed.run.run.MOST_SEQUENCES", 4)
+    monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_SEQUENCES", 20)
     loader = make_loader(token_files, batch_size=2)
-    engine = CountingEngine()
-    run = session_of(loader).run
-    iteration = Iteration(
-        feed=CountingFeed(engine, run.source.index),
-        planner=run.planner(run.beginning(0)),
-        horizon_sequences=1 << 20,
-        plan_bytes=plan_bytes,
-    )
+    engine, session = CountingEngine(), session_of(loader)
+    feed = CountingFeed(engine, session.run.index)
+    monkeypatch.setattr(DatasetCursor, "horizon", lambda *_: 1 << 20)
+    iteration = Iteration(session, 0, 1)
+    cursor = session.run.at(session.run.beginning(0))
+    iteration.begin(cursor, feed, 0, plan_bytes)
     begun = None
     for _ in range(len(loader)):
         iteration.take()
         iteration.count()
         begun = engine.num_pending if begun is None else begun
-    with pytest.raises(StopIteration):
-        iteration.take()
+    assert iteration.is_finished
     assert begun == {0: 0, 1000: 9, 1 << 40: 11}[plan_bytes]
     limit = plan_bytes + 2 * engine.bytes_of_batch
     assert engine.most_bytes <= max(limit, 0)

@@ -155,7 +155,7 @@ def test_ranks_killed_at_any_step_and_resumed_as_others_make_one_epoch(
         assert finished == (number == rounds - 1)
         kills += not finished
     assert kills == rounds - 1
-    source = session_of(numbered_loader(folder)).run.source
+    source = session_of(numbered_loader(folder)).run
     num_tokens = source.datasets[0].index.num_values
     assert sorted(seen) == list(range(num_tokens))
 

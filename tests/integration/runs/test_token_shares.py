@@ -1,7 +1,7 @@
 """Weights and ends in tokens count tokens as they are delivered."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pagefeed as pf
 from made.numbered import LENGTH
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import forecast
+from pagefeed.sequences import cut_sequences
 
 APART = 10**6
 
@@ -49,7 +50,7 @@ def halves(folders: Path, names=("long", "short"), **options: Any) -> pf.Mixture
 
 def make(mixed: pf.Mixture, sequences: Any, **options: Any) -> pf.Loader:
     settings: dict[str, Any] = {"batch_size": 4, "rank": 0, "world_size": 1}
-    fields = ("input_ids", "attention_mask")
+    fields: Final = ("input_ids", "attention_mask")
     return pf.Loader(mixed, sequences=sequences, fields=fields, **settings | options)
 
 
@@ -90,7 +91,7 @@ def test_selected_documents_are_counted_by_their_own_lengths(folders):
         )
         lengths = np.diff(lengths)[np.diff(lengths) >= 0]
         mine = lengths[(lengths < 300) == (name == "under")]
-        assert documents.bind(dataset.spans).num_delivered_tokens == sum(
+        assert cut_sequences(documents, dataset.spans).num_delivered_tokens == sum(
             np.minimum(mine, 310)
         )
         assert loader.num_sequences == 300

@@ -11,7 +11,7 @@ import pytest
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import session_of
-from pagefeed.sequences import SequenceCosts
+from pagefeed.sequences import SequenceCosts, cut_sequences
 
 SETTINGS = [
     pf.Windows(32),
@@ -67,7 +67,7 @@ def test_costs_are_those_of_the_documents_in_each_sequence(data, sequences, kind
         rank=0,
         world_size=1,
     )
-    index: Any = session_of(loader).run.source.index
+    index: Any = session_of(loader).run.index
     costs = SequenceCosts(index)
     numbers = np.arange(index.num_sequences)
     told = costs.squares(numbers)
@@ -95,7 +95,7 @@ def test_documents_cost_their_tokens_as_they_are_cut(data):
         world_size=1,
     )
     delivered = np.concatenate([batch["lengths"] for batch in loader])
-    costs = SequenceCosts(session_of(loader).run.source.index)
+    costs = SequenceCosts(session_of(loader).run.index)
     numbers = np.arange(len(delivered))
     assert costs.tokens(numbers).tolist() == delivered.tolist()
     assert costs.squares(numbers).tolist() == (delivered**2).tolist()
@@ -107,7 +107,7 @@ def test_costs_are_kept_in_four_bytes_and_found_again(tmp_path):
     folder, cache = write(tmp_path / "data"), tmp_path / "cache"
     for _ in range(2):
         data = pf.parquet(folder, column="input_ids", cache_dir=cache)
-        index = pf.Packed(64).bind(data.spans)
+        index = cut_sequences(pf.Packed(64), data.spans)
         costs = SequenceCosts(index)
         (kept,) = cache.rglob("costs-*/numbers")
         assert kept.stat().st_size <= 4 * index.num_sequences + 16

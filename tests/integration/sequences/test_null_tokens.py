@@ -19,7 +19,7 @@ from made.handmade import (
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.errors import UnsupportedError
-from pagefeed.sequences.sequence_index import SequenceSetting
+from pagefeed.sequences import SequenceSetting
 
 Row = list[int | None] | None
 SETTINGS = [Windows(4), Windows(4, eos=9), Packed(4), Documents(max_length=4)]

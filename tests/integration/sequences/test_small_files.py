@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.batches import plan_batches
 from pagefeed.errors import PaddingWarning
 from pagefeed.loader import session_of
-from pagefeed.run import plan_batches
-from pagefeed.sequences import are_bundles
+from pagefeed.sequences import PackedIndex, are_bundles
 from pagefeed.sequences.sequence_index import bytes_of_pages
 
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
@@ -109,7 +109,7 @@ def test_a_mixture_is_warned_of_as_one(folders):
         rank=0,
         world_size=1,
     )
-    index = session_of(loader).run.source.index
+    index = session_of(loader).run.index
     (message,) = told(loader)
     share = index.num_padding_tokens / (index.num_sequences * 2048)
     assert message.startswith(f"{share:.1%} of")
@@ -118,8 +118,8 @@ def test_a_mixture_is_warned_of_as_one(folders):
 def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     """Pages, and bundles of pages, that the first batch is planned from."""
     run = session_of(loader).run
-    sequences = run.planner(run.beginning(0)).sequences(0, 1)
-    pages = np.unique(plan_batches(run.source.index, sequences, loader.batch_size).page)
+    sequences = run.at(run.beginning(0)).sequences(0, 1)
+    pages = np.unique(plan_batches(run.index, sequences, loader.batch_size).page)
     num_bundles = int(are_bundles(pages.astype(np.int64)).sum())
     return len(pages) - num_bundles, num_bundles
 
@@ -137,7 +137,7 @@ def test_the_first_batch_needs_few_pages(folders, shuffle):
     assert pages == 0
     assert 1 <= bundles <= 4
     assert not isinstance(packed.dataset, pf.Mixture)
-    blocks = pf.Packed(10).bind(packed.dataset.spans)
+    blocks = PackedIndex(packed.dataset.spans, pf.Packed(10))
     # Of 200 sequences and a page more, in files of 500 tokens.
     assert np.diff(blocks.first_span).max() <= 2 * (200 * 10 // 500)
 

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 import pagefeed as pf
 from made.shared_data import shared
 from pagefeed.reports import forecast
+from pagefeed.sequences import cut_sequences
 
 EVERY = 20
 EOS = 0
@@ -44,7 +45,7 @@ def test_padding_and_splits_are_few(tokenized, length):
     )
     num_tokens = sum(len(row) + 1 for row in rows)
     assert not isinstance(loader.dataset, pf.Mixture)
-    sequences = pf.Packed(length, eos=EOS).bind(loader.dataset.spans)
+    sequences = cut_sequences(pf.Packed(length, eos=EOS), loader.dataset.spans)
     num_blocks = len(sequences)
     assert num_blocks >= 1
     delivered = np.concatenate([batch["input_ids"][0] for batch in loader])

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 
-FIELDS = ("input_ids", "labels", "position_ids", "document_ids", "loss_mask")
+FIELDS: Final = ("input_ids", "labels", "position_ids", "document_ids", "loss_mask")
 DTYPE = [("mark", "i1"), ("token", "u2"), ("weight", "f8"), ("large", "u4")]
 COLUMNS = {"mark": pa.int8(), "weight": pa.float64(), "large": pa.uint32()}
 LENGTHS = st.one_of(st.integers(0, 5), st.integers(0, 3000), st.just(40_000))

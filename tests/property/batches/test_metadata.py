@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +23,7 @@ TYPES = {
     "concepts": pa.list_(SPAN),
 }
 METADATA = ["id", "score", "tags", "meta.lang"]
-FIELDS = ("input_ids", "document_ids", "metadata")
+FIELDS: Final = ("input_ids", "document_ids", "metadata")
 ROWS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -4,7 +4,7 @@ import itertools
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pagefeed as pf
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
 EOS, BOS = 1, 2
-FIELDS = ("input_ids", "document_ids", "metadata")
+FIELDS: Final = ("input_ids", "document_ids", "metadata")
 DTYPE = [("token", "u4"), ("weight", "f4"), ("metadata", "u4")]
 SPAN = pa.struct([("start", "int32"), ("end", "int32"), ("payload", pa.binary())])
 SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

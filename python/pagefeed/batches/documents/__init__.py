@@ -4,7 +4,7 @@
 it; ``decoding`` runs the user's own function over batches, ahead of the consumer.
 """
 
-from pagefeed.batches.documents.decoding import Decode, DecodingFeed
+from pagefeed.batches.documents.decoding import DecodingFeed
 from pagefeed.batches.documents.document_batches import DocumentFeed
 
-__all__ = ["Decode", "DecodingFeed", "DocumentFeed"]
+__all__ = ["DecodingFeed", "DocumentFeed"]

@@ -11,81 +11,50 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
-from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.documents.row_columns import (
     as_taken,
     check_aligned,
     row_columns,
 )
 from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.fields import Fields
-from pagefeed.batches.formats import Batch, Converter
+from pagefeed.batches.feeds import EngineFeed
+from pagefeed.batches.formats import Batch, converted
 from pagefeed.batches.metadata import Metadata
+from pagefeed.batches.plan import BatchPlan
+from pagefeed.batches.settings import LoaderSettings
 from pagefeed.dataset import Dataset, FolderColumn, PageIndex
-from pagefeed.run import NO_SEQUENCE, BatchPlan
-from pagefeed.sequences import AnyIndex, DocumentIndex, Documents, JoinedIndex
+from pagefeed.run import NO_SEQUENCE, Run
+from pagefeed.sequences import DocumentIndex, Documents
 
 __all__ = ["DocumentFeed"]
 
 
-class DocumentFeed:
+class DocumentFeed(EngineFeed):
     """Feeds batches of documents, with any of their columns.
 
     Args:
-        datasets: What it reads.
-        index: Their documents, numbered through.
-        documents: What a batch holds of them.
-        batch_rows: Documents of a batch.
-        num_threads: Threads of the engine.
-        memory: Bytes it may hold.
-        dtype: Type of padded tokens.
-        padding: Token that fills up short documents.
-        fields: What padded documents come with.
-        aligned: Columns that come with the tokens.
-        metadata: What is told of the documents.
-        has_padding: Whether rows of a batch may be no documents.
-        convert: Makes arrays what is handed out.
-        vocab_size: Ids of padded tokens are below it; None for all not negative.
+        settings: Of the loader.
+        run: What it delivers.
 
     Raises:
         ColumnNotFoundError: If a column does not exist.
         InvalidArgumentError: If columns cannot be had under one name or be cut.
     """
 
-    def __init__(
-        self,
-        datasets: Sequence[Dataset],
-        index: AnyIndex,
-        documents: Documents,
-        *,
-        batch_rows: int,
-        num_threads: int,
-        memory: int,
-        dtype: str,
-        padding: int,
-        fields: Fields,
-        aligned: AlignedColumns,
-        metadata: Metadata | None,
-        has_padding: bool,
-        convert: Converter,
-        vocab_size: int | None = None,
-    ) -> None:
-        self._documents = documents
+    def __init__(self, settings: LoaderSettings, run: Run) -> None:
+        super().__init__(settings, run)
+        documents, datasets = cast("Documents", settings.sequences), run.datasets
+        self._documents, metadata = documents, self._metadata
         columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
         self._names = columns.names
-        fields.check_given(columns.names)
-        self._metadata = metadata
-        parts = index.parts if isinstance(index, JoinedIndex) else (index,)
-        self._parts = cast("tuple[DocumentIndex, ...]", parts)
-        self._first_sequences = np.cumsum(
-            [0, *(part.num_sequences for part in self._parts)]
-        )
+        settings.fields.check_given(columns.names)
+        self._run = run
         sources = [
             [dataset.source_of(name) for name in names]
             for dataset, names in zip(datasets, columns.of, strict=True)
         ]
         beside = [_told(dataset, metadata) for dataset in datasets]
-        if has_padding or metadata is not None:
+        if not settings.drop_last or metadata is not None:
             for dataset, told in zip(datasets, beside, strict=True):
                 told.append(FolderColumn((1,), _first_values(dataset)))
         self._columns = list(
@@ -95,13 +64,7 @@ class DocumentFeed:
         )
         names = (*self._names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
-        self._given = aligned
         self._first_pages = _first_pages(self._columns)
-        self._batch_rows = batch_rows
-        self._dtype = dtype
-        self._padding = padding
-        self._fields = fields
-        self._convert = convert
         # Of nothing that knows this feed: an engine ends with the last use of its feed.
         start = partial(
             _core.Engine,
@@ -113,14 +76,14 @@ class DocumentFeed:
                 for source in self._columns
             ],
             names=names,
-            num_threads=num_threads,
-            memory=memory,
-            batch_rows=batch_rows,
+            num_threads=settings.num_threads,
+            memory=settings.engine_bytes,
+            batch_rows=settings.batch_size,
             verify_checksums=[
                 dataset.verify_checksums for dataset in datasets for _ in names
             ],
             has_tokens=documents.makes_tokens,
-            vocab_size=vocab_size,
+            vocab_size=self._vocab_size,
         )
         self._engine = ProcessEngine(start)
 
@@ -129,14 +92,6 @@ class DocumentFeed:
         """What the columns of a batch are called."""
         return self._names
 
-    def engine(self) -> _core.Engine:
-        """Return this process's engine: threads do not survive a fork."""
-        return self._engine.get()
-
-    def close(self) -> None:
-        """End this process's engine."""
-        self._engine.close()
-
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)
@@ -144,7 +99,7 @@ class DocumentFeed:
         num_columns = self._num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
-            num_batches=len(sequences) // self._batch_rows,
+            num_batches=len(sequences) // self._settings.batch_size,
             page=page.reshape(-1),
             row=row.reshape(-1),
             first_token=None,
@@ -169,21 +124,22 @@ class DocumentFeed:
         if self._documents.pad == "longest":
             length = max(1, int(lengths.max(initial=0)))
         shape = len(whole), length
+        settings, fields = self._settings, self._settings.fields
         memory = columns[0].padded(
-            length, self._padding, self._dtype, **self._fields.settings
+            length, settings.padding, settings.dtype, **fields.settings
         )
-        made: Batch = self._fields.arrays(memory, shape, self._dtype)
+        made: Batch = fields.arrays(memory, shape, settings.dtype)
         made |= {"lengths": lengths}
         if self._metadata is not None and there is not None:
             made["metadata"] = self._metadata.of_documents(told, there, whole, most)
         # Columns called like what is made are the user's.
         del batch[self._names[0]]
         made |= batch
-        for name, dtype, padding in self._given.each:
+        for name, dtype, padding in self._aligned.each:
             check_aligned(name, whole, batch[name])
             memory = batch[name].padded_numbers(length, padding)
             made[name] = np.ndarray(shape, dtype, memoryview(memory))
-        made |= self._given.loss_mask(made)
+        made |= self._aligned.loss_mask(made)
         return self._taken(made)
 
     def _taken(self, made: Batch) -> Batch:
@@ -192,10 +148,7 @@ class DocumentFeed:
             name: as_taken(value) if isinstance(value, _core.ArrowArray) else value
             for name, value in made.items()
         }
-        return {
-            name: self._convert(value) if isinstance(value, np.ndarray) else value
-            for name, value in taken.items()
-        }
+        return converted(taken, self._convert)
 
     def _padded(self, columns: dict[str, Any]) -> Batch:
         """Return the columns that are filled up each by its own token."""
@@ -215,13 +168,12 @@ class DocumentFeed:
         num_columns = self._num_columns
         page = np.empty((len(sequences), num_columns), dtype=np.uint64)
         row = np.empty((len(sequences), num_columns), dtype=np.uint32)
-        part = np.searchsorted(self._first_sequences, sequences, side="right") - 1
+        part = self._run.dataset_of(sequences)
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
-            index = self._parts[number].spans.index
-            rows = self._parts[number].rows(
-                sequences[which] - self._first_sequences[number]
-            )
+            index = self._run.datasets[number].index
+            documents = cast("DocumentIndex", self._run.indexes[number])
+            rows = documents.rows(sequences[which] - self._run.first_sequence[number])
             for column in range(num_columns):
                 place = number * num_columns + column
                 source = self._columns[place]

@@ -19,7 +19,7 @@ from pagefeed.errors import (
     TokenRangeError,
     UnsupportedError,
 )
-from pagefeed.sequences import Documents, SequenceLayout
+from pagefeed.sequences import DocumentIndex, Documents, SequenceLayout
 from pagefeed.storage import Storage
 
 __all__ = ["BlockReader", "EncodedBlock"]
@@ -62,7 +62,7 @@ class BlockReader:
             np.uint16 if vocab_size <= 1 << 16 else np.uint32
         )
         self._spans, self._unit = text.texts.spans, kind
-        self._rows = Documents().bind(self._spans)
+        self._rows = DocumentIndex(self._spans, Documents())
         self.blocks = self._rows.blocks(kind)
         """The blocks of rows."""
         self._lock = Lock()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -14,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Facts, check_vocab_size, format_bytes
-from pagefeed.batches.batch_iterator import transformed
-from pagefeed.batches.formats import Batch, make_converter
-from pagefeed.batches.loader_session import LoaderSession, warn_of_return
+from pagefeed.batches.formats import Batch, converted, make_converter, transformed
+from pagefeed.batches.loader_session import (
+    BatchIterator,
+    LoaderSession,
+    warn_of_return,
+)
 from pagefeed.batches.options import check_options
 from pagefeed.batches.session import Session
 from pagefeed.batches.settings import LoaderSettings
@@ -124,9 +126,9 @@ class UncountedSession(LoaderSession):
             None if settings.shuffle.block is None else key,
         )
         self._lines: dict[int, LaneLine] = {}
-        self._iterator: _LaneIterator | None = None
+        self._iterator: BatchIterator | None = None
 
-    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iterator[Batch]:
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
         """Go on from where the lanes are.
 
         Raises:
@@ -137,10 +139,10 @@ class UncountedSession(LoaderSession):
                 f"{num_workers} worker processes cannot share uncounted text: use "
                 "num_workers=0, its own threads read and encode; or count=True"
             )
-        self._iterator = _LaneIterator(self)
+        self._iterator = BatchIterator(self)
         return self._iterator
 
-    def next_batch(self, iterator: _LaneIterator) -> Batch | None:
+    def next_batch(self, iterator: BatchIterator) -> Batch | None:
         """Return the next batch, and count it; None behind the last one.
 
         If it raises, nothing has moved.
@@ -188,12 +190,7 @@ class UncountedSession(LoaderSession):
                     "or null; give the sequences an eos, or select other rows"
                 )
         made = fields_of(np.stack(rows), starts, settings.fields)
-        batch: Batch = {
-            name: self._convert(value) if isinstance(value, np.ndarray) else value
-            for name, value in made.items()
-        }
-        if settings.transform is not None:
-            batch = transformed(settings.transform, batch)
+        batch = transformed(settings.transform, converted(made, self._convert))
         self._num_ready += is_ready
         return batch, {lane: line.cursor for lane, line in lines.items()}
 
@@ -328,23 +325,6 @@ class UncountedSession(LoaderSession):
 
     def _agreed(self) -> dict[str, Any]:
         return self._state.to_dict() | {"lanes": None}
-
-
-class _LaneIterator(Iterator[Batch]):
-    """Batches of uncounted text, one step after the other."""
-
-    def __init__(self, session: UncountedSession) -> None:
-        self._session = session
-        self._has_ended = False
-
-    def __next__(self) -> Batch:
-        """Return the batch of the next step."""
-        with self._session.lock:
-            batch = None if self._has_ended else self._session.next_batch(self)
-        if batch is None:
-            self._has_ended = True
-            raise StopIteration
-        return batch
 
 
 def _parts(settings: LoaderSettings) -> tuple[UncountedText, Windows]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
+from pagefeed.order import ShuffleBlock
 from pagefeed.reports.forecasts import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
 from pagefeed.sequences import SequenceSetting
 
 __all__ = ["ShuffleCost", "shuffle_costs"]
 
-SHUFFLES = ("page", "row_group", "row", "buffer", None)
+SHUFFLES: tuple[ShuffleBlock | None, ...] = ("page", "row_group", "row", "buffer", None)
 MEASURED_SECONDS = 0.5
 MEASURED_BATCHES = 256
 BATCH_SIZE = 8

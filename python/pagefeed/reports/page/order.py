@@ -28,10 +28,10 @@ def order_counts(loader: Loader) -> Int64Array:
     """
     session = session_of(loader)
     run = session.run
-    planner = run.planner(session.first)
-    steps = planner.route.num_steps or MOST_STEPS
+    cursor = run.at(session.first)
+    steps = cursor.route.num_steps or MOST_STEPS
     chosen = np.unique(np.linspace(0, steps - 1, min(steps, MOST_STEPS)).astype(int))
-    held = [planner.sequences(int(step), 1) for step in chosen]
+    held = [cursor.sequences(int(step), 1) for step in chosen]
     sequence = np.concatenate(held) if held else np.empty(0, dtype=np.int64)
     place = np.repeat(chosen, [len(each) for each in held])
     place, sequence = place[sequence >= 0], sequence[sequence >= 0]
@@ -39,6 +39,6 @@ def order_counts(loader: Loader) -> Int64Array:
     rows = min(MOST_ROWS, max(1, math.isqrt(cells * MOST_ROWS // COLUMNS)))
     columns = max(1, min(COLUMNS, len(chosen), cells // rows))
     found = np.zeros((rows, columns), dtype=np.int64)
-    total = max(1, run.source.index.num_sequences)
+    total = max(1, run.index.num_sequences)
     np.add.at(found, (sequence * rows // total, place * columns // max(1, steps)), 1)
     return found

@@ -179,7 +179,7 @@ def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
 
 
 def _packing(loader: Loader) -> str:
-    index = session_of(loader).run.source.index
+    index = session_of(loader).run.index
     total = max(1, loader.num_sequences * index.length)
     rows: list[tuple[str, object]] = [
         ("padding", f"{loader.num_padding_tokens / total:.3%} of the tokens"),

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
-
-import numpy as np
+from typing import Any, Protocol
 
 from pagefeed import _core
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, check_vocab_size
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
-from pagefeed.batches.formats import Batch, Converter
+from pagefeed.batches.formats import Batch, converted, make_converter
 from pagefeed.batches.metadata import Metadata
-from pagefeed.dataset import Dataset
-from pagefeed.run import BatchPlan, plan_batches
-from pagefeed.sequences import AnyIndex, SequenceLayout
+from pagefeed.batches.plan import BatchPlan, plan_batches
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.dataset import Dataset, known_vocab_size
+from pagefeed.run import Run
+from pagefeed.sequences import SequenceLayout
 
-__all__ = ["BatchEngine", "Feed", "Out", "TokenFeed", "token_engine"]
-
-
-Out = TypeVar("Out")
-Out_co = TypeVar("Out_co", covariant=True)
+__all__ = ["EngineFeed", "Feed", "TokenFeed", "token_engine"]
 
 
-class BatchEngine(Protocol[Out_co]):
+class BatchEngine(Protocol):
     """What executes plans, in order and ahead of the consumer."""
 
     @property
@@ -36,7 +33,7 @@ class BatchEngine(Protocol[Out_co]):
     def plan_bytes(self) -> int:
         """Bytes of the plans that were submitted, while their batches are not taken."""
 
-    def next_batch(self) -> Out_co:
+    def next_batch(self) -> Any:  # noqa: ANN401 - what the feed makes batches of
         """Return the next batch; waits for it, serving Ctrl-C."""
 
     def clear(self) -> None:
@@ -46,58 +43,53 @@ class BatchEngine(Protocol[Out_co]):
         """Return counters since the start."""
 
 
-class Feed(Protocol[Out]):
+class Feed(ABC):
     """Plans batches for an engine, and makes batches of what it delivers."""
 
-    def engine(self) -> BatchEngine[Out]:
+    @abstractmethod
+    def engine(self) -> BatchEngine:
         """Return this process's engine: threads do not survive a fork."""
 
-    def plan(self, sequences: Int64Array) -> tuple[Any, ...]:
-        """Return what the engine takes: whole batches of ``sequences``, in their order.
+    @abstractmethod
+    def close(self) -> None:
+        """End this process's engine, and all threads."""
+
+    @abstractmethod
+    def plan(self, sequences: Int64Array) -> BatchPlan:
+        """Plan whole batches of ``sequences``, in their order.
 
         Args:
             sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
                 padding.
         """
 
-    def batch(self, delivered: Out) -> Batch:
+    @abstractmethod
+    def batch(self, delivered: Any) -> Batch:  # noqa: ANN401 - by its engine
         """Make a batch of what the engine delivered."""
 
-    def close(self) -> None:
-        """End this process's engine, and all threads."""
 
-
-class TokenFeed:
-    """Feeds batches of tokens, all of one length.
+class EngineFeed(Feed):
+    """A feed with an engine of the data plane.
 
     Args:
-        index: What the sequences are.
-        engine: Takes the plans.
-        batch_size: Rows of a batch.
-        dtype: Type of the tokens.
-        fields: What a batch carries.
-        aligned: Columns that come with the tokens.
-        convert: Makes arrays what is handed out.
+        settings: Of the loader.
+        run: What it delivers.
+
+    Raises:
+        InvalidArgumentError: If its batches cannot hold what is asked for.
     """
 
-    def __init__(
-        self,
-        index: AnyIndex,
-        engine: ProcessEngine,
-        *,
-        batch_size: int,
-        dtype: str,
-        fields: Fields,
-        aligned: AlignedColumns,
-        convert: Converter,
-    ) -> None:
-        self._aligned = aligned
-        self._index = index
-        self._engine = engine
-        self._shape = batch_size, index.length
-        self._dtype = dtype
-        self._fields = fields
-        self._convert = convert
+    _engine: ProcessEngine
+
+    def __init__(self, settings: LoaderSettings, run: Run) -> None:
+        self._settings, fields = settings, settings.fields
+        self._vocab_size = settings.vocab_size
+        if self._vocab_size is None and settings.uses_recorded:
+            self._vocab_size = known_vocab_size(run.datasets)
+        self._aligned = AlignedColumns.of(run.datasets)
+        self._aligned.check(fields)
+        self._metadata = Metadata.of(run.datasets, fields)
+        self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
 
     def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
@@ -107,20 +99,43 @@ class TokenFeed:
         """End this process's engine."""
         self._engine.close()
 
+
+class TokenFeed(EngineFeed):
+    """Feeds batches of tokens, all of one length."""
+
+    def __init__(self, settings: LoaderSettings, run: Run) -> None:
+        super().__init__(settings, run)
+        layout = run.index.layout
+        self._aligned.check_eos(layout, run.datasets)
+        check_vocab_size(settings.vocab_size, eos=layout.eos, bos=layout.bos)
+        self._index = run.index
+        self._shape = settings.batch_size, run.index.length
+        self._engine = token_engine(
+            run.datasets,
+            batch_rows=settings.batch_size,
+            row_length=run.index.length,
+            num_threads=settings.num_threads,
+            memory=settings.engine_bytes,
+            dtype=settings.dtype,
+            padding=settings.padding,
+            layout=layout,
+            aligned=self._aligned,
+            fields=settings.fields,
+            metadata=self._metadata,
+            vocab_size=self._vocab_size,
+        )
+
     def plan(self, sequences: Int64Array) -> BatchPlan:
-        """Return the token ranges of whole batches of ``sequences``, in their order."""
+        """Plan the token ranges of whole batches of ``sequences``, in their order."""
         return plan_batches(self._index, sequences, self._shape[0])
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
+        fields = self._settings.fields
         given = self._aligned.arrays(delivered, self._shape)
-        made = self._fields.arrays(delivered, self._shape, self._dtype, given)
-        made |= given
-        batch = {
-            name: self._convert(value) if isinstance(value, np.ndarray) else value
-            for name, value in made.items()
-        }
-        if "metadata" in self._fields.names:
+        made = fields.arrays(delivered, self._shape, self._settings.dtype, given)
+        batch = converted(made | given, self._convert)
+        if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()
         return batch
 

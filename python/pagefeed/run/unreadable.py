@@ -1,26 +1,24 @@
-"""Which sequences a page that cannot be read takes with it."""
+"""Which sequences need a page that cannot be read."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable
 
 import numpy as np
 
 from pagefeed._base import Int64Array, UInt32Array
 from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import PagefeedError
-from pagefeed.run.route import Ranges, merge_ranges
 from pagefeed.sequences import DocumentIndex, SequenceIndex, are_bundles
 
-__all__ = ["joined_ranges_of", "sequences_of_damage"]
+__all__ = ["unreadable_sequences"]
 
-MOST_UNITS = 1 << 18
-"""More are not looked for: whoever loses so many sequences skips no steps."""
+MOST_SEQUENCES = 1 << 18
+"""More are not looked for: nobody skips the steps of so many."""
 
 
-def sequences_of_damage(
+def unreadable_sequences(
     dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> Int64Array:
     """Return the sequences with tokens of what an error about data names.
@@ -44,28 +42,13 @@ def sequences_of_damage(
     stop = _first(
         sequences.num_sequences, lambda sequence: spread.first_row(sequence) >= end
     )
-    if stop - first > MOST_UNITS:
+    if stop - first > MOST_SEQUENCES:
         return np.empty(0, dtype=np.int64)
     return np.arange(first, stop)
 
 
-def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
-    """Return ranges with all of some numbers, and as few others as ``most`` allow.
-
-    Example:
-        >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
-        ((1, 12), (40, 41))
-    """
-    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
-    gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
-    num_closed = max(0, len(ranges) - most)
-    closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])
-    filled = [(ranges[gap][1], ranges[gap + 1][0]) for gap in closed]
-    return merge_ranges([*ranges, *filled])
-
-
 class _Spread:
-    """The rows of the index, numbered through, that a sequence reaches over."""
+    """Finds the rows of a sequence, numbered through the index."""
 
     def __init__(self, index: PageIndex, sequences: SequenceIndex) -> None:
         self._index = index
@@ -76,7 +59,7 @@ class _Spread:
         return int(self._index.first_rows(page[:1])[0] + row[0])
 
     def last_row(self, sequence: int) -> int:
-        """The last row of its last page: how far it goes there is not known."""
+        """The last row of its last page: the index does not know where it ends."""
         if isinstance(self._sequences, DocumentIndex):
             return self.first_row(sequence)
         page, _ = self._places(sequence)
@@ -93,7 +76,7 @@ class _Spread:
 def _rows(
     dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> tuple[int, int] | None:
-    """The rows of the damaged pages, numbered through; None if none are known."""
+    """First row, and end, of the pages that an error names; None if it names none."""
     if error.file not in dataset.files or error.row_group is None:
         return None
     index = dataset.column_index(_column(dataset, sequences, error.column or ""))
@@ -115,7 +98,7 @@ def _rows(
 
 
 def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
-    """The column of the dataset, or of its documents, that has this leaf."""
+    """Return the column of the dataset, or of its documents, that has a leaf."""
     names = [each.column for each in dataset.aligned]
     if isinstance(sequences, DocumentIndex):
         names += sequences.documents.columns or ()
@@ -125,5 +108,5 @@ def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
 
 
 def _first(stop: int, is_so: Callable[[int], bool]) -> int:
-    """The first number below ``stop`` from which on it is so; or ``stop``."""
+    """Return the first number from which on a condition holds; or ``stop``."""
     return bisect_left(range(stop), 1, key=lambda number: int(is_so(number)))

@@ -1,0 +1,68 @@
+"""Plans: the token ranges of whole batches, as the engine takes them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, UInt64Array, distinct
+from pagefeed.run import NO_SEQUENCE
+from pagefeed.sequences import AnyIndex
+
+__all__ = ["BatchPlan", "plan_batches"]
+
+
+class BatchPlan(NamedTuple):
+    """Segments of consecutive batches, sorted by batch, as the engine takes them."""
+
+    num_batches: int
+    page: npt.NDArray[np.uint64]
+    row: npt.NDArray[np.uint32]
+    first_token: npt.NDArray[np.uint32] | None
+    """None, with ``num_tokens``, if all are rows of columns."""
+    num_tokens: npt.NDArray[np.uint32] | None
+    destination: Int64Array
+    """Row among those of all the batches."""
+    destination_offset: npt.NDArray[np.uint32]
+    """Place in the row; of a row of a column, the column's number."""
+    bundles: tuple[npt.NDArray[Any], ...] | None = None
+    """The bundles that ``page`` refers to."""
+
+
+def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> BatchPlan:
+    """Plan batches of the ``sequences`` of a dataset, in their order.
+
+    Args:
+        index: The sequences of the dataset.
+        sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
+            padding.
+        batch_size: Rows of a batch.
+    """
+    places = np.flatnonzero(sequences != NO_SEQUENCE)
+    if len(places) == len(sequences):
+        segments = index.segments(sequences)
+        place = segments.sequence
+    else:
+        segments = index.segments(sequences[places])
+        place = places[segments.sequence]
+    bundles: tuple[npt.NDArray[Any], ...] | None = None
+    if index.layout.packing is not None and len(segments.page):
+        key, counts, offsets, page, row, rows = index.bundles(distinct(segments.page))
+        bundles = _unsigned(key), counts, offsets, _unsigned(page), row, rows
+    return BatchPlan(
+        num_batches=len(sequences) // batch_size,
+        page=_unsigned(segments.page),
+        row=segments.row,
+        first_token=segments.first_token,
+        num_tokens=segments.num_tokens,
+        destination=place,
+        destination_offset=segments.offset,
+        bundles=bundles,
+    )
+
+
+def _unsigned(numbers: Int64Array) -> UInt64Array:
+    """The same numbers, none negative, in the same memory."""
+    return np.ascontiguousarray(numbers).view(np.uint64)

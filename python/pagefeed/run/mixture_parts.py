@@ -1,0 +1,105 @@
+"""The schedule of a mixture in its states, and the datasets as it knows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pagefeed.dataset import Dataset, identity_of_data
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture import Component, Mixture, Schedule
+from pagefeed.run.state import LoaderState
+from pagefeed.sequences import DocumentIndex, SequenceIndex
+
+__all__ = ["MAX_STATE_BYTES", "check_size", "make_parts", "schedule_of"]
+
+MAX_STATE_BYTES = 128 << 10
+"""Room for some 2,000 datasets; a state with more of them and stages is refused."""
+
+
+def make_parts(
+    mixture: Mixture,
+    names: Sequence[str],
+    datasets: Sequence[Dataset],
+    indexes: Sequence[SequenceIndex],
+) -> list[Component]:
+    """Return the datasets with their sequences and the tokens these deliver.
+
+    Raises:
+        InvalidArgumentError: If something counts tokens and a dataset has none.
+    """
+    tokens = _num_tokens(mixture, names, indexes)
+    usual = 1 if mixture.stop == "first_exhausted" else None
+    return [
+        Component(
+            name=name,
+            data=identity_of_data(dataset),
+            num_sequences=index.num_sequences,
+            num_tokens=num_tokens,
+            max_epochs=mixture.max_epochs.get(name, usual),
+        )
+        for name, dataset, index, num_tokens in zip(
+            names, datasets, indexes, tokens, strict=True
+        )
+    ]
+
+
+def _num_tokens(
+    mixture: Mixture, names: Sequence[str], indexes: Sequence[SequenceIndex]
+) -> list[int]:
+    """Tokens of each dataset; 0 where they are not counted and not needed."""
+    documents = [index for index in indexes if isinstance(index, DocumentIndex)]
+    starts = [("start_tokens", stage.start_tokens) for stage in mixture.stages]
+    asked = [("max_tokens", mixture.max_tokens), *starts]
+    ends = [f"{name}={value}" for name, value in asked if value is not None]
+    if documents and not ends and not any(index.has_tokens for index in documents):
+        return [0] * len(indexes)  # Text and the like: rows are what counts.
+    if not ends and mixture.unit == "sequences":
+        # Lengths are not read for this.
+        return [
+            0
+            if isinstance(index, DocumentIndex) and index.reads_lengths
+            else index.num_delivered_tokens
+            for index in indexes
+        ]
+    for name, index in zip(names, indexes, strict=True):
+        is_bare = isinstance(index, DocumentIndex) and not index.has_tokens
+        if is_bare or index.num_delivered_tokens == 0:
+            what = "a column without tokens" if is_bare else "no token in any row"
+            instead = "use max_steps" if ends else "give pagefeed.mix unit='sequences'"
+            raise InvalidArgumentError(
+                f"dataset {name!r} has {what}, and "
+                f"{' and '.join(ends) or 'the weights of the mixture'} count tokens: "
+                f"{instead}"
+            )
+    return [index.num_delivered_tokens for index in indexes]
+
+
+def schedule_of(state: LoaderState) -> Schedule:
+    """Return the schedule of the state of a mixture.
+
+    Raises:
+        StateMismatchError: If it has none.
+    """
+    if state.mixture is None:
+        raise StateMismatchError(
+            "the state is of a mixture, but holds no datasets and weights; expected "
+            "what state_dict() returned"
+        )
+    return state.mixture
+
+
+def check_size(state: LoaderState) -> None:
+    """Refuse a state that is too large to be kept.
+
+    Raises:
+        InvalidArgumentError: Saying what makes it large.
+    """
+    size = len(json.dumps(state.to_dict()))
+    if size > MAX_STATE_BYTES:
+        schedule = schedule_of(state)
+        raise InvalidArgumentError(
+            f"{len(schedule.parts)} datasets and {len(schedule.changes)} changes of "
+            f"their weights make a state of {size} bytes; at most {MAX_STATE_BYTES} "
+            "are kept: change weights less often, or join datasets"
+        )

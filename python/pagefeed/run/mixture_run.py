@@ -1,0 +1,442 @@
+"""The run of a mixture: each epoch is its whole schedule, under other orders."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from pagefeed._base import Int64Array, lazy, sorted_with_places
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import (
+    LEAST_LANES,
+    Anchor,
+    Course,
+    CourseInOrder,
+    Mixture,
+    Schedule,
+    adopt,
+    check_tokenizers,
+    check_weights,
+    resolve,
+    sequence_weights,
+)
+from pagefeed.order import Dealing, Ordered, derive_key
+from pagefeed.run.dataset_order import DatasetOrder
+from pagefeed.run.dataset_run import check_bound
+from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
+from pagefeed.run.route import Route
+from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
+from pagefeed.run.state import LoaderState
+from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
+
+__all__ = ["MixtureCursor", "MixtureRun"]
+
+AT_ONCE = 1 << 15
+"""Positions that are looked up together; of datasets in file order a quarter."""
+RARE = 0.05
+"""Plans do not reach far enough for datasets with a smaller share than this: some of
+their pages may be read again."""
+
+
+@dataclass(eq=False)
+class MixtureCursor(Cursor):
+    """A place of the run of a mixture. Positions count through one epoch of it."""
+
+    run: MixtureRun
+
+    @lazy
+    def course(self) -> Course:
+        """Which dataset is next at each position."""
+        return self.run.course(self.begin)
+
+    @property
+    def start(self) -> int:
+        """The position of ``begin``, counted in its epoch."""
+        return self.begin.position
+
+    @property
+    def end(self) -> int | None:
+        """One past the last position; None: without end."""
+        schedule, mixture = self.course.schedule, self.run.mixture
+        # Weights that leave only datasets that ran out end the epoch where they begin.
+        begun = [each.start for each in schedule.changes if each.start <= self.start]
+        ends = [None if end is None else max(end, *begun, 0) for end in self._ends]
+        if mixture.max_steps is not None:
+            ends.append(self._end_of_steps(mixture.max_steps))
+        if mixture.max_tokens is not None:
+            ends.append(schedule.position_of_tokens(mixture.max_tokens))
+        return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def _ends(self) -> list[int | None]:
+        """Positions at which datasets end the epoch, whatever its steps and tokens."""
+        course, stop = self.course, self.run.mixture.stop
+        ends = [course.natural_end]
+        if stop is not None:
+            done = [
+                course.delivered(number, part.max_epochs or 1)
+                for number, part in enumerate(course.schedule.parts)
+            ]
+            known = [place for place in done if place is not None]
+            if known:
+                ends.append(min(known) if stop == "first_exhausted" else max(known))
+        return ends
+
+    @lazy
+    def balanced(self) -> Dealing | None:
+        """Deals the sequences of the positions anew, if ranks are balanced."""
+        begin, balance = self.begin, self.run.balance
+        if balance is None or begin.ranks is None:
+            return None
+        # Nothing is moved over a change of weights, or over the end of some dataset.
+        cuts = {0, *(change.start for change in self.course.schedule.changes)}
+        cuts.update(end for end in self._ends if end is not None)
+        return Dealing(
+            _Unbalanced(self),
+            balance=balance,
+            key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
+            costs=self.run.costs,
+            ranks=begin.ranks,
+            cuts=sorted(cuts),
+            end=None,
+        )
+
+    def _end_of_steps(self, max_steps: int) -> int:
+        """One past the last position of the steps with smaller numbers.
+
+        Skips of other sizes leave steps that are not whole: the last one is filled up.
+        """
+        begin, step_sequences = self.begin, self.run.step_sequences
+        if max_steps <= begin.step:
+            return begin.position + (max_steps - begin.step) * step_sequences
+        endless = Route(
+            start=begin.position,
+            end=None,
+            batch_size=step_sequences,
+            rank=0,
+            world_size=1,
+            drop_last=True,
+            first_step=begin.step,
+            skipped=begin.skipped,
+        )
+        return endless.span(0, endless.index_of(max_steps))[1]
+
+    @property
+    def epoch_positions(self) -> float:
+        """Positions in which the shortest dataset, by its share, has an epoch."""
+        shares, run = self._largest_shares, self.run
+        sizes = zip(run.names, run.indexes, strict=True)
+        return min(
+            index.num_sequences / max(RARE, shares[name]) for name, index in sizes
+        )
+
+    @property
+    def num_tokens_before(self) -> int:
+        """Tokens delivered before ``begin``, by the mean of each dataset."""
+        counts = self.stats().items()
+        return int(sum(count for name, count in counts if name.endswith("/tokens")))
+
+    def stats(self) -> dict[str, float]:
+        """Return sequences before ``begin``, and tokens by the mean of a sequence."""
+        course, position = self.course, self.begin.position
+        found = {}
+        counts = course.counts(position)
+        for begin, end in self.begin.skipped:
+            if begin < position:
+                counts -= course.counts(min(end, position)) - course.counts(begin)
+        for part, count in zip(course.schedule.parts, counts.tolist(), strict=True):
+            found[f"{part.name}/sequences"] = count
+            if part.num_tokens:
+                found[f"{part.name}/tokens"] = round(count * part.sequence_tokens)
+        return found
+
+    def horizon(self, memory: int) -> int:
+        """Return how many sequences of a rank to plan ahead, to use each page well."""
+        shares, num_lanes, run = self._largest_shares, self.begin.num_lanes, self.run
+        horizons = [0.0]
+        for name, orders, sequences in zip(
+            run.names, run.orders(self.begin.epoch), run.indexes, strict=True
+        ):
+            if orders.is_scattered:
+                held = int(memory / max(1.0, orders.page_bytes))
+                window = min(held, sequences.num_sequences) * run.world_size
+            else:
+                window = orders.window(num_lanes) * num_lanes
+                window += orders.stretch * (self.begin.ranks or 0)
+            horizons.append(2 * window / max(RARE, shares[name]))
+        return min(int(max(horizons)) // run.world_size, 2 * MAX_HORIZON)
+
+    @lazy
+    def _largest_shares(self) -> dict[str | None, float]:
+        schedule = self.course.schedule
+        shares = np.array([span.weights for span in schedule.changes])
+        largest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
+        return dict(zip(schedule.names, largest.tolist(), strict=True))
+
+    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the sequences at positions, some at a time; None after other work."""
+        if self.balanced is None:
+            yield from self.unbalanced(positions)
+        else:
+            yield (yield from self.balanced.reading(positions))
+
+    def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the sequences as datasets come, before ranks are balanced."""
+        names = self.course.schedule.names
+        at_once = AT_ONCE // 4 if self.run.shuffle.in_order else AT_ONCE
+        for first in range(0, len(positions), at_once):
+            part = positions[first : first + at_once]
+            if isinstance(part, range):
+                part = np.arange(part.start, part.stop, part.step)
+            dataset, local = self.course.at(part)
+            yield None
+            found = np.empty(len(dataset), dtype=np.int64)
+            for number in np.flatnonzero(np.bincount(dataset)).tolist():
+                which = np.flatnonzero(dataset == number)
+                ours = self._number_of(names[number])
+                first_sequence = self.run.index.first_sequence[ours]
+                for order, now, places in self._epochs(ours, local[which]):
+                    sequences = yield from order.reading(places)
+                    found[which[now]] = sequences + first_sequence
+                    yield None
+            yield found
+
+    def local_sequences(self, number: int, local: Int64Array) -> Int64Array:
+        """Return the sequences of one dataset at its local positions: int64 [local]."""
+        sequences = np.empty(len(local), dtype=np.int64)
+        for order, now, places in self._epochs(number, local):
+            sequences[now] = order.at(places)
+        return sequences
+
+    def positions(self, found: SequencesOf, now: int) -> Int64Array:
+        """Return the positions of sequences in the current epoch: int64.
+
+        Without an end, those up to the end of the next epoch of their dataset.
+        """
+        names, end = self.course.schedule.names, self.end
+        following = self.course.following(now if end is None else max(end, self.start))
+        positions = [np.empty(0, dtype=np.int64)]
+        for ours, sequences in found:
+            number = names.index(self.run.names[ours] or "")
+            num_sequences = self.run.indexes[ours].num_sequences
+            # Epochs that some lane has begun: of a small dataset lanes are far apart.
+            begun = -(-int(following[number].max()) // num_sequences)
+            for epoch in range(begun + (end is None)):
+                places = self._order(ours, epoch).positions(sequences)
+                places += epoch * num_sequences
+                positions.append(self.course.positions(number, places))
+        joined = np.concatenate(positions)
+        joined = joined[joined >= 0]
+        return joined if self.balanced is None else self.balanced.moved(joined)
+
+    def _prepare_epoch_after(
+        self,
+        position: int,  # noqa: ARG002 - datasets begin theirs at their own time
+    ) -> Iterator[None]:
+        yield from ()
+
+    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+        return replace(state, position=position)
+
+    def _epochs(
+        self, number: int, local: Int64Array
+    ) -> Iterator[tuple[Ordered, Int64Array, Int64Array]]:
+        """Yield the orders of local positions: which are of it, and at which places."""
+        epoch, place = np.divmod(local, self.run.indexes[number].num_sequences)
+        rising, which = sorted_with_places(epoch)
+        borders = np.flatnonzero(np.diff(rising, prepend=-1))
+        ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
+        # Of one epoch the places stay in order.
+        for first, end in zip(borders.tolist(), ends, strict=True):
+            now = which[first:end]
+            yield self._order(number, int(rising[first])), now, place[now]
+
+    def _order(self, number: int, epoch: int) -> Ordered:
+        """The order of a dataset in an epoch of its own."""
+        orders = self.run.orders(self.begin.epoch)[number]
+        return orders.of(epoch, self.begin.num_lanes)
+
+    def _number_of(self, name: str) -> int:
+        names = self.run.names
+        if name not in names:
+            raise InvalidArgumentError(
+                f"dataset {name!r} was delivered before this run, which does not have "
+                f"it: it has {', '.join(map(str, names))}; give it, with a weight of "
+                "0, to look back"
+            )
+        return names.index(name)
+
+
+@dataclass(kw_only=True, eq=False)
+class MixtureRun(Run):
+    """A mixture. Datasets are numbered in the order of their names.
+
+    Raises:
+        InvalidArgumentError: If a dataset with a weight holds no sequence, or the
+            stages do not begin one after another.
+    """
+
+    _cursor = MixtureCursor
+
+    index: JoinedIndex = field(init=False)
+    mixture: Mixture
+    """The datasets, and how they are mixed."""
+
+    def __post_init__(self) -> None:
+        datasets, sequences = self.mixture.datasets, self.sequences
+        bound = {
+            name: cut_sequences(sequences, datasets[name].spans)
+            for name in sorted(datasets)
+        }
+        # A dataset without a sequence and without a weight is left out.
+        names = [name for name, index in bound.items() if index.num_sequences]
+        for name, index in bound.items():
+            if self.mixture.needs(name) or not names:
+                check_bound(index, datasets[name], f"dataset {name!r}", sequences)
+        if len(names) > 1:
+            check_tokenizers(datasets, recorded=True)
+        self.names = names
+        self.datasets = [datasets[name] for name in names]
+        self.indexes = [bound[name] for name in names]
+        self.index = JoinedIndex(self.indexes, [len(d.index) for d in self.datasets])
+        balance = self.balance
+        if balance is not None:
+            self.costs = balance.costs(SequenceCosts(self.index))
+        self.orders = lru_cache(maxsize=2)(self._make_orders)
+        """The orders of each dataset in an epoch of the run."""
+        self._course = lru_cache(maxsize=4)(self._make_course)
+        self.parts = make_parts(self.mixture, names, self.datasets, self.indexes)
+        """The datasets as a schedule knows them."""
+        sizes = [(part.num_tokens, part.num_sequences) for part in self.parts]
+        largest = sizes.index(max(sizes))
+        orders = self.orders(0)[largest]
+        if self.parts[largest].num_sequences > orders.num_lanes:
+            orders.check_window()
+        anchor = Anchor(step_sequences=self.step_sequences)
+        self.initial = LoaderState(
+            num_lanes=orders.num_lanes,
+            seed=self.seed,
+            dataset="mixture",
+            sequences=sequences.identity,
+            shuffle=self.shuffle.identity,
+            balance=None if balance is None else balance.identity,
+            ranks=None if balance is None else self.world_size,
+            mixture=resolve(self.mixture, self.parts, anchor),
+        )
+        # Its course is not looked at yet: a state may bring another.
+        check_size(self.initial)
+
+    def _make_orders(self, epoch: int) -> list[DatasetOrder]:
+        seed = self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch)
+        return [
+            DatasetOrder(
+                dataset=dataset,
+                fingerprint=f"{dataset.fingerprint} {self.sequences.identity}",
+                index=index,
+                seed=seed,
+                shuffle=self.shuffle,
+                world_size=self.world_size,
+                least_lanes=LEAST_LANES,
+                memory=self.memory // len(self.datasets),
+                name=name or "",
+                balance=self.balance,
+            )
+            for name, dataset, index in zip(
+                self.names, self.datasets, self.indexes, strict=True
+            )
+        ]
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page is read for each of its sequences: they are anywhere."""
+        return any(orders.is_scattered for orders in self.orders(0))
+
+    def course(self, begin: LoaderState) -> Course:
+        """Return the course of positions from the state of an iteration.
+
+        Raises:
+            InvalidArgumentError: If its schedule cannot be followed.
+        """
+        return self._course(schedule_of(begin), begin.num_lanes)
+
+    def _make_course(self, schedule: Schedule, num_lanes: int) -> Course:
+        make = CourseInOrder if self.shuffle.in_order else Course
+        return make(schedule, num_lanes=num_lanes, seed=self.seed)
+
+    def _adopt(self, state: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it, see :func:`adopt`."""
+        state.check_run(self.initial)
+        state.check_lanes(max(len(dataset.index) for dataset in self.datasets))
+        anchor = Anchor(
+            position=state.position,
+            step=state.step,
+            step_sequences=self.step_sequences,
+        )
+        schedule = adopt(
+            schedule_of(state), self.mixture, self.parts, anchor, self._border(state)
+        )
+        return self._checked(replace(state, mixture=schedule))
+
+    def reweighted(
+        self, state: LoaderState, weights: Mapping[str, float], anneal: int
+    ) -> LoaderState:
+        """Return a state with new weights from its position on.
+
+        Args:
+            state: The state.
+            weights: Weights by name, as the mixture counts them.
+            anneal: Positions over which the weights turn into these.
+
+        Raises:
+            InvalidArgumentError: If the weights cannot be right, or the state would
+                grow too long.
+        """
+        check_weights(weights, self.mixture.datasets)
+        empty = [n for n, weight in weights.items() if weight and n not in self.names]
+        if empty:
+            raise InvalidArgumentError(
+                f"{', '.join(map(repr, empty))}: no sequence to give a weight to"
+            )
+        schedule, position = schedule_of(state), self._border(state)
+        if position > self.course(state).end_of_changes:
+            raise InvalidArgumentError(
+                "the mixture has run out, but for its last sequences: weights cannot "
+                "change any more; set them earlier, or raise max_epochs"
+            )
+        by_sequence = sequence_weights(self.mixture, schedule.parts, weights)
+        changed = schedule.changed(position, anneal, by_sequence)
+        return self._checked(replace(state, mixture=changed))
+
+    def _border(self, state: LoaderState) -> int:
+        """Return the first position from which on weights may change.
+
+        Where ranks are balanced it is the end of a stretch: some of its sequences were
+        delivered before their turn, so that all of them come as they would have.
+        """
+        balanced, position = MixtureCursor(self, state).balanced, state.position
+        return position if balanced is None else balanced.next_border(position)
+
+    def _checked(self, state: LoaderState) -> LoaderState:
+        """Refuse a schedule that cannot be followed, before anything moves."""
+        self.course(state)
+        check_size(state)
+        return state
+
+
+class _Unbalanced:
+    """The order of a mixture before ranks are balanced."""
+
+    def __init__(self, cursor: MixtureCursor) -> None:
+        self._cursor = cursor
+
+    def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Find the sequences at rising positions, in short steps."""
+        parts = [np.empty(0, dtype=np.int64)]
+        for part in self._cursor.unbalanced(positions):
+            if part is not None:
+                parts.append(part)
+            yield
+        return np.concatenate(parts)
