@@ -64,7 +64,8 @@ def test_inspect_shows_the_record(made, capsys):
     assert main(["inspect", str(made / "gpt2"), "--column", "input_ids"]) == 0
     tok = pf.Tokenizer(made / "gpt2.json")
     shown = capsys.readouterr().out
-    assert f"tokenizer  gpt2.json, {tok.vocab_size} ids, eos {tok.eos}" in shown
+    assert "\ntokenizer " in shown
+    assert f" gpt2.json, {tok.vocab_size} ids, eos {tok.eos}" in shown
 
 
 @pytest.fixture
