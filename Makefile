@@ -68,6 +68,8 @@ test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for 
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
 		$(patsubst %,tested-in-%,$(or $(ARGS),$(TRAINERS)))
 
+# Frameworks take long to be compiled: what is imported once is kept.
+$(TESTED): export PYTHONDONTWRITEBYTECODE =
 $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 	@echo "== $*"
 	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 \

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset
 import pagefeed as pf
 from pagefeed.integrations import dialects
 from pagefeed.integrations.delivery import Delivery
+from pagefeed.loader import loader_session_of
 from pagefeed.torch import as_dataset
 
 LENGTH, BATCH_SIZE = 2048, 64
@@ -55,12 +56,12 @@ class Timed(Iterator[Any]):
             Timed.spent += time.thread_time() - begin
 
 
-class TimedLoader(pf.Loader):
-    """A loader whose time is known apart from that of what reads it."""
-
-    def __iter__(self) -> Any:  # noqa: ANN401 - an iterator
-        """Begin an iteration."""
-        return Timed(super().__iter__())
+def timed(loader: pf.Loader) -> pf.Loader:
+    """Return the loader with its time known apart from that of what reads it."""
+    session = loader_session_of(loader)
+    session.is_adapted, iterate = True, session.iterate
+    session.iterate = lambda **share: Timed(iterate(**share))  # type: ignore[method-assign]
+    return loader
 
 
 class Ready(IterableDataset[Any]):
@@ -127,7 +128,7 @@ def main() -> None:
 
     def cost(wrap: Wrap, fields: pf.Fields) -> tuple[float, float]:
         """CPU seconds per batch, of this thread outside the loader and of all."""
-        loader = TimedLoader(
+        loader = pf.Loader(
             pf.parquet(paths, column="input_ids"),
             sequences=pf.Packed(LENGTH),
             batch_size=BATCH_SIZE,
@@ -138,7 +139,7 @@ def main() -> None:
             rank=0,
             world_size=1,
         )
-        batches = iter(wrap(loader))
+        batches = iter(wrap(timed(loader)))
         next(batches)
         steps = int(options.steps)
         Timed.spent = 0.0

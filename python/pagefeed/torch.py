@@ -1,7 +1,7 @@
 """PyTorch: a loader as an ``IterableDataset`` of whole batches.
 
-For trainers that insist on ``torch.utils.data.DataLoader``. The loader itself needs
-none: it has its own threads, and ``for batch in loader`` is the fastest way.
+For trainers that need a ``torch.utils.data.DataLoader``. A loader has threads of its
+own: where you have the choice, ``for batch in loader`` is the fastest way.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ __all__ = [
 
 
 PIECE_BYTES = 16 << 10
-"""Torch clears and copies tensors of twice as much or more by OpenMP, whose threads a
-process that is forked later would wait for in vain."""
+"""Torch clears and copies tensors of twice this size by OpenMP. A process that is
+forked later would wait for OpenMP's threads for ever."""
 
 
 class _Notice:
     """Where the next epoch begins, in memory that a process shares with its workers.
 
-    They have copies of the loader, which would not learn of a ``set_epoch`` in the
-    process that has the original, nor of a state that workers before them have loaded.
+    Workers have copies of the loader. By this notice they learn of a ``set_epoch`` in
+    the process with the original, and of a state that earlier workers have loaded.
     """
 
     def __init__(self) -> None:
@@ -72,24 +72,24 @@ class _Notice:
         self._num_seen = 0  # Each process has its own.
 
     def moved(self, state: LoaderState) -> None:
-        """Write down a move of the original."""
+        """Publish where the original was moved to."""
         self._write(state, int(self._number.item()) + 1)
         self._used_by_workers.fill_(0)
         self._over.fill_(0)
 
     def loaded(self, again: LoaderState, *, is_over: bool) -> None:
-        """Write down, in each worker, which iteration all of them have loaded.
+        """Publish, from a worker, the iteration that all workers have loaded.
 
         Args:
-            again: Where it began.
-            is_over: All its steps were taken; only one of the workers can know.
+            again: Where the iteration began.
+            is_over: Whether all its steps were taken; only one worker can know.
         """
         self._write(again, self._num_seen + 1)
         if is_over:
             self._over.fill_(again.first_epoch + 1)
 
     def is_over(self, again: LoaderState | None) -> bool:
-        """Whether the iteration that began there is known to be over."""
+        """Return whether the iteration that began there is known to be over."""
         return again is not None and self._over.item() == again.first_epoch + 1
 
     def _write(self, state: LoaderState, number: int) -> None:
@@ -105,7 +105,7 @@ class _Notice:
         self._used_by_workers.fill_(0)
 
     def news(self) -> dict[str, Any] | None:
-        """Return the place of the last move if this worker has not seen it."""
+        """Return where the original was moved to, if this worker has not seen it."""
         self._used_by_workers.fill_(1)
         number = int(self._number.item())
         if number == self._num_seen:
@@ -116,7 +116,7 @@ class _Notice:
         return state
 
     def check_state(self) -> None:
-        """Refuse to give a state when it is the workers who know it."""
+        """Raise if workers iterate: only they know the position."""
         if self._used_by_workers.item():
             raise InvalidArgumentError(
                 "worker processes of a DataLoader iterate, and this process does not "
@@ -243,14 +243,14 @@ class LoaderDataset(IterableDataset[Batch]):
 
 
 _DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()
-"""Those of this process, by what their workers call them."""
+"""Datasets of this process, by the names that their workers know."""
 
 
 class _End(_IterableDatasetStopIteration):
-    """A worker has no more steps: counted when a ``DataLoader`` looks whose end it is.
+    """Tells a ``DataLoader`` that a worker has no more steps.
 
-    It does when its consumer wants a batch that is not there. So once it knows the ends
-    of all workers, its consumer has taken all steps.
+    The ``DataLoader`` asks for ``worker_id`` when its consumer wants a batch that is
+    not there. Once it has asked for all workers, its consumer has taken all steps.
     """
 
     _told: list[Any]
@@ -260,7 +260,7 @@ class _End(_IterableDatasetStopIteration):
 
     @property
     def worker_id(self) -> int:
-        """Number of the worker."""
+        """Number of the worker; reading it counts the end."""
         name, worker, *end = self._told
         self._told[0] = ""
         dataset = _DATASETS.get(name)
@@ -270,12 +270,12 @@ class _End(_IterableDatasetStopIteration):
 
 
 def _as_bytes(view: memoryview) -> tuple[Callable[[bytes], memoryview], tuple[bytes]]:
-    """Pickle a view by what it shows."""
+    """Pickle a view as bytes."""
     return memoryview, (bytes(view),)
 
 
 def _shared(size: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return zeros in memory that other processes see, also after a pickle."""
+    """Return zeros in memory that is shared with other processes, also by pickle."""
     zeros: Any = torch.zeros(size, dtype=dtype)
     tensor: torch.Tensor = zeros.share_memory_()
     return tensor

@@ -1,14 +1,19 @@
 """Jobs started as a launcher would: a process for each rank, their reports read."""
 
 import json
+import multiprocessing
 import os
 import re
+import runpy
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing import forkserver
+from multiprocessing.connection import wait
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +28,24 @@ JOBS = TESTS / "trainers" / "jobs"
 LENGTH = 32
 NUM_SEQUENCES = 112
 """Of one epoch: 14 steps of 2 ranks, 28 of one."""
+IMPORTS = (
+    *(
+        "accelerate",
+        "deepspeed",
+        "jax",
+        "lightning",
+        "megatron.core",
+        "olmo_core.train",
+    ),
+    *("torchtitan.trainer", "transformers.trainer", "trl.trainer.sft_trainer"),
+)
+"""What the jobs of all environments import; each has some of them."""
+BEFORE_IMPORTS = {
+    "OMP_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+    "PYTHONWARNINGS": "ignore",
+}
 
 
 def write_data(folder: Path) -> None:
@@ -65,41 +88,71 @@ def run_job(
 ) -> list[dict[str, Any]]:
     """Run a job on all ranks; returns the report of each."""
     report = folder / f"report-{len(list(folder.glob('report-*')))}"
+    argv = [str(JOBS / f"run_{name}.py"), str(folder), str(report)]
+    argv += ["--options", json.dumps(options)]
+    launch(argv, folder, world_size=world_size, expect=expect)
+    return [
+        json.loads(path.read_text()) if path.exists() else {}
+        for path in (report / f"rank-{rank}.json" for rank in range(world_size))
+    ]
+
+
+def launch(argv: list[str], folder: Path, *, world_size: int, expect: int = 0) -> str:
+    """Run a script on all ranks as torchrun does; returns what they print.
+
+    Ranks are forked from a process that has imported the framework: some take longer
+    to be imported than their tests do.
+    """
     shared = {
         "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(world_size),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(free_port()),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join((str(JOBS), os.environ.get("PYTHONPATH", ""))),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
     }
-    command = [sys.executable, str(JOBS / f"run_{name}.py"), str(folder), str(report)]
-    command += ["--options", json.dumps(options)]
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["trainers.running", *IMPORTS])
+    with patch.dict(os.environ, BEFORE_IMPORTS):
+        forkserver.ensure_running()
+    outputs = [Path(mkstemp(dir=folder, suffix=".txt")[1]) for _ in range(world_size)]
     processes = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        forks.Process(
+            target=run_rank,
+            args=(argv, folder, output),
+            kwargs=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
-        for rank in range(world_size)
+        for rank, output in enumerate(outputs)
     ]
     try:
-        printed = [process.communicate(timeout=600)[0] for process in processes]
+        for process in processes:
+            process.start()
+        while running := [each for each in processes if each.exitcode is None]:
+            assert wait([each.sentinel for each in running], 600), "timed out"
+            if any(each.exitcode not in (None, expect) for each in running):
+                break  # The others might wait for it.
     finally:
         for process in processes:
             process.kill()
-    for process, text in zip(processes, printed, strict=True):
-        assert process.returncode == expect, text
-    return [
-        json.loads(path.read_text()) if path.exists() else {}
-        for path in (report / f"rank-{rank}.json" for rank in range(world_size))
-    ]
+            process.join()
+    printed = "".join(output.read_text() for output in outputs)
+    codes = [process.exitcode for process in processes]
+    assert codes == [expect] * world_size, f"{codes}\n{printed}"
+    return printed
+
+
+def run_rank(argv: list[str], folder: Path, output: Path, **environment: str) -> None:
+    """Run a script in this process, which is one rank."""
+    multiprocessing.set_start_method("fork", force=True)  # Not as this one started.
+    os.environ.update(environment)
+    os.chdir(folder)
+    file = os.open(output, os.O_WRONLY)
+    os.dup2(file, sys.stdout.fileno())
+    os.dup2(file, sys.stderr.fileno())
+    sys.argv = argv
+    sys.path.insert(0, str(Path(argv[0]).parent))
+    runpy.run_path(argv[0], run_name="__main__")
 
 
 def refuses_all(wrong: dict[str, Callable[[], Any]]) -> None:

@@ -1,15 +1,17 @@
 """Accelerate: batches as they are, checkpoints, and what would shard them again."""
 
+import warnings
 from typing import Any
 
 import pytest
 
 pytest.importorskip("accelerate", reason="make test-trainers ARGS=accelerate")
 
+import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
-from pagefeed.integrations.accelerate import prepare
+from pagefeed.integrations.accelerate import evaluate, prepare
 from pagefeed.torch import as_dataset
 from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
 
@@ -113,4 +115,31 @@ def test_wrong_arguments_are_refused(folder):
             accelerator, make_loader(folder, rank=1, world_size=2)
         ),
     }
+    model, held = torch.nn.Linear(1, 1), make_loader(folder)
+    judge: Any = evaluate
+    wrong |= {
+        "start='hre' is unknown": lambda: call(accelerator, loader, start="hre"),
+        "an accelerate.Accelerator as": lambda: judge(model, accelerator, held),
+        "a torch.nn.Module as": lambda: judge(accelerator, held, model),
+        "loss='mean'": lambda: judge(accelerator, model, held, loss="mean"),
+        "mean loss of the batch and the logits": lambda: judge(
+            accelerator, model, held, loss=lambda *_: 1.0
+        ),
+        "evaluation must end": lambda: judge(
+            accelerator, model, make_loader(folder, epochs=None)
+        ),
+    }
     refuses_all(wrong)
+
+
+def test_a_loader_that_no_adapter_knows_says_so(folder):
+    """`accelerator.prepare` passes it through; its first batch warns."""
+    accelerator, loader = Accelerator(cpu=True), make_loader(folder)
+    passed = accelerator.prepare(loader)
+    assert passed is loader
+    with pytest.warns(UserWarning, match=r"accelerate\.prepare"):
+        next(iter(passed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        next(iter(passed))
+        next(iter(prepare(accelerator, make_loader(folder))))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from made.shared_data import ROOT, shared
+from trainers.running import launch
 
 TRL = ("sft", "dpo", "grpo")
 NAMES = (
@@ -22,7 +23,7 @@ TWO_RANKS = (
     *("accelerate", "deepspeed", "megatron", "olmo", "torch", "transformers"),
     *("sft", "grpo"),
 )
-"""Started by torchrun; others start processes themselves, or need one."""
+"""As torchrun starts them; others start processes themselves, or need one."""
 LAST_STEP = {"jax": 10, "torchtitan": 10} | dict.fromkeys(TRL, 6)
 
 
@@ -55,9 +56,11 @@ def test_example(name, tmp_path):
         corpus = str(shared("data", "corpus"))
         tokens = ["tokens", "--limit", "60000"]
         run([str(examples / "tokens.py"), corpus, *tokens], tmp_path)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = [str(examples / "trainers" / f"train_{name}.py"), "tokens", "run"]
-    printed = run([*launch * (name in TWO_RANKS), *script], tmp_path)
+    if name in TWO_RANKS:
+        printed = launch(script, tmp_path, world_size=2)
+    else:
+        printed = run(script, tmp_path)
     assert f"ends at step {LAST_STEP.get(name, 15)}" in printed
     for rank in range(2 if name in TWO_RANKS else 1):
         assert f"rank {rank} of" in printed

@@ -7,9 +7,18 @@ import pytest
 pytest.importorskip("lightning", reason="make test-trainers ARGS=lightning")
 
 import lightning
+import torch
 
 from pagefeed.integrations.lightning import LoaderDataModule, setup_loader
-from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
+from trainers.running import (
+    EPOCH,
+    LENGTH,
+    all_rows,
+    flat,
+    make_loader,
+    refuses_all,
+    run_job,
+)
 
 STEPS = 14
 
@@ -163,9 +172,54 @@ def test_wrong_arguments_are_refused(folder):
         "evaluation=[4] must be a function": lambda: module(
             train=loader, evaluation=[4]
         ),
+        "start='hre' is unknown": lambda: module(train=loader, start="hre"),
         "a lightning.Fabric": lambda: setup(loader, fabric),
         "no pagefeed Loader": lambda: setup(fabric, [loader]),
         "rank 0 of 1": lambda: setup(fabric, other),
         "format='torch'": lambda: setup(fabric, make_loader(folder, format="numpy")),
     }
     refuses_all(wrong)
+
+
+class Module(lightning.LightningModule):
+    """Keeps the first tokens of what it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.seen: list[list[int]] = []
+
+    def training_step(self, batch, _):
+        self.seen.append(batch["input_ids"][:, 0].tolist())
+        return self.weight.sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer_of(folder, **options):
+    return lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        default_root_dir=folder,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        **options,
+    )
+
+
+def test_a_checkpoint_made_without_pagefeed_is_placed_by_its_step(folder, tmp_path):
+    first = trainer_of(tmp_path, max_steps=5)
+    rows: Any = [{"input_ids": torch.zeros(LENGTH)}] * 112
+    first.fit(Module(), torch.utils.data.DataLoader(rows, batch_size=4))
+    first.save_checkpoint(tmp_path / "theirs.ckpt")
+    module, plain = Module(), make_loader(folder)
+    data = LoaderDataModule(train=make_loader(folder))
+    with pytest.warns(UserWarning, match=r"no position of a loader.*epoch 0, step 5"):
+        trainer_of(tmp_path, max_steps=12).fit(
+            module, datamodule=data, ckpt_path=tmp_path / "theirs.ckpt"
+        )
+    expected = [batch["input_ids"][:, 0].tolist() for batch in plain]
+    assert module.seen == expected[5:12]

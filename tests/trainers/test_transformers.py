@@ -1,10 +1,24 @@
 """transformers' Trainer: what the model sees, and what a resume goes on with."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("transformers", reason="make test-trainers ARGS=transformers")
 
-from trainers.running import EPOCH, all_rows, flat, run_job
+import torch
+from transformers import Trainer, TrainingArguments
+
+from pagefeed.integrations.transformers import attach
+from trainers.running import (
+    EPOCH,
+    LENGTH,
+    all_rows,
+    flat,
+    make_loader,
+    refuses_all,
+    run_job,
+)
 
 STEPS = 14
 UPDATES = 5
@@ -82,3 +96,71 @@ def test_another_world_size_sees_what_is_left(runs, folder):
     before = all_rows(runs, "whole", 0, 9)
     rest = flat(alone["alone"]["seen"])[: len(EPOCH) - len(before)]
     assert sorted(before + rest) == EPOCH
+
+
+class Model(torch.nn.Module):
+    """Keeps the first tokens of what it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.seen: list[list[int]] = []
+
+    def forward(self, input_ids, labels):
+        del labels
+        self.seen.append(input_ids[:, 0].tolist())
+        return {"loss": self.weight.sum()}
+
+
+def trainer_of(folder, **options):
+    settings = {
+        "output_dir": str(folder),
+        "per_device_train_batch_size": 4,
+        "max_steps": 12,
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+    data = options.pop("data", None)
+    arguments = TrainingArguments(**settings | options)
+    return Trainer(model=Model(), args=arguments, train_dataset=data)
+
+
+def test_a_checkpoint_made_without_pagefeed_is_placed_by_its_step(folder, tmp_path):
+    ids = list(range(LENGTH))
+    data = [{"input_ids": ids, "labels": ids}] * 64
+    trainer_of(tmp_path, data=data, max_steps=5, save_steps=5).train()
+    trainer, plain = trainer_of(tmp_path), make_loader(folder)
+    attach(trainer, make_loader(folder))
+    with pytest.warns(UserWarning, match=r"no position of a loader.*epoch 0, step 5"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-5"))
+    expected = [batch["input_ids"][:, 0].tolist() for batch in plain]
+    assert trainer.model.seen == expected[5:12]
+
+
+def test_wrong_arguments_are_refused(folder, tmp_path):
+    trainer, loader = trainer_of(tmp_path), make_loader(folder)
+    other = make_loader(folder, batch_size=2)
+    call: Any = attach
+    wrong = {
+        "a transformers.Trainer": lambda: call(loader, trainer),
+        "no pagefeed Loader": lambda: call(trainer, "tokens/"),
+        "format='torch'": lambda: call(trainer, make_loader(folder, format="numpy")),
+        "per_device_train_batch_size is 4": lambda: call(trainer, other),
+        "needs labels": lambda: call(
+            trainer, make_loader(folder, fields=("input_ids",))
+        ),
+        "start='now'": lambda: call(trainer, loader, start="now"),
+        "flatten=1": lambda: call(trainer, loader, flatten=1),
+        "alarm=0.1": lambda: call(trainer, loader, alarm=0.1),
+        "is the loader of the training": lambda: call(
+            trainer, loader, evaluation=loader
+        ),
+        "evaluation='held' was given": lambda: call(
+            trainer, loader, evaluation={"held": "out/"}
+        ),
+        "drop_last=False": lambda: call(
+            trainer, loader, evaluation=make_loader(folder, batch_size=3)
+        ),
+    }
+    refuses_all(wrong)

@@ -1,7 +1,8 @@
-"""Thin adapters, a module for each framework, imported by its name.
+"""Thin adapters, a module for each framework; import the module by its name.
 
-Each needs what it is named after and nothing else of them. What they have in common:
-how a loader is delivered, the names that batches go by, and what is refused.
+A module needs the framework that it is named after, and no other. Shared by all:
+``delivery`` says where a run begins, ``dialects`` names the fields of batches,
+``evaluation`` adds up losses, ``checks`` refuses what does not fit.
 """
 
 from pagefeed.integrations.attention import (

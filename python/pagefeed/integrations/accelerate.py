@@ -1,7 +1,8 @@
-"""Accelerate: a loader that is left whole, moved to the device and saved.
+"""Accelerate: batches on its device, checkpoints, exact evaluation.
 
-``accelerator.prepare`` would rebuild a DataLoader, and with several processes read that
-of rank 0 alone. This is none: it passes through ``prepare`` as it is.
+``accelerator.prepare`` rebuilds a DataLoader, and with several processes reads that of
+rank 0 alone. What :func:`prepare` of this module returns is no DataLoader, so
+``accelerator.prepare`` leaves it as it is.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pagefeed._base import require
+from pagefeed._base import check_callable, require
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has
-from pagefeed.integrations.delivery import Delivery, Start
+from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.launch import Ranks, from_mesh
@@ -25,23 +27,30 @@ accelerate = require(
     "accelerate", extra="accelerate", purpose="pagefeed.integrations.accelerate"
 )
 _Mixin: Any = accelerate.data_loader.DataLoaderStateMixin
-_IterableDataset: Any = require(
-    "torch.utils.data", extra="torch", purpose="pagefeed.integrations.accelerate"
-).IterableDataset
+_torch: Any = require(
+    "torch", extra="torch", purpose="pagefeed.integrations.accelerate"
+)
+_IterableDataset: Any = _torch.utils.data.IterableDataset
 
 __all__ = ["PreparedLoader", "Skippable", "evaluate", "expected_ranks", "prepare"]
 
 WHO = "Accelerate"
 
+ACCELERATOR = (
+    ["process_index", "gather_for_metrics"],
+    "an accelerate.Accelerator as the first argument",
+)
+"""Attributes of an ``Accelerator``, and its name in messages."""
+
 LossOf = Callable[[Any, Any], tuple[Any, Any]]
-"""From model and batch to loss and logits."""
+"""Computes loss and logits from model and batch."""
 
 
 def expected_ranks(accelerator: Any) -> Ranks:  # noqa: ANN401 - Accelerate has no types
     """Return the data-parallel rank of an ``Accelerator``'s process.
 
-    Tensor and context parallel peers share one; so do those of sequence parallelism,
-    unless DeepSpeed's adapter gathers a batch from each.
+    Tensor and context parallel peers share a rank. So do sequence parallel peers,
+    unless DeepSpeed's adapter gathers a batch from each of them.
     """
     mesh = getattr(accelerator, "torch_device_mesh", None)
     if mesh is None:
@@ -55,17 +64,18 @@ def expected_ranks(accelerator: Any) -> Ranks:  # noqa: ANN401 - Accelerate has 
 
 
 class Remaining(_IterableDataset):
-    """What ``skip_first_batches`` makes a loader of: the steps behind are no batches.
+    """The dataset that ``skip_first_batches`` makes a DataLoader of.
 
-    A trainer that resumes skips what was consumed by iterating over it. The position
-    was restored already, so each of those steps yields None, and reads nothing.
+    A trainer that resumes iterates over consumed batches to skip them. The position was
+    restored already, so each consumed step yields None and reads nothing.
 
     Args:
         delivery: The batches from the position on.
-        num_behind: Steps that will be skipped; None for those the loader has behind.
+        num_behind: Number of steps that will be skipped; None for the loader's position
+            in its epoch.
     """
 
-    def __init__(self, delivery: Delivery, num_behind: int | None) -> None:
+    def __init__(self, delivery: ResumableDelivery, num_behind: int | None) -> None:
         self._delivery = delivery
         self._num_behind = num_behind
 
@@ -82,38 +92,34 @@ class Remaining(_IterableDataset):
         return self._delivery.loader.num_sequences
 
 
-class Skippable(Delivery):
-    """Has what ``skip_first_batches`` asks of a DataLoader to make another of it."""
+class Skippable(ResumableDelivery):
+    """A delivery with the attributes that ``skip_first_batches`` reads."""
 
     batch_size = None
     drop_last = False
     prefetch_factor = None
     num_behind: int | None = None
-    """Steps it will skip; None for those the loader has behind."""
+    """See :class:`Remaining`."""
 
     @property
     def dataset(self) -> Remaining:
-        """What it reads."""
+        """The remaining batches."""
         return Remaining(self, self.num_behind)
 
 
 class PreparedLoader(_Mixin, Skippable):
-    """A loader for ``for batch in loader`` beside an accelerator; see :func:`prepare`.
+    """What :func:`prepare` returns.
 
     Args:
-        accelerator: Whose device batches go to.
-        loader: Where they come from.
+        accelerator: The ``accelerate.Accelerator``; batches go to its device.
+        loader: The loader of the batches.
         settings: Of :class:`Delivery`.
     """
 
-    _drop_last = True  # Which rows of the last steps count is known below.
+    _drop_last = True  # `rows_gathered` knows the padding of the last steps.
 
     def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:  # noqa: ANN401
-        check_has(
-            accelerator,
-            ["process_index", "gather_for_metrics"],
-            "an accelerate.Accelerator: prepare(accelerator, loader)",
-        )
+        check_has(accelerator, *ACCELERATOR)
         ranks = expected_ranks(accelerator)
         Skippable.__init__(self, loader, WHO, ranks=ranks, **settings)
         self._accelerator = accelerator
@@ -124,28 +130,38 @@ class PreparedLoader(_Mixin, Skippable):
             accelerator.gather_for_metrics = _Gather(accelerator)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of an epoch on the device; the last says that it is it."""
+        """Yield the batches of an epoch; sets ``end_of_dataloader`` before the last."""
         self.begin()
-        device = self._accelerator.device
         loader = self.loader
         try:
             for batch in Skippable.__iter__(self):
                 self.end_of_dataloader = loader.num_steps_left == 0
-                yield accelerate.utils.send_to_device(
-                    batch, device, non_blocking=loader.pin_memory
-                )
+                yield self._on_device(batch)
         finally:
             self.end()
+
+    def _on_device(self, batch: Any) -> Any:  # noqa: ANN401 - a user's transform made it
+        device, pinned = self._accelerator.device, self.loader.pin_memory
+        if type(batch) is not dict:
+            move = accelerate.utils.send_to_device
+            return move(batch, device, non_blocking=pinned)
+        return {  # Columns of rows that are no tensors stay as they are.
+            name: value.to(device, non_blocking=pinned)
+            if isinstance(value, _torch.Tensor)
+            else value
+            for name, value in batch.items()
+        }
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run an epoch; never undoes a resume."""
         self.loader.set_epoch(epoch)
 
     def rows_gathered(self) -> NDArray[np.bool_] | None:
-        """Return which rows of a batch, gathered from all processes, are to be kept.
+        """Return which rows to keep of a batch that was gathered from all processes.
 
         Returns:
-            bool [processes * batch_size], each row of the data once; None for all.
+            bool [processes * batch_size], True once for each row of the data; None to
+            keep all rows.
         """
         left, world_size = self.loader.num_steps_left, self.loader.world_size
         if len(self._ranks) == world_size and (left is None or left > 1):
@@ -159,7 +175,7 @@ class PreparedLoader(_Mixin, Skippable):
 
 
 class _Gather:
-    """``gather_for_metrics``, each row of a prepared loader once, and no padding."""
+    """``gather_for_metrics`` with each row of a prepared loader once, no padding."""
 
     def __init__(self, accelerator: Any) -> None:  # noqa: ANN401
         self._accelerator = accelerator
@@ -194,12 +210,11 @@ def prepare(
 ) -> PreparedLoader:
     """Return a loader to iterate beside what ``accelerator.prepare`` returned.
 
-    Batches arrive on the accelerator's device; gradients are synchronised at the end of
-    an epoch (``accelerator.accumulate``); ``save_state`` and ``load_state`` save and
-    restore the position, at any number of processes. Iterations begin as those of the
-    loader do. ``skip_first_batches`` after ``load_state`` skips nothing more.
-    ``accelerator.gather_for_metrics`` gives every row once, whatever fills up the last
-    step.
+    Batches arrive on the accelerator's device. ``accelerator.accumulate`` synchronises
+    gradients at the end of an epoch. ``save_state`` and ``load_state`` save and restore
+    the position, at any number of processes; ``skip_first_batches`` after
+    ``load_state`` skips nothing more. ``accelerator.gather_for_metrics`` returns every
+    row once, without the padding of the last step. Iterations begin as the loader's.
 
     Args:
         accelerator: The ``accelerate.Accelerator``.
@@ -226,24 +241,27 @@ def evaluate(
     *,
     loss: LossOf | None = None,
 ) -> dict[str, float]:
-    """Return the mean loss over the tokens of held-out data; on all processes.
+    """Return the mean loss over the tokens of held-out data; call it on all processes.
 
     Args:
         accelerator: The ``accelerate.Accelerator``.
         model: What ``accelerator.prepare`` returned.
         evaluation: A loader with the field ``labels`` and ``drop_last=False``, or
             several by name. The same batches come every time.
-        loss: From model and batch to the mean loss over the batch's labels, and the
-            logits, which only a mixture needs; by default of what models of
-            transformers return.
+        loss: Function of model and batch that returns the mean loss over the batch's
+            labels, and the logits, which only a mixture needs. By default it calls
+            ``model(**batch)`` as models of transformers are called.
 
     Returns:
-        ``loss``, of a mixture also ``loss/DATASET``; of several ``NAME_loss``.
+        ``loss``, and for a mixture ``loss/DATASET``; for several loaders
+        ``NAME_loss``.
 
     Raises:
         InvalidArgumentError: If a loader does not fit.
     """
-    torch = require("torch", extra="torch", purpose="evaluate")
+    check_has(accelerator, *ACCELERATOR)
+    check_has(model, ["training", "eval"], "a torch.nn.Module as the second argument")
+    loss = check_callable(loss, "loss") or _loss_of
     found: dict[str, float] = {}
     was_training = model.training
     model.eval()
@@ -251,9 +269,15 @@ def evaluate(
         batches = PreparedLoader(accelerator, each, kind="again")
         batches.loader.check_ranks()
         means = TokenMeans(each)
-        with torch.no_grad():
+        with _torch.no_grad():
             for batch in batches:
-                means.add(batch["labels"], *(loss or _loss_of)(model, batch))
+                outcome = loss(model, batch)
+                if not isinstance(outcome, tuple) or len(outcome) != 2:
+                    raise InvalidArgumentError(
+                        "loss must return the mean loss of the batch and the logits, "
+                        f"or (loss, None), found {outcome!r:.60}"
+                    )
+                means.add(batch["labels"], *outcome)
         batches.rewind()
         losses = means.result()
         found |= {f"{name}_{key}" if name else key: losses[key] for key in losses}

@@ -1,16 +1,18 @@
-"""What would train on the wrong data without a word is refused, with what to do."""
+"""Checks of adapters: refuse what would silently train on the wrong data."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
+from typing import Any
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
 
 __all__ = [
+    "MakeLoader",
     "check_ends",
     "check_epochs",
     "check_fields",
@@ -21,10 +23,14 @@ __all__ = [
     "check_ranks_of",
     "check_readers",
     "check_rows",
+    "check_sizes",
 ]
 
+MakeLoader = Callable[[int, int], Loader]
+"""Makes a loader for a rank and a world size."""
+
 MOST_FRAMES = 12
-"""Callers that are looked at."""
+"""Number of callers that :func:`check_readers` looks at."""
 
 USE_PREPARE = (
     "do not prepare() this DataLoader: loader = "
@@ -44,7 +50,7 @@ SHARDING = {
         "pagefeed.integrations.transformers.attach(trainer, loader)",
     ),
 }
-"""Who shards what it reads, by module and class: what that does, what to do instead."""
+"""Classes that shard what they read, by module and name: effect, and remedy."""
 
 AHEAD = {
     ("ray.train.torch.train_loop_utils", "_WrappedDataLoader"): (
@@ -52,14 +58,14 @@ AHEAD = {
         "iterate over the Loader itself, and move its batches to the device",
     ),
 }
-"""Who reads further than training is, likewise."""
+"""Classes that read ahead of the training, likewise."""
 
 
 def check_loader(loader: object, who: str) -> None:
-    """Refuse what is no loader.
+    """Raise unless ``loader`` is a loader.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: If it is not.
     """
     if not isinstance(loader, Loader):
         raise InvalidArgumentError(
@@ -68,11 +74,11 @@ def check_loader(loader: object, who: str) -> None:
         )
 
 
-def check_maker(make: object, name: str) -> None:
-    """Refuse what makes no loader for a rank.
+def check_maker(make: Any, name: str) -> MakeLoader:  # noqa: ANN401 - a user's
+    """Return ``make``; raise unless it is a function that can make a loader.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: If it is not.
     """
     if not callable(make):
         raise InvalidArgumentError(
@@ -80,15 +86,17 @@ def check_maker(make: object, name: str) -> None:
             f"{name}=lambda rank, world_size: Loader(..., rank=rank, "
             "world_size=world_size)"
         )
+    checked: MakeLoader = make
+    return checked
 
 
 def check_has(runner: object, names: Iterable[str], what: str) -> None:
-    """Refuse what a framework cannot have made.
+    """Raise unless an object of a framework has the attributes that its kind has.
 
     Args:
-        runner: What was given.
+        runner: The object that the user gave.
         names: Attributes that it must have.
-        what: What was expected, and where it comes from.
+        what: The kind that is expected, and how to pass it, for the message.
 
     Raises:
         InvalidArgumentError: If it lacks one.
@@ -98,10 +106,10 @@ def check_has(runner: object, names: Iterable[str], what: str) -> None:
 
 
 def check_format(loader: Loader, expected: str | None, who: str) -> None:
-    """Refuse what is no loader, or gives tensors for arrays or the other way round.
+    """Raise unless ``loader`` is a loader whose batches have the expected format.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: If it is not.
     """
     check_loader(loader, who)
     if expected is not None and loader.format != expected:
@@ -112,7 +120,7 @@ def check_format(loader: Loader, expected: str | None, who: str) -> None:
 
 
 def check_epochs(loader: Loader, who: str) -> None:
-    """Refuse epochs where the framework, or its user's loop, counts them.
+    """Raise if an iteration has several epochs: the framework or a loop counts them.
 
     Raises:
         InvalidArgumentError: If an iteration is several epochs.
@@ -126,17 +134,17 @@ def check_epochs(loader: Loader, who: str) -> None:
 
 
 def check_ends(loader: Loader, max_steps: int | None, who: str, setting: str) -> None:
-    """Refuse a loader without end where nothing else ends the training.
+    """Raise if neither the loader nor a number of steps ends the training.
 
     Args:
         loader: The loader.
-        max_steps: Steps after which training ends; None or not positive: there is no
-            such number.
-        who: The framework.
-        setting: What it calls that number.
+        max_steps: Steps after which the framework stops; if None or not positive, it
+            does not.
+        who: Name of the framework.
+        setting: Name of that setting.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: If training would never end.
     """
     if loader.num_steps_left is None and (max_steps is None or max_steps <= 0):
         raise InvalidArgumentError(
@@ -145,10 +153,10 @@ def check_ends(loader: Loader, max_steps: int | None, who: str, setting: str) ->
 
 
 def check_fields(loader: Loader, names: Iterable[str], who: str) -> None:
-    """Refuse a loader whose batches lack what is needed.
+    """Raise if the loader's batches lack a field.
 
     Raises:
-        InvalidArgumentError: Then.
+        InvalidArgumentError: Naming those that are missing.
     """
     have = loader.fields.names
     missing = [name for name in names if name not in have]
@@ -160,7 +168,7 @@ def check_fields(loader: Loader, names: Iterable[str], who: str) -> None:
 
 
 def check_ranks_of(loader: Loader, expected: Ranks, who: str) -> None:
-    """Refuse a loader of another rank than the trainer's.
+    """Raise if the loader has another rank than the trainer.
 
     Raises:
         InvalidArgumentError: Naming both.
@@ -177,7 +185,7 @@ def check_ranks_of(loader: Loader, expected: Ranks, who: str) -> None:
 
 
 def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
-    """Refuse a trainer that believes in another batch size.
+    """Raise if the trainer is set to another batch size than the loader.
 
     Raises:
         InvalidArgumentError: Naming both.
@@ -189,10 +197,37 @@ def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
         )
 
 
-def check_readers(loader: Loader) -> None:
-    """Refuse to be read by what shards a rank's own batches once more, or reads ahead.
+def check_sizes(
+    before: Mapping[str, int], now: Mapping[str, int], who: str, settings: str
+) -> None:
+    """Raise if sizes changed since the checkpoint; for trainers that count in steps.
 
-    Called where an adapter begins to iterate; looks at its callers.
+    Args:
+        before: Sizes of the run that saved the checkpoint, by name.
+        now: The same of this run.
+        who: The trainer.
+        settings: Settings with which it would end at the same sample.
+
+    Raises:
+        InvalidArgumentError: If the sizes differ.
+    """
+    if before != now:
+        raise InvalidArgumentError(
+            f"the checkpoint was saved with {_listed(before)}, this run has "
+            f"{_listed(now)}: {who} counts epochs in steps, and would end too early or "
+            f"too late. Give it {settings}, which is where its last epoch ends"
+        )
+
+
+def _listed(sizes: Mapping[str, int]) -> str:
+    listed = [f"{name}={size}" for name, size in sizes.items()]
+    return ", ".join(listed) or "several sizes"
+
+
+def check_readers(loader: Loader) -> None:
+    """Raise if a caller would shard this rank's batches once more, or read ahead.
+
+    Call it where an iteration begins. It looks at the classes of its callers.
 
     Raises:
         InvalidArgumentError: Naming who reads, and what to do.

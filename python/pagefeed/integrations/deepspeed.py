@@ -1,7 +1,7 @@
 """DeepSpeed: batches for an engine, and their position in its checkpoints.
 
-Leave ``training_data`` out of ``deepspeed.initialize``: its own loader would shard a
-dataset once more, and saves no position.
+Leave ``training_data`` out of ``deepspeed.initialize``: DeepSpeed's own loader shards
+the data once more and saves no position.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pagefeed._base import check_flag, require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
-    check_format,
     check_has,
+    check_ranks_of,
     check_rows,
 )
-from pagefeed.integrations.delivery import Delivery, Leaf, Start
+from pagefeed.integrations.delivery import KEY, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.launch import from_deepspeed
 from pagefeed.loader import Loader
@@ -34,16 +34,15 @@ class EngineData:
 
     Args:
         engine: What ``deepspeed.initialize`` returned.
-        batches: What it trains on.
+        batches: The batches that it trains on.
     """
 
-    def __init__(self, engine: Any, batches: Delivery) -> None:  # noqa: ANN401
+    def __init__(self, engine: Any, batches: ResumableDelivery) -> None:  # noqa: ANN401
         self._engine = engine
         self._batches = batches
-        self._leaf = Leaf(batches.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go on with the batches: of an epoch, or without end."""
+        """Iterate over the batches of an epoch, or without end."""
         return iter(self._batches)
 
     def __len__(self) -> int:
@@ -62,10 +61,10 @@ class EngineData:
         Args:
             folder: Where DeepSpeed keeps checkpoints.
             tag: Name of this one.
-            client_state: What else goes into it.
+            client_state: Further values to save.
             options: Passed on to ``engine.save_checkpoint``.
         """
-        state = {**(client_state or {}), **self._leaf.state_dict()}
+        state = {**(client_state or {}), **self._batches.state_dict()}
         return self._engine.save_checkpoint(folder, tag, client_state=state, **options)
 
     def load_checkpoint(
@@ -74,7 +73,7 @@ class EngineData:
         tag: str | None = None,
         **options: Any,  # noqa: ANN401 - DeepSpeed's
     ) -> tuple[Any, dict[str, Any]]:
-        """Load the engine's checkpoint, and go on at its position.
+        """Load the engine's checkpoint, and continue at its position.
 
         Returns:
             What ``engine.load_checkpoint`` does: path and client state.
@@ -84,7 +83,7 @@ class EngineData:
         """
         path, client_state = self._engine.load_checkpoint(folder, tag, **options)
         if path is not None:
-            self._leaf.load_state_dict({"pagefeed": client_state.get("pagefeed")})
+            self._batches.load_state_dict({KEY: client_state.get(KEY)})
         return path, client_state
 
 
@@ -96,14 +95,14 @@ def attach(
     ulysses_adapter: bool = False,
     start: Start = "epoch",
 ) -> EngineData:
-    """Return the batches of a loader for an engine, and what saves their position.
+    """Return the batches for an engine; the object also saves and loads checkpoints.
 
     Args:
         engine: What ``deepspeed.initialize`` returned.
         loader: With ``format="torch"``, the rank of
             ``pagefeed.launch.from_deepspeed()``, and as batch size the engine's
             ``train_micro_batch_size_per_gpu``.
-        endless: Go on with the next epoch, as ``PipelineEngine.train_batch`` needs.
+        endless: Continue with the next epoch, as ``PipelineEngine.train_batch`` needs.
         ulysses_adapter: The batches go into ``UlyssesSPDataLoaderAdapter``; the loader
             then needs the rank of ``from_deepspeed(ulysses_adapter=True)``.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
@@ -117,22 +116,14 @@ def attach(
         "a DeepSpeed engine, the first of what deepspeed.initialize returns: "
         "engine, *_ = deepspeed.initialize(...); attach(engine, loader)",
     )
-    check_flag(endless, "endless")
     check_flag(ulysses_adapter, "ulysses_adapter")
-    check_format(loader, "torch", WHO)
-    check_rows(
-        loader,
-        engine.train_micro_batch_size_per_gpu(),
-        "train_micro_batch_size_per_gpu",
+    convert = in_rows if ulysses_adapter else None
+    batches = ResumableDelivery(
+        loader, WHO, convert=convert, endless=endless, start=start
     )
-    batches = Delivery(
-        loader,
-        WHO,
-        ranks=from_deepspeed(ulysses_adapter=ulysses_adapter),
-        convert=in_rows if ulysses_adapter else None,
-        endless=endless,
-        start=start,
-    )
+    micro_batch = engine.train_micro_batch_size_per_gpu()
+    check_rows(loader, micro_batch, "train_micro_batch_size_per_gpu")
+    check_ranks_of(loader, from_deepspeed(ulysses_adapter=ulysses_adapter), WHO)
     if engine.training_dataloader is not None:
         raise InvalidArgumentError(
             "the engine has a dataloader of its own: leave training_data out of "

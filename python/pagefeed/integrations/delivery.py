@@ -1,19 +1,20 @@
-"""How a loader is delivered to a framework: where a run begins, and how it goes on.
+"""How a loader is delivered to a framework: where a run begins and how it continues.
 
-One rule for all of them. A run begins at the beginning of an epoch, as ``for batch in
-loader`` does: of that which was begun and not finished, or else of the next. Elsewhere
-it begins only by a checkpoint, a state that was loaded into the loader, or
-``start="here"``.
+All adapters follow one rule. A run begins at the beginning of an epoch, as ``for batch
+in loader`` does: of the epoch that was begun and not finished, or else of the next one.
+It begins elsewhere only by a checkpoint, by a state that was loaded into the loader, or
+by ``start="here"``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from pagefeed._base import check_choice
+from pagefeed._base import check_choice, check_flag
 from pagefeed.batches import Batch
 from pagefeed.errors import StateMismatchError
 from pagefeed.integrations.checks import (
@@ -25,48 +26,90 @@ from pagefeed.integrations.checks import (
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader, loader_session_of, session_of
 
-__all__ = ["KEY", "Convert", "Delivery", "Leaf", "Start", "steps_per_epoch"]
+__all__ = [
+    "KEY",
+    "Convert",
+    "Delivery",
+    "Leaf",
+    "ResumableDelivery",
+    "Start",
+]
 
 KEY = "pagefeed"
 """Name of the state in checkpoints."""
 
 Convert = Callable[[Batch], Any]
-"""From a batch of a loader to that of a framework."""
+"""Makes a framework's batch of a loader's."""
 
 Start = Literal["epoch", "here"]
-"""Where a run begins that no state places."""
+"""Where a run begins that no checkpoint places."""
 
 Kind = Literal["loop", "run", "again"]
-"""What a framework gets; see :class:`Delivery`."""
+"""Kind of iteration; see :class:`Delivery`."""
 
 _logger = logging.getLogger("pagefeed")
 
 
-def steps_per_epoch(loader: Loader) -> int:
-    """Return the steps of an iteration, or of an epoch if it never ends."""
-    try:
-        return len(loader)
-    except TypeError:
-        step = loader.batch_size * loader.world_size
-        return max(1, loader.num_sequences // step)
+class Leaf:
+    """The state of a loader as one string under one name.
+
+    Distributed checkpoints want the same names on all ranks and at all times, drop
+    empty dicts, and refuse or forget names that come later. Any number of ranks reads
+    what any other number wrote.
+
+    Args:
+        loader: Whose state it is.
+
+    For example, with ``torch.distributed.checkpoint``::
+
+        dcp.save({"model": model, "data": Leaf(loader)}, checkpoint_id=folder)
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        check_loader(loader, "Leaf")
+        self.loader = loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, as JSON under one name."""
+        return {KEY: json.dumps(self.loader.state_dict())}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Make the next iteration continue at ``state``; an empty one changes nothing.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or is no such state.
+        """
+        if not state:
+            return
+        try:
+            loaded = json.loads(state[KEY])
+        except (KeyError, TypeError, ValueError):
+            raise StateMismatchError(
+                f"the checkpoint holds no state of pagefeed: expected {{{KEY!r}: "
+                f"text}}, found {dict(state)!r:.80}"
+            ) from None
+        self.loader.load_state_dict(loaded)
 
 
 class Delivery:
-    """Batches of a loader for a framework, which it fits.
+    """The batches of a loader, as a framework wants to iterate over them.
 
-    A framework that leaves the loop to its user gets a ``"loop"``: what a loader's own
-    iterators are. One that counts steps and epochs itself, and probes iterators, gets a
-    ``"run"``: each iterator goes on where the last batch was taken, until
-    :meth:`begin_run` begins another. An evaluation gets the same batches ``"again"``.
+    Three kinds of iteration:
+
+    - ``"loop"`` is for frameworks whose user writes the loop. It iterates as the loader
+      itself does.
+    - ``"run"`` is for trainers that count steps and epochs and call ``iter`` more than
+      once. Each iterator continues after the last batch, until :meth:`begin_run`.
+    - ``"again"`` is for evaluations. Each iterator gives the same batches.
 
     Args:
-        loader: Where they come from.
-        who: The framework, as it is called in messages.
-        ranks: The data-parallel rank as which it trains; None if it has none.
-        convert: Makes each what the framework wants.
-        format: What it moves to its devices; None for either.
-        kind: What it gets.
-        endless: Go on with the next epoch; the framework stops.
+        loader: The loader that is delivered.
+        who: The framework's name in messages.
+        ranks: The framework's data-parallel rank; None if it has none.
+        convert: Called with each batch; what it returns is delivered.
+        format: The format that the loader must have; None for either.
+        kind: Kind of iteration.
+        endless: Continue with the next epoch; the framework stops.
         start: Where a run begins: ``"here"`` is where the last one was left.
         gather: Gathers over all ranks; None for torch's process group.
 
@@ -94,90 +137,120 @@ class Delivery:
         self.loader = loader
         self.convert = convert
         self._kind = kind
-        self.endless = endless
+        self.endless = check_flag(endless, "endless")
         self._who = who
         self._start = check_choice(start, ("epoch", "here"), "start")
         self._gather = gather
         self._checkpoint: str | None = None
-        self._is_told = True
-        session = loader_session_of(loader)
-        session.is_adapted = True
-        self._beginning = session.following
+        self._is_logged = True
+        self._session = loader_session_of(loader)
+        self._session.is_adapted = True
+        self._beginning = self._session.following
 
     def begin_run(self, checkpoint: str | None = None) -> None:
-        """Begin a run, and prove that all ranks agree; on all of them.
+        """Begin a run, and prove that all ranks agree; call it on all of them.
 
         Args:
-            checkpoint: What the loader was placed by, if it was.
+            checkpoint: Name of the checkpoint that has placed the loader, if one has.
         """
-        session = loader_session_of(self.loader)
-        if checkpoint is None and session.loaded is None:
-            is_here = self._start == "here"
-            session.resume(session.state if is_here else session.following)
+        session = self._session
+        if checkpoint is not None or session.loaded is not None:
+            self._checkpoint = checkpoint or self._checkpoint
+        elif self._start == "here":
+            session.resume(session.state)
+        elif session.epoch > self.epoch:  # An iteration without end is in a later one.
+            session.resume(session_of(self.loader).run.beginning(session.epoch))
+        else:
+            session.resume(session.following)
         self.loader.check_ranks(self._gather)
-        self._checkpoint, self._is_told = checkpoint, False
+        self._is_logged = False
+
+    def place(self, epoch: int, step: int) -> None:
+        """Go to a step as a checkpoint without a position counts it, with a warning."""
+        warnings.warn(
+            "the checkpoint has no position of a loader: training continues as if all "
+            f"its steps had been this loader's, at epoch {epoch}, step {step}. If they "
+            "were of other data, begin a new run from the model alone",
+            stacklevel=3,
+        )
+        self.loader.set_epoch(epoch)
+        self.loader.seek(step)
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether a state was loaded and no iteration has begun since."""
+        return self._session.loaded is not None
 
     @property
     def epoch(self) -> int:
         """The epoch in which an iteration would begin."""
-        session = loader_session_of(self.loader)
-        return int(getattr(session.following, "epoch", session.epoch))
+        return int(getattr(self._session.following, "epoch", self._session.epoch))
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch; never less after a resume."""
-        return steps_per_epoch(self.loader)
+        loader = self.loader
+        try:
+            return len(loader)
+        except TypeError:  # Iterations never end.
+            step = loader.batch_size * loader.world_size
+            return max(1, loader.num_sequences // step)
+
+    def steps_to(self, epochs: float) -> int:
+        """Return the steps until ``epochs`` end, this one included."""
+        left = self.loader.num_steps_left or len(self)
+        return int(left + max(0, epochs - 1) * len(self))
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate; nothing moves before the first batch is asked for."""
+        """Return an iterator; nothing moves before its first ``next``."""
         return _Batches(self)
 
     def iterate(self) -> Iterator[Batch]:
-        """Begin an iteration of the loader, and log where if a run begins with it."""
-        session = loader_session_of(self.loader)
+        """Begin an iteration of the loader; log where, if a run begins with it."""
+        session = self._session
         if self._kind == "again":
             self.rewind()
         elif self._kind == "run" and session.loaded is None:
             session.resume(session.state)
-        if not self._is_told:
-            self._is_told = True
-            self._tell()
+        if not self._is_logged:
+            self._is_logged = True
+            self._log()
         return session.iterate()
 
     def rewind(self) -> None:
-        """Go back to where the loader was when a framework was given it."""
-        loader_session_of(self.loader).resume(self._beginning)
+        """Go back to where the loader was when the framework was given it."""
+        self._session.resume(self._beginning)
 
-    def _tell(self) -> None:
-        """Log the beginning of a run, once for all ranks."""
-        loader, session = self.loader, loader_session_of(self.loader)
+    def _log(self) -> None:
+        """Log where a run begins, on rank 0."""
+        loader, session = self.loader, self._session
         if loader.rank:
             return
         place, steps, left = session.following, "no end", "all"
         if loader.num_steps_left is not None:
             route = session_of(loader).run.at(place).route
             steps, left = str(len(loader)), str(route.num_sequences)
-        checkpoint = self._checkpoint
-        if checkpoint is None and session.loaded is not None:
-            checkpoint = "a state that was loaded"
+        loaded = "none" if session.loaded is None else "a state that was loaded"
         _logger.info(
             "%s begins at epoch %d, step %d of %s, %s sequences left, on %d rank(s), "
             "checkpoint: %s",
             *(self._who, self.epoch, place.step, steps, left, loader.world_size),
-            checkpoint or "none",
+            self._checkpoint or loaded,
         )
+        self._checkpoint = None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the consumed position."""
-        return self.loader.state_dict()
+
+class ResumableDelivery(Delivery, Leaf):
+    """A delivery whose state a framework saves and loads."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position."""
-        self.loader.load_state_dict(state)
-        self._checkpoint, self._is_told = f"{self._who}'s", False
+        """Continue at a checkpoint's position; an empty state changes nothing."""
+        super().load_state_dict(state)
+        if state:
+            self._checkpoint, self._is_logged = f"{self._who}'s", False
 
 
 class _Batches(Iterator[Any]):
-    """Begins with the first ``next``, and outlives exceptions as a loader's does."""
+    """Begins with the first ``next``; continues after an exception, as a loader's."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
@@ -195,44 +268,3 @@ class _Batches(Iterator[Any]):
             self._batches = delivery.iterate()
             batch = next(self._batches)
         return batch if delivery.convert is None else delivery.convert(batch)
-
-
-class Leaf:
-    """The state of a loader as one string under one name.
-
-    Distributed checkpoints want the same names on all ranks and at all times, drop
-    empty dicts, and refuse or forget keys that come later. Any number of ranks reads
-    what any other wrote.
-
-    Args:
-        loader: Whose state it is.
-
-    For example, with ``torch.distributed.checkpoint``::
-
-        dcp.save({"model": model, "data": Leaf(loader)}, checkpoint_id=folder)
-    """
-
-    def __init__(self, loader: Loader) -> None:
-        check_loader(loader, "Leaf")
-        self.loader = loader
-
-    def state_dict(self) -> dict[str, str]:
-        """Return the consumed position, as JSON."""
-        return {KEY: json.dumps(self.loader.state_dict())}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position; an empty state changes nothing.
-
-        Raises:
-            StateMismatchError: If it belongs to another run, or is no such state.
-        """
-        if not state:
-            return
-        try:
-            loaded = json.loads(state[KEY])
-        except (KeyError, TypeError, ValueError):
-            raise StateMismatchError(
-                f"the checkpoint holds no state of pagefeed: expected {{{KEY!r}: "
-                f"text}}, found {dict(state)!r:.80}"
-            ) from None
-        self.loader.load_state_dict(loaded)

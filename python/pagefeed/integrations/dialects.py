@@ -1,4 +1,4 @@
-"""Names and shapes that batches go by, framework for framework."""
+"""Batches as the frameworks name and shape them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ OURS_ALONE = (
 
 
 def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what models of transformers take, as [batch_size, length].
+    """Return the fields that models of transformers take, as [batch_size, length].
 
-    With ``position_ids`` their SDPA, eager and flex masks keep documents apart; but not
-    beside an ``attention_mask``, nor with a cache, which is therefore turned off.
+    With ``position_ids`` their SDPA, eager and flex masks keep documents apart. They
+    do not beside an ``attention_mask`` or with a cache, so this turns the cache off.
     """
     kept = {name: value for name, value in batch.items() if name not in OURS_ALONE}
     return kept | {"use_cache": False} if "position_ids" in kept else kept
 
 
 def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a batch of columns, as a collator takes them.
+    """Return the rows of a batch of columns as dicts, for a collator.
 
-    Numbers and lists as those of Python, rows of padded columns as tensors.
+    Numbers and lists become those of Python; rows of padded columns are tensors.
 
     Example:
         >>> in_records({"text": ["a", "b"], "score": np.array([0.5, 1.0])})
@@ -47,11 +47,11 @@ def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the padding-free batch of transformers: one row of all documents.
+    """Return the padding-free batch of transformers: all documents in one row.
 
-    [1, batch_size * length], and what variable-length attention needs: int32
-    ``cu_seq_lens_q`` and ``cu_seq_lens_k``, ``max_length_q`` and ``max_length_k`` as
-    numbers, all four, since with one missing the borders are not used.
+    Fields have the shape [1, batch_size * length]. Variable-length attention needs four
+    more: int32 ``cu_seq_lens_q`` and ``cu_seq_lens_k``, and the numbers
+    ``max_length_q`` and ``max_length_k``. If one is missing, it ignores the borders.
     """
     borders, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
     kept = {
@@ -71,7 +71,7 @@ def shifted_pair(batch: Mapping[str, Any], *, rows: bool) -> tuple[dict[str, Any
 
     Args:
         batch: With ``input_ids``, shifted ``labels`` and perhaps ``position_ids``.
-        rows: Keep [batch_size, length]; otherwise all are joined to [tokens].
+        rows: Keep [batch_size, length]; otherwise join all rows to [tokens].
     """
     names = {"input_ids": "input", "position_ids": "positions"}
     inputs = {new: batch[old] for old, new in names.items() if old in batch}
@@ -88,15 +88,15 @@ def megatron(
 ) -> dict[str, Any]:
     """Return Megatron's micro-batch, from labels that are shifted.
 
-    ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length],
-    ``loss_mask`` float32, 0 where a label is -100: Megatron's cross entropies take such
-    labels, as those of its own fine-tuning data.
+    ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length].
+    ``loss_mask`` is float32, and 0 where a label is -100; Megatron's cross entropies
+    accept such labels.
 
     Args:
         batch: With ``input_ids``, ``labels``, ``position_ids`` and ``loss_mask``, which
             is copied if it is not float32.
-        mask_is_given: The mask is a column of the files, and may want loss where there
-            is no label.
+        mask_is_given: The mask is a column of the files, and may be 1 where there is no
+            label.
     """
     mask = batch["loss_mask"]
     if mask_is_given or not mask.is_floating_point():
@@ -121,11 +121,10 @@ def _weights(mask: Any, labels: Any | None) -> Any:  # noqa: ANN401 - tensors
 
 
 def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return OLMo-core's batch, whose trainer makes the labels of it.
+    """Return OLMo-core's batch; its trainer makes the labels.
 
-    ``label_mask`` says which tokens carry loss. With ``doc_lens`` [batch_size,
-    documents], padded with 0, and ``max_doc_lens``, a list, its attention stays inside
-    documents.
+    ``label_mask`` says which tokens have loss. ``doc_lens`` [batch_size, documents],
+    padded with 0, and the list ``max_doc_lens`` keep attention inside documents.
     """
     kept = {"input_ids": batch["input_ids"], "label_mask": batch["loss_mask"]}
     if "doc_lens" in batch:

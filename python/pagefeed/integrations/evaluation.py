@@ -1,7 +1,7 @@
 """Losses of held-out data: exact means over tokens, on any number of ranks.
 
-A mean of the means of batches is none of tokens: batches have different numbers of
-labels, and the last ones rows of padding.
+The mean of the means of batches is not the mean over tokens: batches have different
+numbers of labels, and the last ones have rows of padding.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from pagefeed.tokenizer import IGNORED
 
 __all__ = ["TokenMeans", "held_out"]
 
-"""A label without a loss."""
-
 TOKENS_AT_ONCE = 1 << 10
-"""Tokens whose logits are made float32 together."""
+"""Tokens whose logits are converted to float32 together."""
 
 
 def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
-    """Return what is to be evaluated, by name; a loader alone has none.
+    """Return the loaders of an evaluation by name; the name of a single one is empty.
 
     Args:
         evaluation: A loader, or several by name.
-        train: The loader that is trained on, which cannot be one of them.
+        train: The loader of the training, which cannot be one of them.
 
     Raises:
-        InvalidArgumentError: If one cannot be evaluated, each sequence once.
+        InvalidArgumentError: If a loader would not give each of its sequences once.
     """
     named: Mapping[str, Any] = (
         evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
@@ -65,11 +63,11 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
 
 
 class TokenMeans:
-    """Adds up the losses of an evaluation's batches; ``result`` is their means.
+    """Adds up the losses of an evaluation's batches; ``result`` returns their means.
 
     Args:
-        loader: Where the batches come from. Of a mixture the losses of its datasets
-            are told apart.
+        loader: The loader of the batches. For a mixture, losses are added up for each
+            dataset as well.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -80,12 +78,12 @@ class TokenMeans:
         self._sums = np.zeros((1 + len(self._names), 2))
 
     def add(self, labels: Any, loss: Any, logits: Any = None) -> int:  # noqa: ANN401 - tensors
-        """Count the batch that was taken last.
+        """Add the batch that was taken last.
 
         Args:
-            labels: As the model had them.
-            loss: The mean over the labels of this rank's batch.
-            logits: What the model gave, of a mixture.
+            labels: The labels that the model was given.
+            loss: Mean loss over the labels of this rank's batch.
+            logits: The model's logits; needed for a mixture.
 
         Returns:
             The number of labels with a loss.
@@ -137,7 +135,7 @@ class TokenMeans:
             )
 
     def sums(self) -> dict[str, tuple[float, float]]:
-        """Return the sum of losses and the number of labels of this rank, by name."""
+        """Return the sums of losses and the numbers of labels on this rank, by name."""
         names = ["loss", *(f"loss/{name}" for name in self._names)]
         return {
             name: (float(loss), float(labels))
@@ -145,10 +143,10 @@ class TokenMeans:
         }
 
     def result(self) -> dict[str, float]:
-        """Return the means over the tokens of all ranks; on all of them.
+        """Return the means over the tokens of all ranks; call it on all of them.
 
         Returns:
-            ``loss``, and of a mixture ``loss/NAME`` of each dataset that had labels.
+            ``loss``, and for a mixture ``loss/NAME`` of each dataset with labels.
         """
         self._sums = np.sum(gather_from()(self._sums), axis=0)
         sums = self.sums().items()

@@ -1,7 +1,7 @@
-"""JAX: global arrays of each process's batches, and Grain's datasets.
+"""JAX: global arrays made of each process's batches, and Grain's datasets.
 
-Which rows a process feeds is a property of the sharding: make the loader with
-``pagefeed.launch.from_jax(sharding, rows=...)``. The wrong rows run without an error.
+The sharding says which rows a process feeds, and JAX accepts wrong ones without an
+error: make the loader with ``pagefeed.launch.from_jax(sharding, rows=...)``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import check_flag, require
+from pagefeed._base import require
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader
-from pagefeed.integrations.delivery import Delivery, Leaf, Start
+from pagefeed.integrations.delivery import Delivery, ResumableDelivery, Start
 from pagefeed.launch import from_jax
 from pagefeed.loader import Loader
 
@@ -56,8 +56,8 @@ def global_batches(
     Args:
         loader: With ``format="numpy"``, the rank of ``from_jax(sharding, rows=...)``,
             and batch size x world size the rows of the global batch.
-        sharding: Of [rows, length]; other fields take as many of its axes as they have.
-        endless: Go on with the next epoch.
+        sharding: Sharding of [rows, length]; fields with fewer axes use its first.
+        endless: Continue with the next epoch.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
     Raises:
@@ -71,7 +71,6 @@ def global_batches(
     """
     check_loader(loader, "JAX")
     check_has(sharding, ["devices_indices_map"], "a jax.sharding.Sharding")
-    check_flag(endless, "endless")
     flat = [name for name in OF_BORDERS if name in loader.fields.names]
     if flat:
         raise InvalidArgumentError(
@@ -102,32 +101,35 @@ def global_batches(
     return batches
 
 
-def grain_dataset(loader: Loader) -> Any:  # noqa: ANN401 - a grain.IterDataset
+def grain_dataset(loader: Loader, *, start: Start = "epoch") -> Any:  # noqa: ANN401 - a grain.IterDataset
     """Return a ``grain.IterDataset`` of a loader's batches, without Grain's sharding.
 
-    Its iterator's ``get_state`` and ``set_state`` are the position, so that Grain's and
-    Orbax' checkpoints resume it. For Grain's own order ``grain.MapDataset.source``
-    takes a :class:`pagefeed.SequenceView`; then ``ReadOptions(num_threads=0)``.
+    Its iterator's ``get_state`` and ``set_state`` save and restore the position, so
+    that checkpoints of Grain and Orbax resume it. For Grain's own order, give
+    ``grain.MapDataset.source`` a :class:`pagefeed.SequenceView`, and read with
+    ``ReadOptions(num_threads=0)``.
     """
     grain = require("grain", extra="jax", purpose="grain_dataset")
-    batches = Delivery(loader, "Grain", format=None)
+    batches = ResumableDelivery(
+        loader, "Grain", format=None, start=start, gather=gather
+    )
+    batches.begin_run()
 
     class LoaderIterator(grain.DatasetIterator):  # type: ignore[name-defined]
         """The batches from the loader's position on."""
 
         def __init__(self) -> None:
             super().__init__()
-            self._leaf = Leaf(loader)
             self._batches: Iterator[Any] = iter(batches)
 
         def __next__(self) -> Any:  # noqa: ANN401
             return next(self._batches)
 
         def get_state(self) -> dict[str, Any]:
-            return dict(self._leaf.state_dict())
+            return dict(batches.state_dict())
 
         def set_state(self, state: dict[str, Any]) -> None:
-            self._leaf.load_state_dict(state)
+            batches.load_state_dict(state)
             self._batches = iter(batches)
 
     class LoaderDataset(grain.IterDataset):  # type: ignore[name-defined]

@@ -1,18 +1,24 @@
-"""Lightning: a data module whose position is in every checkpoint, and Fabric.
+"""Lightning: a data module that saves the position in every checkpoint, and Fabric.
 
-Lightning restores a loader's own state only in the middle of an epoch; a data module's
-it always restores.
+Lightning restores the state of a loader only in the middle of an epoch. It always
+restores the state of a data module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pagefeed._base import require
+from pagefeed._base import check_choice, require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_ends, check_has, check_maker
-from pagefeed.integrations.delivery import Delivery, Start
+from pagefeed.integrations.checks import (
+    MakeLoader,
+    check_ends,
+    check_has,
+    check_maker,
+    check_sizes,
+)
+from pagefeed.integrations.delivery import Delivery, Leaf, ResumableDelivery, Start
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
@@ -24,24 +30,23 @@ _DataModule: Any = require(
 __all__ = ["LoaderDataModule", "setup_loader"]
 
 WHO = "Lightning"
-
-MakeLoader = Callable[[int, int], Loader]
-"""Makes a loader for a rank and a world size."""
+SIZES = "sizes"
 
 
 class LoaderDataModule(_DataModule):
     """Feeds ``Trainer.fit`` from a loader; checkpoints resume it at the exact sample.
 
-    In the middle of an epoch and at its end, with ``max_epochs`` or ``max_steps``, at
-    the same or another world size. With ``limit_train_batches=k`` every epoch of
-    Lightning is the next k batches, through the loader's epochs. Every ``fit`` without
-    a checkpoint begins at the beginning of an epoch.
+    This holds in the middle of an epoch and at its end, with ``max_epochs`` or
+    ``max_steps``. At another batch size or world size, resume with ``max_steps``. With
+    ``limit_train_batches=k`` every epoch of Lightning is the next k batches of the
+    loader. Every ``fit`` without a checkpoint begins at the beginning of an epoch.
 
     Args:
-        train: A loader with ``format="torch"``, or what makes it of ``rank`` and
-            ``world_size``: Lightning starts processes that learn their rank late.
+        train: A loader with ``format="torch"``, or a function of ``rank`` and
+            ``world_size`` that makes it: Lightning starts processes that learn their
+            rank late.
         evaluation: The same for validation, or several by name, in the order of
-            ``dataloader_idx``; the same batches come every time.
+            ``dataloader_idx``. Every validation sees the same batches;
             :meth:`log_losses` logs their means.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
@@ -73,9 +78,10 @@ class LoaderDataModule(_DataModule):
             if each is not None
         }
         self._train: Any = _checked(train, "train")
-        self._start = start
+        check_choice(start, ("epoch", "here"), "start")
+        self._start: Start = start
         self._run: Delivery | None = None
-        self._loaded: Mapping[str, Any] | None = None
+        self._loaded: dict[str, Any] = {}
 
     @property
     def loader(self) -> Loader:
@@ -93,23 +99,34 @@ class LoaderDataModule(_DataModule):
     def setup(self, stage: str) -> None:
         """Have the next ``fit`` begin a run."""
         if stage == "fit":
-            self._run = self._loaded = None
+            self._run, self._loaded = None, {}
 
     def train_dataloader(self) -> Delivery:
-        """Return what Lightning iterates over; it counts, and this goes on."""
-        if self._run is not None:  # Asked for again in the course of a run.
+        """Return the batches of a run; Lightning counts its epochs."""
+        if self._run is not None:  # Lightning asks again in the same run.
             return self._run
-        ranks = _expected_ranks(self.trainer)
+        trainer = self.trainer
+        ranks = _expected_ranks(trainer)
         self._train = loader = _made(self._train, ranks)
-        self._run = Delivery(
+        self._run = run = Delivery(
             loader, WHO, ranks=ranks, kind="run", endless=True, start=self._start
         )
-        check_ends(loader, self.trainer.max_steps, WHO, "max_steps")
-        if self._loaded is not None:
-            loader.load_state_dict(self._loaded)
-        self._run.begin_run(None if self._loaded is None else "Lightning's")
-        self._loaded = None
-        return self._run
+        check_ends(loader, trainer.max_steps, WHO, "max_steps")
+        if self._loaded:
+            Leaf(loader).load_state_dict(self._loaded)
+            is_whole = trainer.limit_train_batches == 1.0
+            if is_whole and trainer.max_epochs > 0 and loader.step:
+                left = run.steps_to(trainer.max_epochs - trainer.current_epoch)
+                end = trainer.global_step - (-left // trainer.accumulate_grad_batches)
+                settings = f"max_steps={end} and max_epochs=-1"
+                check_sizes(self._loaded[SIZES], _sizes(loader), WHO, settings)
+        elif trainer.ckpt_path:
+            progress = trainer.fit_loop.epoch_loop.batch_progress.total
+            run.place(*divmod(progress.ready, len(run)))
+        is_resumed = self._loaded or trainer.ckpt_path
+        run.begin_run("Lightning's" if is_resumed else None)
+        self._loaded = {}
+        return run
 
     def val_dataloader(self) -> list[Delivery]:
         """Return the batches of validation."""
@@ -133,15 +150,15 @@ class LoaderDataModule(_DataModule):
     ) -> None:
         """Log a batch's loss in ``validation_step``, as part of a mean over tokens.
 
-        As ``val_loss``, or ``val_NAME_loss`` of several loaders; of a mixture also
-        ``val_loss/DATASET``. On any number of ranks.
+        The name is ``val_loss``, or ``val_NAME_loss`` with several loaders; a mixture
+        also logs ``val_loss/DATASET``. The means are over all ranks.
 
         Args:
             module: The module that validates.
-            batch: The batch taken last.
-            loss: The mean over its labels.
-            logits: What the model gave, of a mixture.
-            dataloader_idx: As ``validation_step`` was told.
+            batch: The batch of this step.
+            loss: Mean loss over its labels.
+            logits: The model's logits; needed for a mixture.
+            dataloader_idx: The argument of ``validation_step``.
         """
         name, loader = list(self._named.items())[dataloader_idx]
         means = TokenMeans(loader)
@@ -158,19 +175,23 @@ class LoaderDataModule(_DataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, for the checkpoint."""
-        if isinstance(self._train, Loader):
-            return self._train.state_dict()
-        return dict(self._loaded or {})
+        if not isinstance(self._train, Loader):
+            return self._loaded
+        return {**Leaf(self._train).state_dict(), SIZES: _sizes(self._train)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position, from a checkpoint, when training begins."""
-        self._loaded = state
+        """Continue at a checkpoint's position when training begins."""
+        self._loaded = dict(state)
 
 
 def _checked(loader: object, name: str) -> Any:  # noqa: ANN401 - as it is
     if not isinstance(loader, Loader):
         check_maker(loader, name)
     return loader
+
+
+def _sizes(loader: Loader) -> dict[str, int]:
+    return {"batch_size": loader.batch_size, "world_size": loader.world_size}
 
 
 def _made(loader: Loader | MakeLoader, ranks: Ranks) -> Loader:
@@ -184,11 +205,17 @@ def _expected_ranks(runner: Any) -> Ranks:  # noqa: ANN401 - a Trainer or Fabric
     return Ranks(runner.global_rank, runner.world_size)
 
 
-def setup_loader(fabric: Any, loader: Loader, *, start: Start = "epoch") -> Delivery:  # noqa: ANN401
+def setup_loader(
+    fabric: Any,  # noqa: ANN401 - a lightning.Fabric
+    loader: Loader,
+    *,
+    start: Start = "epoch",
+) -> ResumableDelivery:
     """Return batches of an epoch on Fabric's device, for a loop of one's own.
 
-    ``fabric.setup_dataloaders`` takes DataLoaders only. The position is saved by
-    ``fabric.save(path, {"data": loader, ...})`` and restored by ``fabric.load``.
+    Use it in place of ``fabric.setup_dataloaders``, which takes DataLoaders only.
+    ``fabric.save(path, {"data": loader, ...})`` and ``fabric.load`` save and restore
+    the position.
 
     Args:
         fabric: The ``lightning.Fabric``, launched.
@@ -203,7 +230,7 @@ def setup_loader(fabric: Any, loader: Loader, *, start: Start = "epoch") -> Deli
         ["to_device", "global_rank", "strategy"],
         "a lightning.Fabric: setup_loader(fabric, loader)",
     )
-    batches = Delivery(
+    batches = ResumableDelivery(
         loader,
         "Fabric",
         ranks=_expected_ranks(fabric),

@@ -1,8 +1,8 @@
-"""Megatron: an external dataloader, placed by the samples that were consumed.
+"""Megatron: an external dataloader, placed by the number of consumed samples.
 
-With ``--dataloader-type external`` Megatron uses what a dataset provider returns as it
-is. It takes micro-batches from an iterator without end, on the ranks that need them,
-and restores nothing: the position follows from ``consumed_train_samples``.
+With ``--dataloader-type external`` Megatron takes micro-batches from the iterators that
+a dataset provider returns. It restores no position, so ``consumed_train_samples`` says
+where an iterator begins.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from pagefeed._base import check_callable, check_whole, require
 from pagefeed.batches import Fields
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
+    MakeLoader,
     check_fields,
     check_loader,
     check_maker,
 )
-from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.delivery import ResumableDelivery
 from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.launch import from_megatron
 from pagefeed.loader import Loader, session_of
@@ -34,10 +35,7 @@ NEEDED = ("labels", "loss_mask", "position_ids")
 FIELDS = Fields(
     names=("input_ids", *NEEDED), shifted=True, dtypes={"loss_mask": "float32"}
 )
-"""What its micro-batches are made of, without a copy."""
-
-MakeLoader = Callable[[int, int], Loader]
-"""Makes a loader for a rank and a world size."""
+"""Fields that become a micro-batch without a copy."""
 
 
 class MicroBatches(Iterator[Any]):
@@ -48,8 +46,8 @@ class MicroBatches(Iterator[Any]):
             ``format="torch"``, Megatron's data-parallel rank, its micro-batch size and
             ``fields=FIELDS`` of this module, or others with these names, shifted: a
             mask that is not float32 is copied.
-        consumed_samples: Sequences that all ranks consumed before; a resume needs
-            nothing else, whatever the number of ranks was.
+        consumed_samples: Number of sequences that all ranks consumed before, at any
+            number of ranks. A resume needs nothing else.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -58,7 +56,8 @@ class MicroBatches(Iterator[Any]):
     def __init__(self, loader: Loader, *, consumed_samples: int = 0) -> None:
         check_loader(loader, WHO)
         check_fields(loader, NEEDED, WHO)
-        batches = Delivery(loader, WHO, ranks=from_megatron(), endless=True)
+        ranks = from_megatron()
+        batches = ResumableDelivery(loader, WHO, ranks=ranks, endless=True)
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "Megatron predicts labels[i] from tokens[i]: give the Loader "
@@ -77,12 +76,14 @@ class MicroBatches(Iterator[Any]):
                 f"consumed_samples={consumed} is no multiple of micro-batch size x "
                 f"data-parallel size = {loader.batch_size} x {loader.world_size}"
             )
-        loader.seek(consumed // step)
+        if consumed or not batches.is_resumed:
+            loader.seek(consumed // step)
+        batches.begin_run(f"consumed_samples={consumed}" if consumed else None)
         self.loader = loader
         datasets = session_of(loader).run.datasets
         given = any(each.column == "loss_mask" for each in datasets[0].aligned)
         batches.convert = partial(micro_batch, mask_is_given=given)
-        self._batches = iter(batches)
+        self._delivery, self._batches = batches, iter(batches)
 
     def __next__(self) -> dict[str, Any]:
         """Return the next micro-batch."""
@@ -91,11 +92,12 @@ class MicroBatches(Iterator[Any]):
 
     def save_state(self) -> dict[str, str]:
         """Return the position, for ``--dataloader-save``."""
-        return Leaf(self.loader).state_dict()
+        return self._delivery.state_dict()
 
     def restore_state(self, state: dict[str, str]) -> None:
-        """Go on at a saved position."""
-        Leaf(self.loader).load_state_dict(state)
+        """Continue at a saved position."""
+        self._delivery.load_state_dict(state)
+        self._batches = iter(self._delivery)
 
 
 def dataset_provider(
@@ -109,9 +111,9 @@ def dataset_provider(
     Args:
         train: Makes the loader of rank and world size, with Megatron's micro-batch
             size as ``batch_size``.
-        valid: The same for validation, which Megatron goes on with where the last
-            evaluation stopped.
-        consumed_samples: Tells how many training samples lie behind; by default
+        valid: The same for validation. Each evaluation of Megatron continues where the
+            last one stopped.
+        consumed_samples: Returns the number of consumed training samples; by default
             Megatron's ``args.consumed_train_samples``.
     """
     check_maker(train, "train")

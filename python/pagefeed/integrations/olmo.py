@@ -9,7 +9,7 @@ from typing import Any
 
 from pagefeed._base import require
 from pagefeed.integrations.checks import check_ends, check_fields
-from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
 from pagefeed.loader import Loader, session_of
 
@@ -36,6 +36,7 @@ class PagefeedDataLoader(_Base):
     Args:
         loader: With ``format="torch"`` and the data-parallel rank.
         work_dir: A local folder, as OLMo-core asks for.
+        start: ``"here"`` to begin where an iteration was left, not at an epoch.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -45,8 +46,16 @@ class PagefeedDataLoader(_Base):
         >>> trainer = TrainerConfig(...).build(module, data)  # doctest: +SKIP
     """
 
-    def __init__(self, loader: Loader, *, work_dir: str | os.PathLike[str]) -> None:
-        batches = Delivery(loader, WHO, convert=olmo, kind="run", endless=True)
+    def __init__(
+        self,
+        loader: Loader,
+        *,
+        work_dir: str | os.PathLike[str],
+        start: Start = "epoch",
+    ) -> None:
+        self._batches = ResumableDelivery(
+            loader, WHO, convert=olmo, kind="run", endless=True, start=start
+        )
         check_ends(loader, None, WHO, "an end")
         check_fields(loader, ["loss_mask"], WHO)
         if any(name in loader.fields.names for name in OF_BORDERS):
@@ -60,8 +69,6 @@ class PagefeedDataLoader(_Base):
         )
         self.loader = loader
         self._length = length
-        self._leaf = Leaf(loader)
-        self._batches = batches
 
     @property
     def total_batches(self) -> int:
@@ -70,23 +77,29 @@ class PagefeedDataLoader(_Base):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, the same on all ranks."""
-        return dict(self._leaf.state_dict())
+        return dict(self._batches.state_dict())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on at a position; a state of its very end leaves the epoch no batches."""
-        self._leaf.load_state_dict(state_dict)
+        """Continue at a position; at an epoch's end the epoch has no batches left."""
+        self._batches.load_state_dict(state_dict)
         session = session_of(self.loader)
         left = session.run.at(session.saved).route.num_steps
         total = self.total_batches
         self.batches_processed = total - min(total, total if left is None else left)
 
     def reshuffle(self, epoch: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401
-        """Begin epoch ``epoch``, counted from 1; never undoes a resume."""
+        """Begin the trainer's epoch ``epoch``; the first one begins a run.
+
+        The epochs of a run follow each other by themselves, whatever the loader's
+        number of the first one is.
+        """
         del kwargs
         if epoch is not None:
             self._epoch = epoch
-            self.loader.set_epoch(epoch - 1)
-        if self.batches_processed == 0:
+        is_resumed = self._batches.is_resumed
+        if epoch in (None, 1) and not is_resumed:
+            self.batches_processed = 0  # A run before may have been interrupted.
+        if epoch in (None, 1) or is_resumed:
             self._batches.begin_run()
 
     def _iter_batches(self) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Ray: loaders in the workers of Ray Train, and datasets for Ray Data.
 
-In a worker a loader is made like anywhere: no ``prepare_data_loader``, which fetches a
-batch ahead of the position. Ray Data reads in any order and resumes nothing; it is for
-looking at and transforming sequences, not for training on them.
+Make the loader in the worker and iterate over it. Do not use ``prepare_data_loader``,
+which fetches a batch ahead of the position. Ray Data reads in any order and cannot
+resume: use it to look at and transform sequences, not to train on them.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def ranks() -> Ranks:
 
 
 def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
-    """Write the position into a folder that becomes a checkpoint, on rank 0 alone.
+    """Write the position into a folder that becomes a checkpoint; rank 0 writes.
 
-    The files of all workers merge into one checkpoint; the position is the same on all.
+    Ray merges the files of all workers, which have the same position.
     """
     check_loader(loader, "save")
     if loader.rank == 0:
@@ -62,12 +62,12 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
 
 
 def restore(loader: Loader, checkpoint: Any = None) -> bool:  # noqa: ANN401 - Ray's
-    """Go on at the position of a checkpoint, at any world size.
+    """Continue at the position of a checkpoint, at any world size.
 
     Args:
         loader: The loader of this worker.
-        checkpoint: That of another run, to begin with; a checkpoint of this run,
-            ``ray.train.get_checkpoint()``, goes before it.
+        checkpoint: A checkpoint of another run to begin with. If this run has one,
+            ``ray.train.get_checkpoint()``, that is used.
 
     Returns:
         Whether there was a checkpoint.
@@ -155,7 +155,7 @@ def _row_bytes(view: SequenceView) -> int:
 
 
 def _reader(view: SequenceView, first: int, stop: int) -> Callable[[], Iterator[Any]]:
-    """Bind a view and a range, and nothing else, for another process."""
+    """Return a function of its own for another process: it holds view and range."""
 
     def read() -> Iterator[Any]:
         pyarrow = require("pyarrow", extra="ray", purpose="Ray Data")

@@ -1,29 +1,29 @@
 """torchtitan: a loader as its dataloader, resumable at any data-parallel degree.
 
-Its own dataloaders refuse another degree; here a checkpoint is the same on all ranks.
-Used from a function that returns a ``Trainer.Config``::
+torchtitan's own dataloaders refuse a checkpoint of another degree. Set it in the
+function that returns the ``Trainer.Config``::
 
     config.dataloader = PagefeedDataLoader.Config(make=make_loader)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
+    MakeLoader,
     check_fields,
     check_maker,
     check_rows,
 )
-from pagefeed.integrations.delivery import Delivery, Leaf
+from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
 from pagefeed.launch import Ranks
-from pagefeed.loader import Loader
 
 WHO = "torchtitan"
 
@@ -35,16 +35,6 @@ except ImportError:  # Since the change of August 2026.
 tyro = require("tyro", extra="torchtitan", purpose=WHO)
 
 __all__ = ["PagefeedDataLoader"]
-
-MakeLoader = Callable[[int, int], Loader]
-"""Makes a loader for a rank and a world size."""
-
-
-def _no_loader(rank: int, world_size: int) -> Loader:
-    raise InvalidArgumentError(
-        "PagefeedDataLoader.Config needs make=: a function of rank and world_size "
-        f"({rank}, {world_size}) that returns a Loader"
-    )
 
 
 class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
@@ -59,9 +49,9 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         dp_rank: Rank in the mesh ``batch``, as the trainer says; peers in tensor,
             context and pipeline parallelism have the same.
         dp_world_size: Size of that mesh.
-        others: What else a release of torchtitan says of batches; those with
-            ``local_batch_size`` and ``seq_len`` get [batch_size, length], others
-            [tokens].
+        others: Further arguments, which depend on torchtitan's release. With
+            ``local_batch_size`` and ``seq_len``, batches have the shape
+            [batch_size, length], otherwise [tokens].
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -71,8 +61,10 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
     class Config(BaseDataLoader.Config):  # type: ignore[misc, unused-ignore]
         """Settings of the data."""
 
-        make: Annotated[MakeLoader, tyro.conf.Suppress] = field(default=_no_loader)
+        make: Annotated[MakeLoader | None, tyro.conf.Suppress] = None
         """Makes the loader of ``rank`` and ``world_size``."""
+        start: Start = "epoch"
+        """``"here"`` to begin where an iteration was left, not at an epoch."""
 
     def __init__(
         self,
@@ -82,10 +74,11 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         dp_world_size: int,
         **others: Any,  # noqa: ANN401 - the release's
     ) -> None:
-        check_maker(config.make, "make")
-        loader = config.make(dp_rank, dp_world_size)
+        loader = check_maker(config.make, "make")(dp_rank, dp_world_size)
         ranks = Ranks(dp_rank, dp_world_size)
-        batches = Delivery(loader, WHO, ranks=ranks, endless=True)
+        self._batches = batches = ResumableDelivery(
+            loader, WHO, ranks=ranks, endless=True, start=config.start
+        )
         check_fields(loader, ["labels"], WHO)
         if not loader.fields.shifted:
             raise InvalidArgumentError(
@@ -106,22 +99,20 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
                 f"{length}: make both alike"
             )
         self.loader = loader
-        self._leaf = Leaf(loader)
         batches.convert = partial(shifted_pair, rows=in_rows)
-        self._batches = batches
 
     def __iter__(self) -> Iterator[Any]:
-        """Go on with the batches, without end."""
+        """Begin a run of batches without end."""
         self._batches.begin_run()
         return iter(self._batches)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as one string, the same on all ranks."""
-        return dict(self._leaf.state_dict())
+        return dict(self._batches.state_dict())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on at a position; an empty state changes nothing."""
-        self._leaf.load_state_dict(state_dict)
+        """Continue at a position; an empty state changes nothing."""
+        self._batches.load_state_dict(state_dict)
 
     def close(self) -> None:
         """Nothing is open that the end of the process does not close."""

@@ -1,12 +1,11 @@
-"""transformers' Trainer, and TRL's trainers made of it: fed by a loader.
+"""transformers' Trainer, and TRL's trainers: batches, checkpoints, exact evaluation.
 
-The position is part of every checkpoint of the Trainer, and a resume is a seek: what it
-skips, it does not read.
+Every checkpoint of the Trainer contains the position. A resume is a seek and reads
+nothing that was consumed.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -27,7 +26,13 @@ from pagefeed.integrations.accelerate import (
     Skippable,
     expected_ranks,
 )
-from pagefeed.integrations.checks import check_ends, check_fields, check_has, check_rows
+from pagefeed.integrations.checks import (
+    check_ends,
+    check_fields,
+    check_has,
+    check_rows,
+    check_sizes,
+)
 from pagefeed.integrations.delivery import KEY, Convert, Start
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
@@ -42,7 +47,7 @@ PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
 class _Repeated(Skippable):
-    """Yields each batch several times, as trainers want that reuse what they made."""
+    """Yields each batch several times, for trainers that reuse what they generated."""
 
     times = 1
 
@@ -51,7 +56,7 @@ class _Repeated(Skippable):
         return self.times * super().__len__()
 
     def __iter__(self) -> Iterator[Any]:
-        """Go on; nothing moves before the first batch is asked for."""
+        """Return an iterator; nothing moves before its first ``next``."""
         batches = super().__iter__()
         if self.times == 1:
             return batches
@@ -65,7 +70,7 @@ class LoaderCallback(TrainerCallback):
         self._steps = steps
         self._alarm = alarm
         self._run: dict[str, Any] = {}
-        """The epoch in which the run began, and its sizes; None if they changed."""
+        """The epoch in which the run began, and its sizes; none if they changed."""
 
     @property
     def loader(self) -> Loader:
@@ -73,12 +78,16 @@ class LoaderCallback(TrainerCallback):
         return self._steps.loader
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
-        """Begin a run, or go on where the checkpoint was saved."""
+        """Begin a run, or continue where the checkpoint was saved."""
         del control
         loader, accumulated = self.loader, args.gradient_accumulation_steps
         check_ends(loader, args.max_steps, WHO, "max_steps")
         self._steps.num_behind = 0
-        self._run = {"sizes": [loader.batch_size, loader.world_size, accumulated]}
+        self._run["sizes"] = {
+            "batch_size": loader.batch_size,
+            "world_size": loader.world_size,
+            "gradient_accumulation_steps": accumulated,
+        }
         if not state.global_step:
             self._steps.begin_run()
             self._run["first_epoch"] = self._steps.epoch
@@ -88,40 +97,19 @@ class LoaderCallback(TrainerCallback):
         self._steps.num_behind = update * accumulated
         saved = state.stateful_callbacks.get(KEY)
         if saved is None:
-            warnings.warn(
-                f"the checkpoint of step {state.global_step} has no position of a "
-                "loader: training goes on as if all its steps had been this loader's, "
-                f"at epoch {epoch}, step {self._steps.num_behind}. If they were of "
-                "other data, begin a new run from the model alone",
-                stacklevel=2,
-            )
-            loader.set_epoch(epoch)
-            loader.seek(self._steps.num_behind // self._steps.times)
+            self._steps.place(epoch, self._steps.num_behind // self._steps.times)
             self._run["first_epoch"] = 0
         else:
             loader.load_state_dict(saved["attributes"]["state"])
-            self._go_on(args, state.global_step, saved["attributes"]["run"])
+            sizes, self._run = self._run["sizes"], saved["attributes"]["run"]
+            if args.max_steps <= 0:
+                epochs = args.num_train_epochs + self._run["first_epoch"] - loader.epoch
+                left = self._steps.times * self._steps.steps_to(epochs)
+                end = state.global_step - (-left // accumulated)
+                check_sizes(self._run["sizes"], sizes, WHO, f"max_steps={end}")
+            elif self._run["sizes"] != sizes:
+                self._run["sizes"] = {}
         self._steps.begin_run(f"the Trainer's, of step {state.global_step}")
-
-    def _go_on(self, args: Any, global_step: int, before: dict[str, Any]) -> None:  # noqa: ANN401
-        """Take over a run; refuse to count its epochs in steps of two sizes."""
-        loader, first_epoch = self.loader, before["first_epoch"]
-        sizes = self._run["sizes"]
-        self._run = before
-        if before["sizes"] == sizes:
-            return
-        if args.max_steps <= 0:
-            epochs = args.num_train_epochs - 1 - (loader.epoch - first_epoch)
-            left = loader.num_steps_left or len(loader)
-            steps = int(left + max(0, epochs) * len(loader)) * self._steps.times
-            end = global_step + -(-steps // args.gradient_accumulation_steps)
-            raise InvalidArgumentError(
-                "the checkpoint is of batch size, world_size and accumulation "
-                f"{before['sizes']}, this run of {sizes}: the Trainer, which counts "
-                f"epochs in steps, would end too early or late. Give it max_steps={end}"
-                f", the end of epoch {args.num_train_epochs:g} at these sizes"
-            )
-        self._run["sizes"] = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
         """Put the position where a checkpoint takes it from."""
@@ -149,7 +137,7 @@ class LoaderCallback(TrainerCallback):
 
 
 class _Evaluations:
-    """The Trainer's evaluations by loaders; of all else by what it had before."""
+    """Evaluates loaders for the Trainer, and leaves other datasets to its own loop."""
 
     def __init__(
         self,
@@ -167,7 +155,7 @@ class _Evaluations:
         trainer.evaluation_loop = self.loop
 
     def dataloader(self, eval_dataset: Any = None) -> Any:  # noqa: ANN401
-        """Return what delivers a loader's batches, if it is one."""
+        """Return the batches of a loader; of another dataset the Trainer's own."""
         wanted, sets = eval_dataset, self._trainer.eval_dataset
         if wanted is None or isinstance(wanted, str):
             wanted = sets if wanted is None else sets[wanted]
@@ -185,7 +173,7 @@ class _Evaluations:
         return self._prepared[id(wanted)]
 
     def loop(self, dataloader: Any, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
-        """Evaluate, and give the means over tokens for those over batches."""
+        """Evaluate, with means over tokens in place of means over batches."""
         if not isinstance(dataloader, PreparedLoader):
             return self._loop(dataloader, *args, **settings)
         trainer, means = self._trainer, TokenMeans(dataloader.loader)
@@ -209,7 +197,7 @@ def _measured(
     return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
     num_items_in_batch: Any = None,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """Compute the loss of a batch, its mean on this rank, and add it up."""
+    """Compute the mean loss of this rank's batch, and add it to ``means``."""
     del num_items_in_batch
     labels = inputs.get("labels")
     loss, outputs = compute_loss(model, inputs, return_outputs=True)
@@ -231,32 +219,31 @@ def attach(
     """Feed a ``Trainer`` from a loader, and make its checkpoints resume that.
 
     Every ``trainer.train()`` is a whole run, from the beginning of an epoch.
-    ``trainer.train(resume_from_checkpoint=...)`` goes on at the exact sample, with the
-    Trainer's own counts of steps and epochs. What it logs carries the loader's numbers.
+    ``trainer.train(resume_from_checkpoint=...)`` continues at the exact sample, with
+    the Trainer's own counts of steps and epochs. Its logs contain the loader's numbers.
 
-    With ``position_ids`` among the fields documents are kept apart in attention. A
-    model with flash attention is then fed one row [1, batch_size * length] with the
-    borders of its documents: of several rows it would ignore them and attend across.
-    Others get [batch_size, length].
+    With the field ``position_ids`` attention stays inside documents. A model with flash
+    attention then gets one row [1, batch_size * length] with the borders of documents,
+    since it would ignore them in several rows. Other models get [batch_size, length].
 
     Args:
-        trainer: A ``transformers.Trainer``, or one of TRL's; these need a dataset to
-            be made with, of one row or more, which is then not used.
-        loader: With ``format="torch"``, the trainer's data-parallel rank, the fields
-            ``labels`` and what else the model takes, and as batch size the
-            ``per_device_train_batch_size``. Or with ``Documents(columns=...)``: then
-            its rows go through the trainer's own ``data_collator``, as those of
-            ``DPOTrainer``, ``RewardTrainer`` and ``GRPOTrainer``; for the latter its
-            batch size is the number of prompts that a rank takes for an update. Its
-            ``epochs`` are 1, or None with ``max_steps``.
+        trainer: A ``transformers.Trainer``, or one of TRL's. TRL's must be made with a
+            dataset; one row will do, it is not used.
+        loader: A loader with ``format="torch"``, the trainer's data-parallel rank,
+            ``per_device_train_batch_size`` as batch size, the field ``labels`` and the
+            others that the model takes, and ``epochs=1`` (or None, with ``max_steps``).
+            If it has ``Documents(columns=...)``, its rows go through the trainer's
+            own ``data_collator``: for ``DPOTrainer``, ``RewardTrainer``, a collator of
+            yours, and ``GRPOTrainer``, where the batch size is the number of prompts
+            that a rank takes for an update.
         evaluation: A loader of held-out data, or several by name, in place of
-            ``eval_dataset``, which may also be what ``as_dataset`` returned. Every
-            ``eval_loss`` is the mean over their tokens, on any number of ranks; of a
-            mixture there is ``eval_loss/DATASET`` as well.
+            ``eval_dataset`` (which may also be what ``as_dataset`` returned). Every
+            ``eval_loss`` is the mean over all their tokens, on any number of ranks. A
+            mixture gives ``eval_loss/DATASET`` as well.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        flatten: Whether to feed one row; by default if the attention needs it, or an
-            ``SFTTrainer``, which counts the tokens of one.
-        alarm: Told of the loader's numbers as they are logged.
+        flatten: Whether to feed one row. By default True for flash attention, and for
+            ``SFTTrainer``, which counts the tokens of one row.
+        alarm: Gets the loader's numbers whenever they are logged.
 
     Raises:
         InvalidArgumentError: If trainer and loader do not fit.
@@ -316,7 +303,7 @@ def _objective(
     loader: Loader,
     flatten: bool | None,  # noqa: FBT001 - as it was given
 ) -> tuple[Convert, int]:
-    """Return what makes of a batch what is trained on, and how often that is taken.
+    """Return what converts a batch for the trainer, and how often it takes each.
 
     Raises:
         InvalidArgumentError: If the batches do not fit.
@@ -347,8 +334,8 @@ def _objective(
 def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:  # noqa: ANN401
     """Return the same for a trainer that generates several answers to each prompt.
 
-    It takes the prompts of several batches at once, each as often as it is answered,
-    and again with each of these batches.
+    It takes the prompts of several of its batches at once, with each prompt repeated
+    for its answers, and takes them again with each of these batches.
 
     Raises:
         InvalidArgumentError: If a checkpoint could be saved while answers are in use,

@@ -59,6 +59,33 @@ def test_data_loader(folder, num_workers):
         assert [firsts(batches) for _ in range(2)] == plain[rank]
 
 
+# torchdata calls what torch has left.
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stateful_data_loader(folder, num_workers):
+    torchdata = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed"
+    )
+    from pagefeed.torch import as_dataset
+
+    def rank_of(rank):
+        loader = ranks_of(folder, format="torch", batch_size=4)[rank]
+        return torchdata.StatefulDataLoader(
+            as_dataset(loader),
+            batch_size=None,
+            num_workers=num_workers,
+            multiprocessing_context="fork" if num_workers else None,
+        )
+
+    plain = [[firsts(loader) for _ in range(2)] for loader in ranks_of(folder)]
+    for rank, epochs in enumerate(plain):
+        first, again = rank_of(rank), rank_of(rank)
+        head = firsts(itertools.islice(iter(first), 5))
+        again.load_state_dict(first.state_dict())
+        assert head + firsts(again) == epochs[0]
+        assert firsts(again) == epochs[1]
+
+
 def test_notebook(folder):
     """Cells are run twice, a batch is looked at, a loop is interrupted."""
     expected = [firsts(loader) for loader in ranks_of(folder)]

@@ -1,4 +1,4 @@
-"""A DeepSpeed engine on the CPU: its checkpoints carry the position."""
+"""A DeepSpeed engine on the CPU: what reads its loader, and what does not fit."""
 
 from itertools import islice
 
@@ -13,7 +13,7 @@ from job import LENGTH, Job
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.deepspeed import attach
 from pagefeed.launch import from_deepspeed
-from tiny_model import Model, Seen
+from tiny_model import Model
 
 job = Job()
 CONFIG = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
@@ -26,41 +26,18 @@ def start(micro_batch=4, **options):
     engine, *_ = deepspeed.initialize(
         model=model, optimizer=optimizer, config=settings, **options
     )
-    return engine, Seen(model)
-
-
-def train(name, resume=None, epochs=2):
-    engine, seen = start()
-    loader = job.loader(**from_deepspeed()._asdict())
-    data = attach(engine, loader)
-    folder = str(job.folder)
-    if resume is not None:
-        path, _ = data.load_checkpoint(folder, resume)
-        assert path is not None
-    losses, steps = [], 0
-    for _ in range(loader.epoch, epochs):
-        for batch in data:
-            loss = engine(batch["input_ids"], batch["labels"])
-            engine.backward(loss)
-            engine.step()
-            losses.append(loss.item())
-            steps += 1
-            if resume is None and steps in (6, 14, 20):
-                data.save_checkpoint(folder, f"{name}-{steps}")
-            if steps == job.options.get("die_at"):
-                job.die()
-    job.report(name, {"seen": seen.take(), "losses": losses})
+    return engine
 
 
 def trap():
     """A dataset given to DeepSpeed: a checkpoint in the middle knows no position."""
     dataset = pf.parquet(job.folder / "data", column="input_ids")
     view = pf.SequenceView(dataset, pf.Windows(LENGTH), format="torch")
-    engine, _ = start(training_data=view)
+    engine = start(training_data=view)
     batches = islice(engine.training_dataloader, 3)
     before = [batch["input_ids"][:, 0].tolist() for batch in batches]
     engine.save_checkpoint(str(job.folder), "trap")
-    again, _ = start(training_data=view)
+    again = start(training_data=view)
     again.load_checkpoint(str(job.folder), "trap")
     first = next(iter(again.training_dataloader))["input_ids"][:, 0].tolist()
     job.report("silent", {"before": before, "after": first})
@@ -72,7 +49,7 @@ def trap():
 
 def sequence_parallel():
     """Both ranks work on one sequence: what DeepSpeed's adapter makes of batches."""
-    engine, _ = start(mesh_param=(1, 2))
+    engine = start(mesh_param=(1, 2))
     fields = {"fields": ("input_ids", "labels", "position_ids")}
     for name, gathers in (("silent", False), ("gathered", True)):
         ranks = from_deepspeed(ulysses_adapter=gathers)
@@ -89,18 +66,15 @@ def sequence_parallel():
 
 
 deepspeed.init_distributed(dist_backend="gloo")
-for run, options in job.options["runs"].items():
-    train(run, **options)
-if job.options.get("more"):
-    engine, _ = start()
-    endless = RepeatingLoader(attach(engine, job.loader(), endless=True))
-    found = [next(endless)["input_ids"][:, 0].tolist() for _ in range(28)]
-    job.report("endless", {"seen": found})
-    engine, _ = start(micro_batch=2)
-    try:
-        attach(engine, job.loader())
-    except InvalidArgumentError as error:
-        job.report("batch size", str(error))
-    trap()
-    sequence_parallel()
+engine = start()
+endless = RepeatingLoader(attach(engine, job.loader(), endless=True))
+found = [next(endless)["input_ids"][:, 0].tolist() for _ in range(28)]
+job.report("endless", {"seen": found})
+engine = start(micro_batch=2)
+try:
+    attach(engine, job.loader())
+except InvalidArgumentError as error:
+    job.report("batch size", str(error))
+trap()
+sequence_parallel()
 torch.distributed.destroy_process_group()

@@ -1,17 +1,11 @@
-"""megatron-core's ranks, its rerun iterator, and positions from consumed samples."""
+"""megatron-core's ranks, its cross entropy, its rerun iterator around a loader."""
 
-from argparse import Namespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
-from megatron.core.dist_checkpointing.strategies.common import (
-    TorchCommonLoadStrategy,
-    TorchCommonSaveStrategy,
-)
 from megatron.core.rerun_state_machine import RerunDataIterator
-from megatron.core.safe_globals import register_safe_globals
 from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
 
 from job import Job
@@ -56,30 +50,6 @@ def provided(consumed):
     return RerunDataIterator(train)
 
 
-def train(stop, die_at=None):
-    """Steps, and what a checkpoint has of them besides tensors, after the sixth."""
-    folder = str(job.folder / "killed")
-    consumed = 0
-    if die_at is None:
-        loaded = TorchCommonLoadStrategy().load_common(folder)
-        consumed = loaded["args"].consumed_train_samples
-    batches = provided(consumed)
-    step = 4 * parallel_state.get_data_parallel_world_size()
-    found = []
-    while consumed < stop:
-        found += steps(batches, 1)
-        consumed += step
-        if len(found) == die_at:
-            job.report("killed", {"seen": found})
-            job.die()
-        if len(found) == 6 and die_at is not None:
-            state = {"args": Namespace(consumed_train_samples=consumed), "iteration": 6}
-            (job.folder / "killed").mkdir(exist_ok=True)
-            TorchCommonSaveStrategy("torch", 1).save_common(state, folder)
-            dist.barrier()
-    job.report("resumed", {"seen": found})
-
-
 def loss_of(labels):
     """Loss and slope of Megatron's own cross entropy, without three of the tokens."""
     logits = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
@@ -91,50 +61,39 @@ def loss_of(labels):
     return [loss.item(), *slope.flatten().tolist()]
 
 
-def run():
-    """Micro-batches from where the consumed samples say, and what does not fit."""
-    job.report("ranks", list(from_megatron()))
-    for consumed, count in job.options["runs"]:
-        batches = provided(consumed)
-        job.report(f"from {consumed}", {"seen": steps(batches, count)})
-    if job.world_size > 1:
-        saved = batches.iterable.save_state()
-        again = MicroBatches(make(*from_megatron()))
-        again.restore_state(saved)
-        job.report("saved", {"seen": steps(RerunDataIterator(again), 3)})
-        job.report("last", {"seen": steps(batches, 3)})
-        wrong: dict[str, dict[str, Any]] = {
-            "finite": {"epochs": 1},
-            "numpy": {"format": "numpy"},
-        }
-        for name, options in wrong.items():
-            try:
-                MicroBatches(make(*from_megatron(), **options))
-            except InvalidArgumentError as error:
-                job.report(name, str(error))
-        parallel_state.destroy_model_parallel()
-        parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
-        labels = torch.arange(8)[:, None]
-        ignored = labels.clone()
-        ignored[2:5] = IGNORED
-        assert loss_of(ignored) == loss_of(labels)
-        job.report("tensor ranks", list(from_megatron()))
-        peers = parallel_state.get_tensor_model_parallel_group()
-        make(*from_megatron()).check_ranks(same=peers)
-        for name, given in (("peers", from_megatron()), ("silent", RANK)):
-            first = next(iter(make(*given)))["input_ids"]
-            job.report(name, first[:, 0].tolist())
-        try:
-            make(*RANK).check_ranks(same=peers)
-        except InvalidArgumentError as error:
-            job.report("by RANK", str(error))
-
-
 dist.init_process_group("gloo")
 parallel_state.initialize_model_parallel()
-register_safe_globals()
-if "train" in job.options:
-    train(**job.options["train"])
-else:
-    run()
+job.report("ranks", list(from_megatron()))
+batches = provided(6 * 8)
+steps(batches, 20)
+saved = batches.iterable.save_state()
+again = MicroBatches(make(*from_megatron()))
+again.restore_state(saved)
+job.report("saved", {"seen": steps(RerunDataIterator(again), 3)})
+job.report("last", {"seen": steps(batches, 3)})
+wrong: dict[str, dict[str, Any]] = {
+    "finite": {"epochs": 1},
+    "numpy": {"format": "numpy"},
+}
+for name, options in wrong.items():
+    try:
+        MicroBatches(make(*from_megatron(), **options))
+    except InvalidArgumentError as error:
+        job.report(name, str(error))
+parallel_state.destroy_model_parallel()
+parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+labels = torch.arange(8)[:, None]
+ignored = labels.clone()
+ignored[2:5] = IGNORED
+assert loss_of(ignored) == loss_of(labels)
+job.report("tensor ranks", list(from_megatron()))
+peers = parallel_state.get_tensor_model_parallel_group()
+make(*from_megatron()).check_ranks(same=peers)
+for name, given in (("peers", from_megatron()), ("silent", RANK)):
+    first = next(iter(make(*given)))["input_ids"]
+    job.report(name, first[:, 0].tolist())
+try:
+    make(*RANK).check_ranks(same=peers)
+except InvalidArgumentError as error:
+    job.report("by RANK", str(error))
 dist.destroy_process_group()
