@@ -18,7 +18,7 @@ sizes = st.tuples(
 )
 
 
-def orders(case, cuts):
+def orders(case, cuts, exact):
     num_units, num_lanes, ranks, stretch = case
     plain = EpochOrder(
         ExplicitBlocks([*range(0, num_units, 50), num_units]),
@@ -32,7 +32,7 @@ def orders(case, cuts):
     )
     dealing = Dealing(
         plain,
-        balance=pf.Balance(attention=1, stretch=stretch),
+        balance=pf.Balance(attention=1, stretch=stretch, exact=exact),
         key=KEY,
         costs=lambda units: COSTS[units],
         ranks=ranks,
@@ -42,7 +42,7 @@ def orders(case, cuts):
     return plain, BalancedOrder(plain, dealing)
 
 
-def model(plain, ranks, stretch, cuts):
+def model(plain, ranks, stretch, cuts, exact):
     """Every stretch of every rank on its own: sorted, and dealt by quantile."""
     units = plain.at(range(plain.num_units)).tolist()
     wanted = quantiles(np.arange(len(units)) // ranks, KEY).tolist()
@@ -54,8 +54,9 @@ def model(plain, ranks, stretch, cuts):
             begin += stretch * ranks
             borders.append(begin)
         for start, end in zip(borders, [*borders[1:], last], strict=True):
-            for rank in range(ranks):
-                places = [p for p in range(start, end) if p % ranks == rank]
+            for rank in range(1 if exact else ranks):
+                every = range(start, end)
+                places = [p for p in every if exact or p % ranks == rank]
                 ranked = sorted(places, key=lambda p: COSTS[units[p]])
                 by_quantile = sorted(places, key=lambda p: wanted[p])
                 for source, place in zip(ranked, by_quantile, strict=True):
@@ -64,17 +65,17 @@ def model(plain, ranks, stretch, cuts):
 
 
 @settings(deadline=None, max_examples=60)
-@given(sizes, st.data())
-def test_a_balanced_order_is_what_a_plain_model_deals(case, data):
+@given(sizes, st.booleans(), st.data())
+def test_a_balanced_order_is_what_a_plain_model_deals(case, exact, data):
     num_units, _, ranks, stretch = case
     cuts = sorted({0, *data.draw(st.sets(st.integers(1, num_units), max_size=3))})
     cuts = [cut for cut in cuts if cut < num_units]
-    plain, balanced = orders(case, cuts)
-    expected = model(plain, ranks, stretch, cuts)
+    plain, balanced = orders(case, cuts, exact)
+    expected = model(plain, ranks, stretch, cuts, exact)
     assert balanced.at(range(num_units)).tolist() == expected
     assert sorted(expected) == list(range(num_units))
 
-    _, other = orders(case, cuts)
+    _, other = orders(case, cuts, exact)
     some = data.draw(st.lists(st.integers(0, num_units - 1), max_size=30))
     assert other.at(some).tolist() == [expected[p] for p in some]
     units = np.array([expected[p] for p in some], dtype=np.int64)
@@ -85,7 +86,7 @@ def test_a_balanced_order_is_what_a_plain_model_deals(case, data):
             lambda n: st.tuples(st.integers(0, n - 1), st.just(n))
         )
     )
-    _, third = orders(case, cuts)
+    _, third = orders(case, cuts, exact)
     mine = range(rank, num_units, world_size)
     assert third.at(mine).tolist() == expected[rank::world_size]
 

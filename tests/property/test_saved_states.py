@@ -82,11 +82,12 @@ def mixtures(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+BALANCES = [pf.Balance(attention=1, stretch=3, exact=exact) for exact in (False, True)]
 RUNS = st.fixed_dictionaries(
     {
         "sequences": SEQUENCES,
         "shuffle": st.sampled_from(["page", "row", None]),
-        "balance": st.sampled_from([None, pf.Balance(attention=1, stretch=3)]),
+        "balance": st.sampled_from([None, *BALANCES]),
         "drop_last": st.booleans(),
     }
 )

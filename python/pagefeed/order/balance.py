@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, UInt64Array, check_whole
+from pagefeed._base import Int64Array, UInt64Array, check_flag, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key
 from pagefeed.order.window import NEVER
@@ -48,21 +48,24 @@ class Balance:
         bucket: Sequences of a rank in a row that are of like cost, 1 to 65,536. By
             default they are as unlike as they can be, so that steps cost alike; 64 make
             batches of documents of like length, so that little is padded.
+        exact: Deal the sequences of all ranks together. Ranks cost alike whatever lies
+            where, also of little data by few sources, and each reads pages of all.
 
     Raises:
         InvalidArgumentError: If a cost is negative or not finite, or none is positive.
 
     Example:
         >>> Balance.parse("attention")
-        Balance(tokens=0.0, attention=1.0, stretch=1024, bucket=1)
+        Balance(tokens=0.0, attention=1.0, stretch=1024, bucket=1, exact=False)
         >>> Balance(tokens=12.0 * 4096, attention=2.0)
-        Balance(tokens=49152.0, attention=2.0, stretch=1024, bucket=1)
+        Balance(tokens=49152.0, attention=2.0, stretch=1024, bucket=1, exact=False)
     """
 
     tokens: float = 0.0
     attention: float = 0.0
     stretch: int = 1024
     bucket: int = 1
+    exact: bool = False
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -77,6 +80,7 @@ class Balance:
                 "Balance() balances nothing: give a cost of tokens, of attention, or "
                 "of both"
             )
+        check_flag(self.exact, "exact")
         for name, least in (("stretch", 2), ("bucket", 1)):
             size = check_whole(getattr(self, name), name, least=least, most=MOST)
             object.__setattr__(self, name, size)

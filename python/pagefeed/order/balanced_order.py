@@ -89,6 +89,7 @@ class Dealing:
         self._key = key
         self._costs = costs
         self._ranks = ranks
+        self._apart = 1 if balance.exact else ranks
         self._bucket = balance.bucket
         self._size = balance.stretch * ranks
         self._cuts = np.array([*cuts, NEVER if end is None else end], dtype=np.int64)
@@ -114,7 +115,7 @@ class Dealing:
         for stretch, which, rank, place in self._groups(before):
             finished(self._deal(stretch, rank))
             now = stretch.put[stretch.row[rank], place]
-            after[which] = before[which] + (now - place) * self._ranks
+            after[which] = before[which] + (now - place) * self._apart
         return after
 
     def next_border(self, position: int) -> int:
@@ -150,13 +151,13 @@ class Dealing:
             stretch = self._kept.pop(begin, None)
             if stretch is None:
                 nothing = np.empty((0, 0), dtype=np.int64)
-                row = np.full(self._ranks, -1)
+                row = np.full(self._apart, -1)
                 stretch = _Stretch(begin, int(ends[which[0]]), row, nothing, nothing)
             self._kept[begin] = stretch
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-            rank = positions[which] % self._ranks
-            place = (positions[which] - begin) // self._ranks
+            rank = positions[which] % self._apart
+            place = (positions[which] - begin) // self._apart
             yield stretch, which, rank, place
 
     def _deal(
@@ -166,10 +167,10 @@ class Dealing:
         ranks = np.unique(ranks[stretch.row[ranks] < 0])
         if not len(ranks):
             return
-        first = np.sort(stretch.begin + (ranks - stretch.begin) % self._ranks)
-        num_places = -(-(stretch.end - int(first[0])) // self._ranks)
+        first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
+        num_places = -(-(stretch.end - int(first[0])) // self._apart)
         # By turns of the ranks, and so rising: what lies behind the end comes last.
-        turns = first + np.arange(num_places)[:, None] * self._ranks
+        turns = first + np.arange(num_places)[:, None] * self._apart
         every = turns.ravel()
         num_found = int(np.searchsorted(every, stretch.end))
         sequences = np.zeros(len(every), dtype=np.int64)
@@ -181,11 +182,11 @@ class Dealing:
         put = deal(
             costs.reshape(shape).T,
             quantiles(every // self._ranks, self._key, self._bucket).reshape(shape).T,
-            -(-(stretch.end - first) // self._ranks),
+            -(-(stretch.end - first) // self._apart),
         )
         dealt = np.empty_like(put)
         np.put_along_axis(dealt, put, sequences.reshape(shape).T, axis=1)
-        stretch.row[first % self._ranks] = len(stretch.put) + np.arange(len(first))
+        stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
             put, dealt = _below(stretch.put, put), _below(stretch.dealt, dealt)
         stretch.put, stretch.dealt = put, dealt

@@ -97,6 +97,22 @@ def test_a_head_learns_concepts_from_spans(tmp_path):
     assert float(found.split()[1]) < 0.3
 
 
+def test_two_ranks_tell_their_step_times():
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("examples/balanced_ranks.py", "--steps=3")
+    plain, balanced = (
+        re.fullmatch(
+            r"balance=(.*): (\d+) ms a step, the slower rank computes for (\d+) ms",
+            line,
+        )
+        for line in found.splitlines()
+    )
+    assert plain is not None
+    assert balanced is not None
+    assert (plain[1], balanced[1]) == ("None", "'attention'")
+    assert min(map(int, (*plain.groups()[1:], *balanced.groups()[1:]))) > 0
+
+
 def test_pairs_of_images_and_texts(tmp_path):
     for module in ("torch", "PIL"):
         pytest.importorskip(module, reason=f"{module} is not installed")
