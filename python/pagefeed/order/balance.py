@@ -89,7 +89,7 @@ class Balance:
     def parse(cls, value: BalanceLike) -> Balance | None:
         """Take a :class:`Balance`, ``"attention"``, ``"tokens"``, or None for none.
 
-        ``"tokens"`` is ``Balance(tokens=1, bucket=64)``.
+        ``"tokens"`` is ``Balance(tokens=1, bucket=64, stretch=2048)``.
 
         Raises:
             InvalidArgumentError: If it is something else.
@@ -101,7 +101,9 @@ class Balance:
                 f"balance={value!r:.60} must be None, 'attention', 'tokens' or a "
                 "Balance(tokens=..., attention=...)"
             )
-        return cls(attention=1) if value == "attention" else cls(tokens=1, bucket=64)
+        if value == "attention":
+            return cls(attention=1)
+        return cls(tokens=1, bucket=64, stretch=2048)
 
     def costs(self, known: SequenceCosts) -> Costs:
         """Return what gives the costs of sequences, float64 [sequences], by these."""
