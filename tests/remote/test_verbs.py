@@ -32,7 +32,7 @@ def test_verbs_of_a_run(far, capsys):
     assert told(capsys, "inspect", *far, *RUN)["rows"] == 600
     plan = told(capsys, "plan", *far, *RUN)
     assert plan["reads"] > plan["pages"] / 2
-    assert plan["read_bytes"] > 10_000
+    assert plan["bytes_read"] > 10_000
     assert told(capsys, "verify", *far, *RUN)["ok"]
     traced = told(capsys, "trace", *far, *RUN, "--step", "2")
     assert "s3://corpus/tokens/part-" in json.dumps(traced)
