@@ -269,11 +269,12 @@ class Selection(Spans):
             np.diff(page_row, axis=0)[0],
             np.diff(page_value, axis=0)[0],
         )
+        whole = num_rows[first[:-1]] == page_rows
         # Rows have equal lengths if these add up to the values of the page.
-        length = self._promised_length(pages)
+        length = np.zeros(len(pages), dtype=np.int64)
+        length[~whole] = self._promised_length(pages[~whole])
         length[length * page_rows != page_values] = 0
         num_values: Int64Array = num_rows * np.repeat(length, np.diff(first))
-        whole = num_rows[first[:-1]] == page_rows
         num_values[first[:-1][whole]] = page_values[whole]
         known = whole | (length > 0) | (page_values == 0)
         for number in np.flatnonzero(~known).tolist():
