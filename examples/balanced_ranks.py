@@ -9,7 +9,6 @@ so takes as long as the slower one.
 
 import argparse
 import itertools
-import os
 import statistics
 import tempfile
 import time
@@ -80,12 +79,8 @@ class Model(torch.nn.Module):
         return functional.cross_entropy(self.head(states[:-1]), labels)
 
 
-def train(rank: int, folder: str, balance: str | None, steps: int, told: Any) -> None:  # noqa: ANN401 - a queue
-    """Train on one rank; rank 0 tells how long steps took."""
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "USE_LIBUV": "0"}
-    store = dist.FileStore(f"{folder}/store-{balance}", RANKS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
-    torch.set_num_threads(1)
+def train(balance: str | None, folder: str, rank: int, steps: int) -> None:
+    """Train on one rank; rank 0 prints how long steps took."""
     torch.manual_seed(0)
     model = Model()
     loader = pf.Loader(
@@ -112,35 +107,33 @@ def train(rank: int, folder: str, balance: str | None, steps: int, told: Any) ->
     dist.all_gather_object(everyone, own)
     slowest = [max(each) for each in zip(*everyone, strict=True)]
     if rank == 0:
-        told.put((statistics.mean(seconds), statistics.mean(slowest)))
+        print(
+            f"balance={balance!r}: {1000 * statistics.mean(seconds):.0f} ms a step, "
+            f"the slower rank computes for {1000 * statistics.mean(slowest):.0f} ms",
+            flush=True,
+        )
+
+
+def run_rank(rank: int, folder: str, steps: int) -> None:
+    """Train without and with, in one process of each rank."""
+    store = dist.FileStore(f"{folder}/store", RANKS)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    torch.set_num_threads(1)
+    for balance in (None, "attention"):
+        train(balance, folder, rank, steps)
     dist.destroy_process_group()
 
 
 def main() -> None:
-    """Print the step times."""
+    """Train on all ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=60)
     arguments = parser.parse_args()
-    context = torch.multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(Path(folder))
-        for balance in (None, "attention"):
-            told = context.Queue()
-            ranks = [
-                context.Process(
-                    target=train, args=(rank, folder, balance, arguments.steps, told)
-                )
-                for rank in range(RANKS)
-            ]
-            for process in ranks:
-                process.start()
-            for process in ranks:
-                process.join()
-            step, busy = told.get()
-            print(
-                f"balance={balance!r}: {1000 * step:.0f} ms a step, the slower rank "
-                f"computes for {1000 * busy:.0f} ms"
-            )
+        torch.multiprocessing.spawn(
+            run_rank, args=(folder, arguments.steps), nprocs=RANKS
+        )
 
 
 if __name__ == "__main__":
