@@ -19,6 +19,7 @@ import torch
 
 import pagefeed as pf
 from made.flat_files import write_mds, write_megatron, write_stream
+from made.tables import rows_table, write_delta, write_iceberg
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 MODULES = [
@@ -144,7 +145,20 @@ def of_extension(_names: dict[str, Any]) -> dict[str, Any]:
     return {"tok": old, "extended": pf.Tokenizer("extended.json")}
 
 
+def of_delta(_names: dict[str, Any]) -> dict[str, Any]:
+    write_delta(Path("corpus/delta"), [rows_table(0, 9)])
+    return {}
+
+
+def of_iceberg(_names: dict[str, Any]) -> dict[str, Any]:
+    """A table in a catalog of SQLite."""
+    write_iceberg(Path("corpus").absolute(), [rows_table(0, 9)])
+    return {}
+
+
 OTHER_NAMES = {
+    "pagefeed.delta": of_delta,
+    "pagefeed.iceberg": of_iceberg,
     "pagefeed.prepare.extend_embeddings": of_extension,
     "pagefeed.forecast": of_one_dataset,
     "pagefeed.integrations.attention.varlen_arguments": of_attention,

@@ -131,7 +131,7 @@ def catalog_in(folder: Path) -> tuple[SqlCatalog, dict[str, str]]:
     """A catalog in SQLite, and its properties."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = {
-        "name": "tests",
+        "name": "local",
         "type": "sql",
         "uri": f"sqlite:///{folder}/catalog.db",
         "warehouse": folder.as_uri(),

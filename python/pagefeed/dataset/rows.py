@@ -218,7 +218,7 @@ class DatasetRows(ABC):
                 fewer tokens.
 
         Example:
-            >>> web.take(tokens="10B", seed=1)  # doctest: +SKIP
+            >>> web.take(tokens="10K", seed=1)  # doctest: +SKIP
             >>> web.take(share=0.01)  # doctest: +SKIP
         """
         return self._of(select.taken(self.spans, tokens, share, seed))

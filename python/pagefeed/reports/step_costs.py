@@ -45,7 +45,7 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
 
     Example:
         >>> step_costs(loader, Balance(tokens=1, attention=1e-3))  # doctest: +SKIP
-        StepCosts(slowest=1.03, spread=0.1, slowest_unbalanced=1.4, ...)
+        StepCosts(slowest=1.0, ...)
     """
     settings = session_of(loader).settings
     chosen = Balance.parse(balance) or settings.balance or Balance(attention=1)

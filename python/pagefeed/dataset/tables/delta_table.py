@@ -75,7 +75,7 @@ def delta(
         CorruptFileError: If its log or a deletion vector is not what it should be.
 
     Example:
-        >>> web = delta("corpus/web", version=12, column="tokens")  # doctest: +SKIP
+        >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
     """
     uri = os.fspath(table)
     uri = uri if is_url(uri) else local_path(uri, "table")

@@ -77,8 +77,10 @@ def iceberg(
         CorruptFileError: If metadata or deletes are not what they should be.
 
     Example:
+        >>> uri = "sqlite:///corpus/catalog.db"
+        >>> catalog = {"name": "local", "type": "sql", "uri": uri}
         >>> web = iceberg(  # doctest: +SKIP
-        ...     "corpus.web", snapshot="v1", catalog="prod", column="tokens"
+        ...     "corpus.web", catalog=catalog, column="tokens"
         ... )
     """
     opened = _open(table, catalog)

@@ -138,8 +138,8 @@ def value_of(value: object) -> Value:
     """Return the value of a partition: a whole number, or text as SQL has it.
 
     Example:
-        >>> value_of(True), value_of(datetime.date(2026, 1, 2)), value_of(7)
-        ('true', '2026-01-02', 7)
+        >>> value_of(True), value_of("en"), value_of(7)
+        ('true', 'en', 7)
     """
     if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
         return value
