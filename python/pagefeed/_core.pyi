@@ -53,11 +53,7 @@ class ArrowArray:
         padding: int,
         dtype: str,
         *,
-        fields: Sequence[str] = ...,
-        shifted: bool = False,
-        across_documents: bool = False,
-        dtypes: Mapping[str, str] = ...,
-        ignore_index: int = ...,
+        fields: Mapping[str, Any] | None = None,
     ) -> Buffer: ...
 
 @final
@@ -189,6 +185,18 @@ def flat_index(
     rows: Sequence[npt.NDArray[np.uint32]],
 ) -> Index: ...
 
+IGNORED: int
+
+def field_table() -> list[tuple[str, list[str], str, int | None, bool, bool]]: ...
+def token_rows(
+    tokens: npt.NDArray[np.uint32],
+    length: int,
+    starts: npt.NDArray[np.int64],
+    dtype: str,
+    *,
+    fields: Mapping[str, Any] | None = None,
+) -> Buffer: ...
+
 @final
 class Engine:
     def __new__(
@@ -214,11 +222,7 @@ class Engine:
         eos: int | None = None,
         packing: str | None = None,
         never_split: bool = False,
-        fields: Sequence[str] = ...,
-        shifted: bool = False,
-        across_documents: bool = False,
-        dtypes: Mapping[str, str] = ...,
-        ignore_index: int = ...,
+        fields: Mapping[str, Any] | None = None,
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
     ) -> Engine: ...

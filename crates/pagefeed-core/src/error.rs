@@ -103,6 +103,11 @@ impl Error {
         Self::new(Kind::Invalid, message)
     }
 
+    /// A defect of pagefeed itself.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(Kind::Internal, message)
+    }
+
     /// The kind of failure.
     pub fn kind(&self) -> Kind {
         self.0.kind
@@ -215,7 +220,7 @@ impl From<arrow_schema::ArrowError> for Error {
 pub fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch(work, |message| {
         let text = format!("pagefeed failed ({message}); this is a defect: please report it");
-        Error::new(Kind::Internal, text)
+        Error::internal(text)
     })
 }
 

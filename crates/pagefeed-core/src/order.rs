@@ -151,7 +151,6 @@ fn subtract(number: u64, less: u64, extent: u64) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::error::Kind;

@@ -1,18 +1,30 @@
 //! Lists of integers as batches: rows of one length, and the fields made of them.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type,
 };
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, UInt32Array};
+use arrow_schema::{DataType, Field as Column};
 
 use crate::decode::{Joins, NumberType};
 use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
 use crate::fields::{Borders, Field, Fields, Maker, Sections};
 use crate::gather::BatchToken;
+
+/// Tokens of whole rows of `length` as lists.
+pub fn lists_of(tokens: Vec<u32>, length: usize) -> Result<ArrayRef> {
+    let item = Arc::new(Column::new_list_field(DataType::UInt32, false));
+    let length = i32::try_from(length).map_err(|_| Error::limit("rows of 2^31 tokens or more"))?;
+    let tokens = Arc::new(UInt32Array::from(tokens));
+    Ok(Arc::new(FixedSizeListArray::try_new(
+        item, length, tokens, None,
+    )?))
+}
 
 /// Lengths of the lists; those of null ones are 0.
 pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
@@ -42,16 +54,17 @@ pub struct Padding {
 }
 
 impl Padding {
-    /// The lists as rows, cut or filled up.
-    pub fn batch(&self, lists: &ArrayRef) -> Result<Batch> {
+    /// The lists as rows, cut or filled up. Each list is a document, and further ones
+    /// begin at `starts`: places in the flattened batch, rising.
+    pub fn batch(&self, lists: &ArrayRef, starts: &[usize]) -> Result<Batch> {
         match self.token_type {
-            TokenType::I64 => self.batch_of::<i64>(lists),
-            TokenType::I32 => self.batch_of::<i32>(lists),
-            TokenType::U16 => self.batch_of::<u16>(lists),
+            TokenType::I64 => self.batch_of::<i64>(lists, starts),
+            TokenType::I32 => self.batch_of::<i32>(lists, starts),
+            TokenType::U16 => self.batch_of::<u16>(lists, starts),
         }
     }
 
-    fn batch_of<T: BatchToken>(&self, lists: &ArrayRef) -> Result<Batch> {
+    fn batch_of<T: BatchToken>(&self, lists: &ArrayRef, starts: &[usize]) -> Result<Batch> {
         let (length, fields) = (self.length, &self.fields);
         let padding = T::from_i64(self.token).ok_or_else(|| {
             let name = T::NAME;
@@ -68,9 +81,15 @@ impl Padding {
             let mut borders = Borders::default();
             borders.reset(num_tokens);
             for (row, count) in list_lengths(lists)?.into_iter().enumerate() {
-                let count = length.min(count as usize);
-                if count > 0 {
-                    borders.add(row * length, row * length + count, Joins::default());
+                let mut begin = row * length;
+                let end = begin + length.min(count as usize);
+                let others = &starts[starts.partition_point(|&start| start <= begin)..];
+                let others = others.iter().copied().take_while(|&start| start < end);
+                for end in others.chain([end]) {
+                    if begin < end {
+                        borders.add(begin, end, Joins::default());
+                        begin = end;
+                    }
                 }
             }
             buffer.made = Maker::new(fields, length, &mut parts).finish(tokens, &borders);
@@ -219,7 +238,6 @@ fn not_tokens(lists: &ArrayRef) -> Error {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 

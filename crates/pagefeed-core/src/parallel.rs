@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
-use crate::error::{Error, Kind, Result, catch_panic};
+use crate::error::{Error, Result, catch_panic};
 
 /// Does the parts of some work, numbered from 0, on at most `num_threads` threads, this
 /// one among them; `make` makes for each thread what does a part.
+///
+/// Returns the results in order, or the error of the lowest number.
 pub fn on_threads<T, W>(
     num_threads: usize,
     num_parts: usize,
@@ -16,39 +18,36 @@ where
     T: Send,
     W: FnMut(usize) -> Result<T>,
 {
-    let num_threads = num_threads.min(num_parts);
-    if num_threads < 2 {
-        return (0..num_parts).map(make()).collect();
-    }
-    let next = AtomicUsize::new(0);
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     let run = || {
         let (mut work, mut done) = (make(), Vec::new());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= num_parts {
-                return Ok(done);
+            // Numbers below a failed one go on: one of them may fail, too.
+            if number >= num_parts || number > failed.load(Ordering::Relaxed) {
+                return done;
             }
-            done.push((number, catch_panic(|| work(number))?));
+            let result = catch_panic(|| work(number));
+            if result.is_err() {
+                failed.fetch_min(number, Ordering::Relaxed);
+            }
+            done.push((number, result));
         }
     };
-    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
-        // Where no thread can be started, the others do the work.
-        let threads: Vec<_> = (1..num_threads)
-            .filter_map(|_| Builder::new().spawn_scoped(scope, run).ok())
+    let mut done = std::thread::scope(|scope| {
+        // Where the system gives no more threads, those there are do the work.
+        let threads: Vec<_> = (1..num_threads.min(num_parts))
+            .map_while(|_| Builder::new().spawn_scoped(scope, run).ok())
             .collect();
-        let mut done: Result<Vec<_>> = run();
+        let mut done = run();
         for thread in threads {
-            let died = |_| Err(Error::new(Kind::Internal, "a thread died"));
-            let theirs = thread.join().unwrap_or_else(died);
-            done = done.and_then(|mut all| {
-                all.extend(theirs?);
-                Ok(all)
-            });
+            let died = |_| vec![(0, Err(Error::internal("a thread died")))];
+            done.extend(thread.join().unwrap_or_else(died));
         }
         done
-    })?;
-    done.sort_unstable_by_key(|(number, _)| *number);
-    Ok(done.into_iter().map(|(_, part)| part).collect())
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]

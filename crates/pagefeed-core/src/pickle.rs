@@ -42,7 +42,6 @@ fn failed(error: ArrowError) -> Error {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use arrow_array::StringArray;
     use arrow_array::cast::AsArray;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::store::{FileId, Stamp};
 
 /// Files, as ranges of bytes.
@@ -17,7 +17,7 @@ pub trait Storage: Send + Sync {
     fn stamp(&self, path: &str) -> Result<Stamp>;
 
     /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the
-    /// state it was indexed in ([`Kind::Stale`]). May join neighbours, and send several
+    /// state it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May join neighbours, and send several
     /// requests at a time.
     fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
@@ -25,7 +25,7 @@ pub trait Storage: Send + Sync {
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
         let mut all = self.read_ranges(file, std::slice::from_ref(&range))?;
         all.pop()
-            .ok_or_else(|| Error::new(Kind::Internal, "a storage read nothing"))
+            .ok_or_else(|| Error::internal("a storage read nothing"))
     }
 
     /// Reads as many bytes as `into` holds from `offset` on. After an error `into` is
@@ -60,7 +60,7 @@ pub trait Storage: Send + Sync {
     }
 
     /// The same storage, whose calls end soon after `stop` becomes true, as
-    /// [`Kind::Cancelled`]; nothing if calls never wait long.
+    /// [`Kind::Cancelled`](crate::Kind::Cancelled); nothing if calls never wait long.
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
         let _ = stop;
         None
@@ -257,7 +257,6 @@ impl Storage for Overlay<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Mutex;
 

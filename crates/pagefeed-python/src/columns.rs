@@ -10,12 +10,12 @@ use pagefeed_core::engine::{Aligned, PageSource};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::metadata::TableSchema;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
-use pagefeed_core::pages::dictionaries::{DictionaryCache, OpenedCache};
+use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::indexed::Indexed;
-use pagefeed_core::pages::metadata::RowsCache;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
+use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
@@ -233,9 +233,8 @@ impl Columns {
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
     pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
-        // Many pages share one of theirs, which is small as it is stored.
-        let opened = Arc::new(OpenedCache::new(memory / 16));
-        let decoded = Arc::new(RowsCache::new(memory / 8));
+        // Many pages of tokens share a page of the columns beside them.
+        let shared = Arc::new(SharedPages::new(memory / 16 * 3));
         let indexes: Vec<Indexed> = self.tokens.iter().map(|(each, _)| each.clone()).collect();
         let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
         let mut aligned = self.aligned.into_iter();
@@ -250,7 +249,7 @@ impl Columns {
                     for part in with {
                         match part {
                             AlignedPart::Column(column) => {
-                                columns.push(AlignedColumn::new(column, &dictionaries, &opened)?);
+                                columns.push(AlignedColumn::new(column, &dictionaries, &shared)?);
                             }
                             AlignedPart::Field(field) => fields.push(field),
                             AlignedPart::Labels => {
@@ -267,7 +266,7 @@ impl Columns {
         }
         if let Some(metadata) = self.metadata {
             let each = sources.into_iter().zip(indexes).collect();
-            sources = metadata.with(each, &decoded)?;
+            sources = metadata.with(each, &shared)?;
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
@@ -275,10 +274,7 @@ impl Columns {
         // A row that a batch lacks is null.
         let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
         let fields = fields.iter().map(nullable).collect();
-        Ok((
-            NumberedPages::new(sources, dictionaries).keeping(opened, decoded),
-            fields,
-        ))
+        Ok((NumberedPages::new(sources, dictionaries, shared), fields))
     }
 }
 

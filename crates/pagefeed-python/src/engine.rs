@@ -1,14 +1,11 @@
 //! The engine in Python.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::engine::{
     Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Places, Plan, TokenType,
 };
-use pagefeed_core::error::Result;
-use pagefeed_core::fields::{Field, FieldType, Fields};
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
@@ -18,6 +15,7 @@ use pyo3::types::PyDict;
 use crate::buffer::{BatchColumns, Buffer};
 use crate::columns::{Beside, Columns, Values};
 use crate::error::to_python;
+use crate::fields::AskedFields;
 use crate::index::Index;
 use crate::metadata::Asked;
 use crate::packing::packing_rule;
@@ -55,27 +53,6 @@ pub fn token_type(name: &str) -> PyResult<TokenType> {
     }
 }
 
-/// The fields of a batch by their names, and by name the types of those that have others
-/// than the usual ones.
-pub fn parse_fields(
-    py: Python<'_>,
-    names: &[String],
-    dtypes: &HashMap<String, String>,
-    shifted: bool,
-    across_documents: bool,
-    ignore_index: i64,
-) -> PyResult<Fields> {
-    let parse = || -> Result<Fields> {
-        let names: Result<Vec<Field>> = names.iter().map(|name| Field::from_name(name)).collect();
-        let mut fields = Fields::new(&names?, shifted, across_documents);
-        fields.ignored = ignore_index;
-        dtypes.iter().try_fold(fields, |fields, (name, dtype)| {
-            fields.with_type(Field::from_name(name)?, FieldType::from_name(dtype)?)
-        })
-    };
-    parse().map_err(|error| to_python(py, &error))
-}
-
 #[pymethods]
 impl Engine {
     /// Starts the threads. `tokens` is the token column of each dataset, `columns` those
@@ -91,9 +68,8 @@ impl Engine {
         tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
         names=Vec::new(), has_tokens=false, aligned=Vec::new(), paddings=Vec::new(),
         loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
-        eos=None, packing=None, never_split=false, fields=Vec::new(), shifted=false,
-        across_documents=false, dtypes=HashMap::new(), ignore_index=-100,
-        vocab_size=None, metadata=None
+        eos=None, packing=None, never_split=false, fields=None, vocab_size=None,
+        metadata=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -119,11 +95,7 @@ impl Engine {
         eos: Option<i64>,
         packing: Option<&str>,
         never_split: bool,
-        fields: Vec<String>,
-        shifted: bool,
-        across_documents: bool,
-        dtypes: HashMap<String, String>,
-        ignore_index: i64,
+        fields: Option<AskedFields>,
         vocab_size: Option<u64>,
         metadata: Option<Asked<'_>>,
     ) -> PyResult<Self> {
@@ -149,14 +121,7 @@ impl Engine {
             packing: packing
                 .map(|method| packing_rule(method, never_split))
                 .transpose()?,
-            fields: parse_fields(
-                py,
-                &fields,
-                &dtypes,
-                shifted,
-                across_documents,
-                ignore_index,
-            )?,
+            fields: AskedFields::parse(fields).map_err(|error| to_python(py, &error))?,
             aligned: detached(py, || columns.aligned(&paddings))?,
             loss_column,
             metadata,

@@ -6,7 +6,7 @@ use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Number, Records};
 use pagefeed_core::pages::flat::FlatField as CoreField;
-use pagefeed_core::pages::record_column::{Part, RecordColumn as CoreColumn};
+use pagefeed_core::pages::record_column::{RecordColumn as CoreColumn, RecordValues};
 use pagefeed_core::pages::stream_spans::{ShardPayloads, StreamSpans};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::store::{FileId, Store};
@@ -56,18 +56,18 @@ impl RecordColumn {
     /// The same without Python, that has read nothing yet.
     pub fn column(&self) -> Result<CoreColumn> {
         let column = self.index.get().indexed(false);
-        let part = match &self.shards {
-            None => Part::Numbers(self.field),
+        let values = match &self.shards {
+            None => RecordValues::Numbers(self.field),
             Some((shards, sizes)) => {
                 let storage = Arc::clone(&column.storage);
                 let (index, offset) = (&column.index, self.field.offset);
                 let shards = shards.clone();
-                Part::Spans(Arc::new(StreamSpans::new(
+                RecordValues::Spans(Arc::new(StreamSpans::new(
                     index, storage, offset, shards, sizes,
                 )?))
             }
         };
-        Ok(CoreColumn { column, part })
+        Ok(CoreColumn { column, values })
     }
 }
 

@@ -11,6 +11,7 @@ mod buffer;
 mod columns;
 mod engine;
 mod error;
+mod fields;
 mod flat;
 mod index;
 mod list_file;
@@ -41,6 +42,8 @@ mod _core {
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
+    use crate::fields::{field_table, token_rows};
+    #[pymodule_export]
     use crate::flat::{FlatField, RecordColumn, flat_index};
     #[pymodule_export]
     use crate::index::Index;
@@ -58,6 +61,10 @@ mod _core {
     #[cfg(feature = "remote")]
     #[pymodule_export]
     use crate::storage::remote::Remote;
+
+    /// Label that carries no loss.
+    #[pymodule_export]
+    const IGNORED: i64 = pagefeed_core::fields::IGNORED;
 
     /// Version of the compiled module.
     #[pyfunction]

@@ -12,9 +12,10 @@ use pagefeed_core::metadata::table::of_documents;
 use pagefeed_core::metadata::{TableSchema, span_fields};
 use pagefeed_core::pages::flat::FlatField;
 use pagefeed_core::pages::indexed::Indexed;
-use pagefeed_core::pages::metadata::{Origin, RowsCache, WithMetadata, common_fields};
-use pagefeed_core::pages::record_column::Part;
+use pagefeed_core::pages::metadata::{Origin, WithMetadata, common_fields};
+use pagefeed_core::pages::record_column::RecordValues;
 use pagefeed_core::pages::row_column::mean_row_bytes;
+use pagefeed_core::pages::row_ranges::SharedPages;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
@@ -104,12 +105,12 @@ impl Metadata {
     pub fn with(
         self,
         sources: Vec<(Arc<dyn PageSource>, Indexed)>,
-        cache: &Arc<RowsCache>,
+        shared: &Arc<SharedPages>,
     ) -> Result<Vec<Arc<dyn PageSource>>> {
         let fields = self.fields()?;
         let each = sources.into_iter().zip(self.origins);
         each.map(|((tokens, rows), origins)| -> Result<Arc<dyn PageSource>> {
-            let pages = WithMetadata::new(tokens, rows, origins, &fields, &self.are_spans, cache);
+            let pages = WithMetadata::new(tokens, rows, origins, &fields, &self.are_spans, shared);
             Ok(Arc::new(pages?))
         })
         .collect()
@@ -118,9 +119,11 @@ impl Metadata {
 
 fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Result<Origin> {
     Ok(match values {
-        Some(Values::Records(records)) => match records.get().column()?.part {
-            Part::Spans(spans) => Origin::Spans(spans),
-            Part::Numbers(_) => return Err(Error::invalid("numbers of tokens tell of no rows")),
+        Some(Values::Records(records)) => match records.get().column()?.values {
+            RecordValues::Spans(spans) => Origin::Spans(spans),
+            RecordValues::Numbers(_) => {
+                return Err(Error::invalid("numbers of tokens tell of no rows"));
+            }
         },
         None => Origin::Nothing,
         // Of texts that are tokenized as they are read: the texts.

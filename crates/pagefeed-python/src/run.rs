@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-use pagefeed_core::error::{Error, Kind, Result, catch_panic};
+use pagefeed_core::error::{Error, Result, catch_panic};
 use pyo3::prelude::*;
 
 use crate::error::to_python;
@@ -81,7 +81,7 @@ pub fn cancellable<T: Send>(
         cancel.store(true, Ordering::Relaxed);
         let result = py.detach(|| thread.join());
         interrupted?;
-        let died = |_| Err(Error::new(Kind::Internal, "a thread died"));
+        let died = |_| Err(Error::internal("a thread died"));
         result
             .unwrap_or_else(died)
             .map_err(|error| to_python(py, &error))

@@ -63,7 +63,7 @@ pub(crate) async fn spawned<T: Send + 'static>(
 ) -> Result<T> {
     let mut task = JoinSet::new();
     task.spawn_on(unless(cancel, work), &handle()?);
-    let failed = || Error::new(Kind::Internal, "a remote read failed; please report it");
+    let failed = || Error::internal("a remote read failed; please report it");
     match task.join_next().await {
         Some(done) => done.map_err(|_| failed())?,
         None => Err(failed()),

@@ -267,7 +267,6 @@ fn head(text: &str, most: usize) -> &str {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -28,6 +28,7 @@ from pagefeed._base.arrays import (
 )
 from pagefeed._base.extras import require
 from pagefeed._base.faces import Facts, html_of, html_table, text_of
+from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
 from pagefeed._base.lazy_attribute import is_made, lazy
 from pagefeed._base.parallel import in_order
 from pagefeed._base.progress import Progress, Work, show_progress
@@ -47,10 +48,13 @@ from pagefeed._base.terminal import printable_output
 from pagefeed._base.writing import WholeWriter
 
 __all__ = [
+    "FIELDS",
+    "IGNORED",
     "MOST",
     "ArrayFolder",
     "ArrayWriter",
     "Facts",
+    "FieldEntry",
     "Int64Array",
     "Progress",
     "Setting",

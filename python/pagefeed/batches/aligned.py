@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.batches.fields import IGNORED, Fields
+from pagefeed._base import IGNORED
+from pagefeed.batches.fields import Fields
 from pagefeed.dataset import Aligned, Dataset
 from pagefeed.errors import InvalidArgumentError, LabelWarning
 from pagefeed.sequences import SequenceLayout
@@ -116,7 +117,7 @@ class AlignedColumns:
         """
         names = self.names
         made = [name for name in fields.made if name not in names]
-        found = fields.settings | {"fields": made}
+        found: dict[str, Any] = {"fields": fields.settings | {"fields": made}}
         if not names:
             return found
         paddings = [

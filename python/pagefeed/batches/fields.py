@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import check_choice, check_flag, check_whole
+from pagefeed._base import FIELDS, IGNORED, check_choice, check_flag, check_whole
 from pagefeed.batches.formats import parse_dtype
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["DTYPES", "FIELDS", "IGNORED", "FieldName", "Fields"]
-
-IGNORED = -100
-"""Label that carries no loss, as torch's cross entropy and others have it."""
+__all__ = ["FieldName", "Fields"]
 
 FieldName: TypeAlias = Literal[
     "input_ids",
@@ -36,23 +33,7 @@ FieldName: TypeAlias = Literal[
     "loss_mask",
     "metadata",
 ]
-FIELDS: tuple[str, ...] = get_args(FieldName)
-
-NUMBERS = ("max_seqlen", "max_doc_lens")
-"""Fields that are no arrays."""
-
-MASKS = ("bool", "int64", "float32")
-
-DTYPES = {
-    "labels": ("int64", "int32"),
-    "position_ids": ("int64", "int32"),
-    "document_ids": ("int32", "int64"),
-    "cu_seqlens": ("int32",),
-    "doc_lens": ("int32",),
-    "attention_mask": MASKS,
-    "loss_mask": MASKS,
-}
-"""Types that arrays may have, the usual one first; tokens have that of the loader."""
+"""The names of ``FIELDS``, for type checkers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +120,7 @@ class Fields:
 
     def dtype_of(self, name: str) -> str:
         """Return the type of a field that has one of its own."""
-        return str(self.dtypes.get(name, DTYPES[name][0]))
+        return str(self.dtypes.get(name, FIELDS[name].dtypes[0]))
 
     def check_tokens(self, dtype: str) -> None:
         """Refuse labels that do not hold all tokens.
@@ -185,17 +166,18 @@ class Fields:
         view = memoryview(memory)
         made: dict[str, Any] = {}
         for name in self.made:
+            entry = FIELDS[name]
             if name in given:
                 continue
-            if name in NUMBERS:
+            size: int | tuple[int, int] = shape
+            if entry.shape in {"number", "rows"}:
                 made[name] = getattr(memory, name)
                 continue
-            size: int | tuple[int, int] = shape
-            if name == "cu_seqlens":
+            if entry.shape == "borders":
                 size = memory.num_borders
-            elif name == "doc_lens":
+            elif entry.shape == "segments":
                 size = shape[0], memory.most_segments
-            kind = self.dtype_of(name) if name in DTYPES else dtype
+            kind = self.dtype_of(name) if entry.dtypes else dtype
             made[name] = np.ndarray(size, kind, view, memory.offset(name))
         return made
 
@@ -205,7 +187,7 @@ def _names(names: object) -> tuple[str, ...]:
         raise InvalidArgumentError(
             f"fields={names!r} must be a list of {', '.join(FIELDS)}"
         )
-    found = tuple(check_choice(name, FIELDS, "fields") for name in names)
+    found = tuple(check_choice(name, tuple(FIELDS), "fields") for name in names)
     if not found or len(set(found)) < len(found):
         raise InvalidArgumentError(
             f"fields={list(found)} must name some of {', '.join(FIELDS)}, each once"
@@ -222,13 +204,15 @@ def _dtypes(asked: object, names: tuple[str, ...]) -> dict[str, str]:
         )
     found = {}
     for name, dtype in asked.items():
-        check_choice(name, tuple(DTYPES), "dtypes")
+        typed = tuple(each for each, entry in FIELDS.items() if entry.dtypes)
+        check_choice(name, typed, "dtypes")
         if name not in names:
             raise InvalidArgumentError(
                 f"dtypes has {name!r}, which is not among the fields "
                 f"{', '.join(names)}: add it to names, or leave it out"
             )
-        known = parse_dtype(dtype, DTYPES[name], f"dtypes[{name!r}]")
-        if known != DTYPES[name][0]:
+        usual = FIELDS[name].dtypes
+        known = parse_dtype(dtype, usual, f"dtypes[{name!r}]")
+        if known != usual[0]:
             found[name] = known
     return found

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pagefeed._base import Int64Array, check_columns
+from pagefeed._base import FIELDS, Int64Array, check_columns
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import refuse_nulls
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
@@ -15,11 +15,8 @@ from pagefeed.tokenizer import IGNORED, LABELS
 
 __all__ = ["Aligned", "AlignedSource", "check_aligned_index", "parse_aligned"]
 
-TAKEN = (
-    *("input_ids", "document_ids", "cu_seqlens", "max_seqlen", "doc_lens"),
-    *("max_doc_lens", "lengths", "metadata"),
-)
-"""Fields of a batch that only pagefeed can make."""
+LENGTHS = "lengths"
+"""What tells the lengths of padded documents, beside the fields."""
 
 
 class Aligned(NamedTuple):
@@ -87,7 +84,7 @@ def parse_aligned(
             "each once"
         )
     for name in names:
-        if name in TAKEN:
+        if name == LENGTHS or (name in FIELDS and FIELDS[name].is_ours_alone):
             raise InvalidArgumentError(
                 f"aligned={list(names)}: a batch has a {name!r} of its own; rename "
                 "the column"

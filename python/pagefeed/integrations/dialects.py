@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["flattened", "in_records", "in_rows", "megatron", "olmo", "shifted_pair"]
+from pagefeed._base import FIELDS
 
-OURS_ALONE = (
-    *("document_ids", "cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens"),
-    "loss_mask",
-)
-"""Fields that no model of transformers takes."""
+__all__ = ["flattened", "in_records", "in_rows", "megatron", "olmo", "shifted_pair"]
 
 
 def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,7 +18,11 @@ def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
     With ``position_ids`` their SDPA, eager and flex masks keep documents apart. They
     do not beside an ``attention_mask`` or with a cache, so this turns the cache off.
     """
-    kept = {name: value for name, value in batch.items() if name not in OURS_ALONE}
+    kept = {
+        name: value
+        for name, value in batch.items()
+        if name not in FIELDS or FIELDS[name].is_for_models
+    }
     return kept | {"use_cache": False} if "position_ids" in kept else kept
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import lazy
+from pagefeed._base import IGNORED, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer.answers import find_answer
 from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat
@@ -25,8 +25,6 @@ __all__ = ["IGNORED", "LABELS", "ChatTemplate"]
 
 LABELS = "labels"
 """Name of the column of labels."""
-IGNORED = -100
-"""Label of a token without a loss."""
 
 Spans = list[tuple[int, int]]
 

@@ -2,6 +2,8 @@
 
 import itertools
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from made.documents import (
     make_documents,
     write_documents,
 )
-from pagefeed.batches.fields import FIELDS
+from pagefeed._base import FIELDS
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.torch import check_isolation, flex_mask, sdpa_mask, varlen_arguments
 
@@ -255,3 +257,21 @@ def test_the_loss_is_that_of_the_documents_one_by_one(tmp_path):
         packed.backward()
         optimizer.step()
     assert losses[-1] < losses[0]
+
+
+def test_the_guide_has_the_table_of_the_data_plane():
+    guide = Path(__file__).parents[3] / "docs" / "sequences.md"
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", guide.read_text(), re.MULTILINE)
+    shapes = {
+        "tokens": "{} [batch, length]",
+        "borders": "{} [segments + 1]",
+        "segments": "{} [batch, most segments of a row]",
+        "number": "int",
+        "rows": "list of int",
+        "table": "Arrow table",
+    }
+    told = {
+        name: shapes[entry.shape].format(*entry.dtypes[:1] or ["`dtype`"])
+        for name, entry in FIELDS.items()
+    }
+    assert {name: kind for name, kind in rows if name in FIELDS} == told

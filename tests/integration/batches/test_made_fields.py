@@ -16,7 +16,7 @@ from made.documents import (
     write_documents,
 )
 from models.field_model import assert_model
-from pagefeed.batches.fields import FIELDS as ALL_FIELDS
+from pagefeed._base import FIELDS as ALL_FIELDS
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS: Any = tuple(name for name in ALL_FIELDS if name != "metadata")

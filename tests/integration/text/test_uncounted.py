@@ -26,6 +26,7 @@ from made.streamed import (
 )
 from made.texts_made import make_tokenizer
 from models.field_model import assert_model
+from pagefeed._base import FIELDS
 from pagefeed.batches.uncounted.lane_passes import LanePasses, lanes_for_ranks
 from pagefeed.errors import CancelledError
 from pagefeed.sequences import ExplicitBlocks
@@ -206,10 +207,7 @@ def test_tokens_are_those_of_the_texts_as_counted(folder):
     assert len(expected) - len(found) < LENGTH
 
 
-FIELDS = (
-    *("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens"),
-    *("max_seqlen", "doc_lens", "max_doc_lens", "attention_mask", "loss_mask"),
-)
+MADE = tuple(name for name in FIELDS if name != "metadata")
 OTHER_TYPES = {
     "labels": "int32",
     "position_ids": "int32",
@@ -224,7 +222,7 @@ OTHER_TYPES = {
 @pytest.mark.parametrize("types", [{}, OTHER_TYPES], ids=["usual", "others"])
 def test_fields_are_those_of_documents(stream, shifted, across, types):
     fields = pf.Fields(
-        names=FIELDS,
+        names=MADE,
         shifted=shifted,
         across_documents=across,
         dtypes=types,

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from models.field_model import assert_model
 from pagefeed import _core
-from pagefeed.batches.fields import DTYPES, IGNORED, Fields
-from pagefeed.batches.fields import FIELDS as ALL_FIELDS
+from pagefeed._base import FIELDS as ALL_FIELDS
+from pagefeed._base import IGNORED
+from pagefeed.batches.fields import Fields
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS = tuple(name for name in ALL_FIELDS if name != "metadata")
@@ -59,7 +60,11 @@ def batches(draw):
 
 def dtypes():
     """Types of some fields."""
-    kinds = {name: st.sampled_from(of) for name, of in DTYPES.items()}
+    kinds = {
+        name: st.sampled_from(entry.dtypes)
+        for name, entry in ALL_FIELDS.items()
+        if entry.dtypes
+    }
     return st.fixed_dictionaries({}, optional=kinds)
 
 
@@ -74,7 +79,7 @@ def engine_of(index, rows, length, dtype, fields, memory):
             row_length=length,
             padding=PADDING,
             verify_checksums=[False],
-            **fields.settings,
+            fields=fields.settings,
         )
 
     if memory != TIGHT:

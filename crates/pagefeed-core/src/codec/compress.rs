@@ -4,7 +4,7 @@ use lz4_flex::block::{compress_into, get_maximum_output_size};
 use zstd_safe::{CCtx, compress_bound};
 
 use super::Codec;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 
 /// As pyarrow has it: more takes longer than the bytes it saves take to read.
 const ZSTD_LEVEL: i32 = 1;
@@ -42,7 +42,7 @@ impl Compressor {
                 Ok(most)
             }
         };
-        let failed = |why| Error::new(Kind::Internal, format!("{codec:?} failed: {why}"));
+        let failed = |why| Error::internal(format!("{codec:?} failed: {why}"));
         output.truncate(begin + written.map_err(failed)?);
         Ok(())
     }

@@ -6,6 +6,9 @@
 //! (<https://github.com/google/snappy>, `DecompressBranchless`); the format is in its
 //! `format_description.txt`. Whatever is rare, or near the end of a buffer, goes
 //! through [`careful_step`], which checks everything.
+//!
+//! The `snap` crate, which compresses what is written, takes 1.4 to 2 times as long for
+//! pages of text and of plain integers, and as long for bit-packed indices.
 
 use std::hint::select_unpredictable;
 use std::ptr;

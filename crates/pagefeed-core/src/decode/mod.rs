@@ -9,7 +9,7 @@ pub(crate) mod arrays;
 mod bounds;
 pub(crate) mod encodings;
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;
 pub(crate) mod tokens;
 
 pub use arrays::conform::conform;

@@ -36,7 +36,7 @@ pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
 pub use places::Places;
 pub use plan::Plan;
-pub use source::{Beside, PageEntry, PagePart, PageSource, PartReads};
+pub use source::{ExtraReads, PageEntry, PagePart, PageSource, PartReads, PartSource};
 
 use crate::error::{Error, Kind, Result};
 use plan::{PageNumbers, PreparedPlan};
@@ -204,9 +204,9 @@ impl Engine {
     pub fn stats(&self) -> Result<EngineStats> {
         self.check_process()?;
         let mut stats = self.shared.lock().stats();
-        let beside = self.shared.source.beside();
-        stats.bytes_read += beside.bytes;
-        (stats.index_reads, stats.payload_reads) = (beside.index_reads, beside.payload_reads);
+        let extra = self.shared.source.extra_reads();
+        stats.bytes_read += extra.bytes;
+        (stats.index_reads, stats.payload_reads) = (extra.index_reads, extra.payload_reads);
         Ok(stats)
     }
 

@@ -6,7 +6,7 @@ use super::assembly::loose::LooseParts;
 use super::bundle::Bundle;
 use super::{EngineConfig, PageSource};
 use crate::decode::{Numbers, TokenPage};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 
@@ -40,7 +40,7 @@ impl Page {
     pub fn into_tokens(self) -> Result<TokenPage> {
         match self {
             Self::Tokens(page) => Ok(page),
-            Self::Rows(_) => Err(Error::new(Kind::Internal, "a page of rows, not of tokens")),
+            Self::Rows(_) => Err(Error::internal("a page of rows, not of tokens")),
         }
     }
 
@@ -48,7 +48,7 @@ impl Page {
     pub fn into_rows(self) -> Result<ArrayRef> {
         match self {
             Self::Rows(rows) => Ok(rows),
-            Self::Tokens(_) => Err(Error::new(Kind::Internal, "a page of tokens, not of rows")),
+            Self::Tokens(_) => Err(Error::internal("a page of tokens, not of rows")),
         }
     }
 }

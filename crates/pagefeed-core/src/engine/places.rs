@@ -42,7 +42,6 @@ impl Places {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::error::Kind;

@@ -205,14 +205,14 @@ impl PreparedPlan {
 
     /// Finds the pages of which segments are best read alone: few of them, or long ones.
     fn find_loose(&mut self, num_uses: &[u32], config: &EngineConfig, source: &dyn PageSource) {
-        if config.row_length == 0 || !source.has_loose() {
+        let Some(parts) = source.parts().filter(|_| config.row_length > 0) else {
             return;
-        }
+        };
         let is_long = |tokens: u64| tokens <= config.row_length as u64 * MOST_LOOSE;
         let is_loose = |(&page, &uses): (&u64, &u32)| {
             !self.bundles.contains_key(&page)
-                && source
-                    .loose_tokens(page)
+                && parts
+                    .num_tokens(page)
                     .is_some_and(|tokens| uses == 1 || is_long(tokens))
         };
         self.is_loose = self.pages.iter().zip(num_uses).map(is_loose).collect();

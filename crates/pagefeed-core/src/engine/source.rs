@@ -2,8 +2,9 @@
 
 use super::Page;
 use crate::decode::TokenPage;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::page::PageOpener;
+use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
 
 /// What the scheduler knows of a page, or of a bundle.
@@ -65,10 +66,10 @@ pub struct PartReads {
     pub bytes: u64,
 }
 
-/// What was read beside pages and parts.
+/// What a source read that neither entries nor parts count.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside {
-    /// Bytes of pages that several of those of tokens share, and of what follows.
+pub struct ExtraReads {
+    /// Bytes of pages that several pages of tokens share, and of what follows.
     pub bytes: u64,
     /// Reads of where the payloads of spans lie.
     pub index_reads: u64,
@@ -76,7 +77,7 @@ pub struct Beside {
     pub payload_reads: u64,
 }
 
-impl std::iter::Sum for Beside {
+impl std::iter::Sum for ExtraReads {
     fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
         each.fold(Self::default(), |sum, one| Self {
             bytes: sum.bytes + one.bytes,
@@ -89,11 +90,19 @@ impl std::iter::Sum for Beside {
 /// Where pages come from: numbered, fetched and decoded whole. Those of one column of a
 /// dataset, or of several numbered through.
 ///
-/// `entry`, `decoded_size`, `num_in_flight` and `held_bytes` are called under the engine's
-/// lock and must be quick.
+/// The engine calls `entry`, `decoded_size`, `num_in_flight` and `held_bytes` under its
+/// lock: they must be quick.
 pub trait PageSource: Send + Sync {
+    /// The column whose pages these are, if they are those of one index: page numbers,
+    /// storage and the places of errors are those of the index.
+    fn column(&self) -> Option<&Indexed> {
+        None
+    }
+
     /// Number of pages.
-    fn num_pages(&self) -> u64;
+    fn num_pages(&self) -> u64 {
+        self.column().map_or(0, |column| column.index.num_pages())
+    }
 
     /// What the scheduler must know of a page. Asked for once, when a plan names it.
     fn entry(&self, page: u64) -> PageEntry;
@@ -107,13 +116,17 @@ pub trait PageSource: Send + Sync {
     /// Pages that are best fetched at one time, ahead of being decoded; 0 if decoding a
     /// page may as well read it, as of local files.
     fn num_in_flight(&self) -> usize {
-        0
+        self.column()
+            .map_or(0, |column| column.storage.num_in_flight())
     }
 
-    /// Reads what decoding each of `pages` takes, as far as it is not kept. With no pages
-    /// in flight it is not asked for.
+    /// Reads what decoding each of `pages` takes, as far as the source does not keep it.
+    /// The engine asks for it only with pages in flight.
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        Ok(pages.iter().map(|_| Fetched::default()).collect())
+        match self.column() {
+            Some(column) => column.fetch(pages, |page| column.index.run_ranges(page, true)),
+            None => Ok(pages.iter().map(|_| Fetched::default()).collect()),
+        }
     }
 
     /// Makes a page of what was fetched of it; reads what was not. `recycle` is a spent
@@ -127,33 +140,16 @@ pub trait PageSource: Send + Sync {
         recycle: Option<TokenPage>,
     ) -> Result<Page>;
 
-    /// Whether there are pages with [`PageSource::loose_tokens`].
-    fn has_loose(&self) -> bool {
-        false
-    }
-
-    /// Tokens of a page of which parts may be read alone, as they are stored like that;
-    /// `None` of one that is to be decoded.
-    fn loose_tokens(&self, page: u64) -> Option<u64> {
-        let _ = page;
+    /// The source of parts of pages, if some pages need not be decoded for their tokens.
+    fn parts(&self) -> Option<&dyn PartSource> {
         None
-    }
-
-    /// Reads parts of such pages, those that lie side by side at one time; `buffer` is
-    /// memory to use. An error is about one of the pages.
-    fn read_parts(
-        &self,
-        parts: &mut [&mut PagePart],
-        buffer: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)> {
-        let _ = buffer;
-        let page = parts.first().map_or(0, |part| part.page);
-        Err((page, Error::new(Kind::Internal, "the page must be decoded")))
     }
 
     /// Advice: the page will be read soon.
     fn will_need(&self, page: u64) {
-        let _ = page;
+        if let Some(column) = self.column() {
+            column.will_need(page);
+        }
     }
 
     /// Bytes that the source itself keeps between loads (decoded dictionaries);
@@ -163,13 +159,29 @@ pub trait PageSource: Send + Sync {
     }
 
     /// What was read so far that entries and parts do not count.
-    fn beside(&self) -> Beside {
-        Beside::default()
+    fn extra_reads(&self) -> ExtraReads {
+        ExtraReads::default()
     }
 
     /// Says where in which file an error about `page` is.
     fn locate(&self, error: Error, page: u64) -> Error {
-        let _ = page;
-        error
+        match self.column() {
+            Some(column) => column.locate_page(error, page),
+            None => error,
+        }
     }
+}
+
+/// A source whose files hold tokens as they are, so that parts of pages can be read alone.
+pub trait PartSource {
+    /// Tokens of a page of which parts may be read; `None` of one that is to be decoded.
+    fn num_tokens(&self, page: u64) -> Option<u64>;
+
+    /// Reads parts of such pages, those that lie side by side at one time; `buffer` is
+    /// memory to use. An error is about one of the pages.
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        buffer: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)>;
 }

@@ -42,7 +42,6 @@ impl SparePages {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::decode::Tokens;

@@ -13,7 +13,7 @@ use super::page::{Named, Scratch};
 use super::schedule::State;
 use super::{EngineConfig, Page, PageSource};
 use crate::decode::limit_pages;
-use crate::error::{Error, Kind, Result, catch_panic};
+use crate::error::{Error, Result, catch_panic};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 
@@ -133,8 +133,7 @@ impl Shared {
 pub(super) fn run(shared: &Shared, role: Role) {
     let panicked = catch_unwind(AssertUnwindSafe(|| work(shared, role))).is_err();
     if panicked {
-        shared.lock().fail_all(Error::new(
-            Kind::Internal,
+        shared.lock().fail_all(Error::internal(
             "the engine's scheduler failed; this is a defect of pagefeed: please report it",
         ));
         shared.settled.notify_all();

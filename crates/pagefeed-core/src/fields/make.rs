@@ -24,13 +24,8 @@ pub struct Made {
 /// Writes the fields of a batch, row after row, best while its tokens are in the
 /// processor's cache. The memory is empty for fields that are not made.
 pub struct Maker<'a> {
-    labels: Slots<'a>,
-    position_ids: Slots<'a>,
-    document_ids: Slots<'a>,
-    cu_seqlens: &'a mut [i32],
-    doc_lens: &'a mut [i32],
-    attention_mask: Slots<'a>,
-    loss_mask: Slots<'a>,
+    /// The memory of each field.
+    slots: [Slots<'a>; Field::ALL.len()],
     /// Whether the longest segment of each row was asked for.
     wants_longest: bool,
     ignored: i64,
@@ -44,17 +39,12 @@ pub struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Prepares to make fields in their memory, of rows of `row_length`.
+    /// Prepares to make fields in their memory, of rows of `row_length`. The caller has
+    /// taken the memory of the tokens.
     pub fn new(fields: &Fields, row_length: usize, parts: &mut Parts<'a>) -> Self {
         Self {
-            labels: parts.slots(fields, Field::Labels),
-            position_ids: parts.slots(fields, Field::PositionIds),
-            document_ids: parts.slots(fields, Field::DocumentIds),
-            cu_seqlens: parts.take(Field::CuSeqlens),
-            doc_lens: parts.take(Field::DocLens),
+            slots: Field::ALL.map(|field| parts.slots(fields, field)),
             wants_longest: fields.has(Field::MaxDocLens),
-            attention_mask: parts.slots(fields, Field::AttentionMask),
-            loss_mask: parts.slots(fields, Field::LossMask),
             ignored: fields.ignored,
             across_documents: fields.across_documents,
             shift: usize::from(fields.shifted),
@@ -88,7 +78,10 @@ impl<'a> Maker<'a> {
     pub fn finish<T: Number + Into<i64>>(mut self, tokens: &[T], borders: &Borders) -> Made {
         self.make_before(tokens.len(), tokens, borders);
         self.put_border(tokens.len());
-        self.made.most_segments = put_lengths(self.doc_lens, self.row_length, borders);
+        if let Slots::I32(doc_lens) = self.slot(Field::DocLens) {
+            let doc_lens = std::mem::take(doc_lens);
+            self.made.most_segments = put_lengths(doc_lens, self.row_length, borders);
+        }
         if self.wants_longest {
             self.made.max_doc_lens = longest(self.row_length, borders);
         }
@@ -126,19 +119,21 @@ impl<'a> Maker<'a> {
 
     #[inline(always)]
     fn put_border(&mut self, place: usize) {
-        if let Some(border) = self.cu_seqlens.get_mut(self.made.num_borders) {
-            *border = place as i32;
-        }
+        let number = self.made.num_borders;
+        self.slot(Field::CuSeqlens)
+            .fill(number..number + 1, place as i64);
         self.made.num_borders += 1;
     }
 
     /// Writes what a segment's tokens have in common, and their places in it.
     #[inline(always)]
     fn put_segment(&mut self, segment: Range<usize>, is_document: bool, number: i32) {
-        self.position_ids.count(segment.clone());
+        self.slot(Field::PositionIds).count(segment.clone());
         let document = if is_document { number } else { -1 };
-        self.document_ids.fill(segment.clone(), document.into());
-        self.attention_mask.fill(segment, is_document.into());
+        self.slot(Field::DocumentIds)
+            .fill(segment.clone(), document.into());
+        self.slot(Field::AttentionMask)
+            .fill(segment, is_document.into());
     }
 
     /// Writes the labels that are the tokens of a segment.
@@ -160,14 +155,21 @@ impl<'a> Maker<'a> {
         let first = start.max(row.start + self.shift) - self.shift;
         let (middle, last) = (predicted - self.shift, end - self.shift);
         self.ignore(first..middle);
-        self.labels.copy(middle..last, &tokens[predicted..end]);
-        self.loss_mask.fill(middle..last, 1);
+        self.slot(Field::Labels)
+            .copy(middle..last, &tokens[predicted..end]);
+        self.slot(Field::LossMask).fill(middle..last, 1);
     }
 
     #[inline(always)]
     fn ignore(&mut self, places: Range<usize>) {
-        self.labels.fill(places.clone(), self.ignored);
-        self.loss_mask.fill(places, 0);
+        let ignored = self.ignored;
+        self.slot(Field::Labels).fill(places.clone(), ignored);
+        self.slot(Field::LossMask).fill(places, 0);
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, field: Field) -> &mut Slots<'a> {
+        &mut self.slots[field as usize]
     }
 }
 

@@ -12,6 +12,7 @@ mod slots;
 
 pub use borders::Borders;
 pub use make::{Made, Maker};
+pub(crate) use sections::as_numbers;
 pub use sections::{Number, Parts, Sections};
 pub use slots::{FieldType, Slots};
 
@@ -20,73 +21,132 @@ use crate::error::{Error, Result};
 /// Label that carries no loss, unless another is asked for.
 pub const IGNORED: i64 = -100;
 
-/// What a batch may hold.
+/// What numbers a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// The tokens, always there.
-    InputIds,
-    /// Tokens to predict, where there is none that which is ignored.
-    Labels,
-    /// Place of each token in its segment, from 0.
-    PositionIds,
-    /// Number of each token's document in its row, -1 on padding.
-    DocumentIds,
-    /// Borders of the segments in the flattened batch: i32, one more than segments.
-    CuSeqlens,
-    /// Tokens of the longest segment: a number that takes no memory.
-    MaxSeqlen,
-    /// Lengths of the segments of each row, 0 behind them.
-    DocLens,
-    /// Tokens of the longest segment of each row: numbers that take no memory.
-    MaxDocLens,
-    /// 0 on padding, otherwise 1.
-    AttentionMask,
-    /// 1 where labels carry loss, otherwise 0.
-    LossMask,
+pub enum Shape {
+    /// One number for each token: `[batch_size, length]`.
+    Tokens,
+    /// Where segments begin in the flattened batch, and the end: `[segments + 1]`.
+    Borders,
+    /// One number for each segment of each row, 0 behind the last:
+    /// `[batch_size, most segments of a row]`.
+    Segments,
+    /// One number, which takes no memory of the batch.
+    Number,
+    /// A list with a number for each row, which takes no memory of the batch.
+    Rows,
+    /// A table of the documents.
+    Table,
 }
 
-impl Field {
-    /// All of them, in the order in which they lie in memory.
-    pub const ALL: [Self; 10] = [
-        Self::InputIds,
-        Self::Labels,
-        Self::PositionIds,
-        Self::DocumentIds,
-        Self::CuSeqlens,
-        Self::MaxSeqlen,
-        Self::DocLens,
-        Self::MaxDocLens,
-        Self::AttentionMask,
-        Self::LossMask,
-    ];
-
-    /// Its name in a batch.
+impl Shape {
+    /// Its name in Python.
     pub fn name(self) -> &'static str {
         match self {
-            Self::InputIds => "input_ids",
-            Self::Labels => "labels",
-            Self::PositionIds => "position_ids",
-            Self::DocumentIds => "document_ids",
-            Self::CuSeqlens => "cu_seqlens",
-            Self::MaxSeqlen => "max_seqlen",
-            Self::DocLens => "doc_lens",
-            Self::MaxDocLens => "max_doc_lens",
-            Self::AttentionMask => "attention_mask",
-            Self::LossMask => "loss_mask",
+            Self::Tokens => "tokens",
+            Self::Borders => "borders",
+            Self::Segments => "segments",
+            Self::Number => "number",
+            Self::Rows => "rows",
+            Self::Table => "table",
         }
     }
 
-    /// The types that it may have, its usual one first; none if that is not its own.
-    pub fn types(self) -> &'static [FieldType] {
+    /// The most numbers that it takes memory for, of a batch of `num_tokens` tokens: every
+    /// token may be a segment.
+    fn num_places(self, num_tokens: usize) -> usize {
         match self {
-            Self::InputIds | Self::MaxSeqlen | Self::MaxDocLens => &[],
-            Self::CuSeqlens | Self::DocLens => &[FieldType::I32],
-            Self::Labels | Self::PositionIds => &[FieldType::I64, FieldType::I32],
-            Self::DocumentIds => &[FieldType::I32, FieldType::I64],
-            Self::AttentionMask | Self::LossMask => {
-                &[FieldType::Bool, FieldType::I64, FieldType::F32]
+            Self::Tokens | Self::Segments => num_tokens,
+            Self::Borders => num_tokens.saturating_add(1),
+            Self::Number | Self::Rows | Self::Table => 0,
+        }
+    }
+}
+
+/// What is known of a field in any batch.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldEntry {
+    /// Its name in a batch.
+    pub name: &'static str,
+    /// The types that it may have, the usual one first; none if it is no array, or has the
+    /// type of the tokens.
+    pub types: &'static [FieldType],
+    /// What numbers it holds.
+    pub shape: Shape,
+    /// The number on padding, if that is the same everywhere; labels are ignored there.
+    pub padding: Option<i64>,
+    /// Whether only pagefeed can make it: no column of the files can be called so.
+    pub is_ours_alone: bool,
+    /// Whether models of Hugging Face take it.
+    pub is_for_models: bool,
+}
+
+/// Names the fields in the order in which they lie in memory, with an entry each.
+macro_rules! fields {
+    ($($(#[$doc:meta])* $field:ident: $name:literal, $types:expr, $shape:ident, $padding:expr,
+       $ours:literal, $models:literal;)*) => {
+        /// What a batch may hold.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Field {
+            $($(#[$doc])* $field,)*
+        }
+
+        impl Field {
+            /// All of them, in the order in which they lie in memory.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$field),*];
+
+            /// What is known of it.
+            pub const fn entry(self) -> FieldEntry {
+                match self {
+                    $(Self::$field => FieldEntry {
+                        name: $name,
+                        types: $types,
+                        shape: Shape::$shape,
+                        padding: $padding,
+                        is_ours_alone: $ours,
+                        is_for_models: $models,
+                    },)*
+                }
             }
         }
+    };
+}
+
+const WIDE: &[FieldType] = &[FieldType::I64, FieldType::I32];
+const NARROW: &[FieldType] = &[FieldType::I32, FieldType::I64];
+const BORDERS: &[FieldType] = &[FieldType::I32];
+const MASK: &[FieldType] = &[FieldType::Bool, FieldType::I64, FieldType::F32];
+
+// Name, types, shape, number on padding, whether it is ours alone, whether it is for models.
+fields! {
+    /// The tokens, always there.
+    InputIds: "input_ids", &[], Tokens, None, true, true;
+    /// Tokens to predict, where there is none the label that is ignored.
+    Labels: "labels", WIDE, Tokens, None, false, true;
+    /// Place of each token in its segment, from 0.
+    PositionIds: "position_ids", WIDE, Tokens, None, false, true;
+    /// Number of each token's document in its row.
+    DocumentIds: "document_ids", NARROW, Tokens, Some(-1), true, false;
+    /// Borders of the segments in the flattened batch.
+    CuSeqlens: "cu_seqlens", BORDERS, Borders, None, true, false;
+    /// Tokens of the longest segment.
+    MaxSeqlen: "max_seqlen", &[], Number, None, true, false;
+    /// Lengths of the segments of each row.
+    DocLens: "doc_lens", BORDERS, Segments, Some(0), true, false;
+    /// Tokens of the longest segment of each row.
+    MaxDocLens: "max_doc_lens", &[], Rows, None, true, false;
+    /// 1 on tokens of documents.
+    AttentionMask: "attention_mask", MASK, Tokens, Some(0), false, true;
+    /// 1 where labels carry loss, otherwise 0.
+    LossMask: "loss_mask", MASK, Tokens, Some(0), false, false;
+    /// What the files tell of the documents.
+    Metadata: "metadata", &[], Table, None, true, true;
+}
+
+impl Field {
+    /// Its name in a batch.
+    pub const fn name(self) -> &'static str {
+        self.entry().name
     }
 
     /// The field of a name.
@@ -122,8 +182,7 @@ impl Fields {
     pub fn new(names: &[Field], shifted: bool, across_documents: bool) -> Self {
         Self {
             wanted: Field::ALL.map(|field| names.contains(&field)),
-            types: Field::ALL
-                .map(|field| field.types().first().copied().unwrap_or(FieldType::Bool)),
+            types: Field::ALL.map(|field| *field.entry().types.first().unwrap_or(&FieldType::Bool)),
             shifted,
             across_documents,
             ignored: IGNORED,
@@ -132,7 +191,7 @@ impl Fields {
 
     /// The same with a field of another type.
     pub fn with_type(mut self, field: Field, field_type: FieldType) -> Result<Self> {
-        if !field.types().contains(&field_type) {
+        if !field.entry().types.contains(&field_type) {
             return Err(Error::invalid(format!(
                 "{} is never of {field_type:?}",
                 field.name()
@@ -155,8 +214,9 @@ impl Fields {
     /// Refuses batches of more tokens than their borders can count, and labels that
     /// cannot tell what is ignored.
     pub fn check(&self, num_tokens: usize) -> Result<()> {
-        for field in [Field::CuSeqlens, Field::DocLens] {
-            if self.has(field) && i32::try_from(num_tokens).is_err() {
+        for field in Field::ALL {
+            let counts_tokens = matches!(field.entry().shape, Shape::Borders | Shape::Segments);
+            if counts_tokens && self.has(field) && i32::try_from(num_tokens).is_err() {
                 return Err(Error::invalid(format!(
                     "{} are int32 and cannot count the {num_tokens} tokens of a batch; \
                      lower the batch size",
@@ -174,8 +234,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Whether there is more than the tokens.
+    /// Whether fields are made of where documents begin and end.
     pub fn need_borders(&self) -> bool {
-        self.wanted[1..].contains(&true)
+        let is_read = |field: &Field| matches!(field, Field::InputIds | Field::Metadata);
+        let mut made = Field::ALL.into_iter().filter(|field| !is_read(field));
+        made.any(|field| self.has(field))
     }
 }

@@ -27,13 +27,15 @@ impl Sections {
     pub fn new(fields: &Fields, num_tokens: usize, token_bytes: usize) -> Self {
         let mut end = 0usize;
         let ranges = Field::ALL.map(|field| {
-            let num_bytes = match field {
-                Field::InputIds => num_tokens.saturating_mul(token_bytes),
-                // As many as there are if every token is a segment.
-                Field::CuSeqlens => num_tokens.saturating_add(1).saturating_mul(4),
-                Field::MaxSeqlen | Field::MaxDocLens => 0,
-                _ => num_tokens.saturating_mul(fields.type_of(field).num_bytes()),
+            let width = match field {
+                Field::InputIds => token_bytes,
+                _ => fields.type_of(field).num_bytes(),
             };
+            let num_bytes = field
+                .entry()
+                .shape
+                .num_places(num_tokens)
+                .saturating_mul(width);
             if num_bytes == 0 || !fields.has(field) {
                 return end..end;
             }
@@ -96,9 +98,7 @@ impl Sections {
 impl<'a> Parts<'a> {
     /// Takes out the memory of a field as numbers; nothing if it is not made.
     pub fn take<T: Number>(&mut self, field: Field) -> &'a mut [T] {
-        let bytes = std::mem::take(&mut self.fields[field as usize]);
-        // SAFETY: numbers are any bits.
-        unsafe { bytes.align_to_mut() }.1
+        as_numbers(std::mem::take(&mut self.fields[field as usize]))
     }
 
     /// The same as numbers of the type that it has.
@@ -110,6 +110,12 @@ impl<'a> Parts<'a> {
             FieldType::F32 => Slots::F32(self.take(field)),
         }
     }
+}
+
+/// Memory as numbers; the bytes at its ends that are not aligned are left out.
+pub(crate) fn as_numbers<T: Number>(bytes: &mut [u8]) -> &mut [T] {
+    // SAFETY: any bits are a number.
+    unsafe { bytes.align_to_mut() }.1
 }
 
 /// Numbers that fields are made of: any bits are one.

@@ -21,12 +21,19 @@ pub enum FieldType {
 impl FieldType {
     /// The type of a name that NumPy has for it.
     pub fn from_name(name: &str) -> Result<Self> {
-        match name {
-            "bool" => Ok(Self::Bool),
-            "int32" => Ok(Self::I32),
-            "int64" => Ok(Self::I64),
-            "float32" => Ok(Self::F32),
-            _ => Err(Error::invalid(format!("no field is of {name:?}"))),
+        [Self::Bool, Self::I32, Self::I64, Self::F32]
+            .into_iter()
+            .find(|each| each.name() == name)
+            .ok_or_else(|| Error::invalid(format!("no field is of {name:?}")))
+    }
+
+    /// Its name in NumPy.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::I32 => "int32",
+            Self::I64 => "int64",
+            Self::F32 => "float32",
         }
     }
 

@@ -1,16 +1,16 @@
 //! Building the index: files in parallel, each from its footer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
 
 use super::chunk::ChunkPages;
 use super::locate::{ChunkReader, Regions, index_ranges, locate, whole};
 use super::table::TableBuilder;
 use super::{BuildOptions, Files, Index, field_of_all};
-use crate::error::{Error, Kind, Result, catch_panic};
+use crate::error::{Error, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
+use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
 use crate::storage::Storage;
 use crate::store::FileId;
@@ -52,11 +52,14 @@ pub(super) fn build(
         num_threads: (options.num_threads / paths.len()).max(1),
         schemas: Mutex::default(),
     };
-    let files = builder.parallel(options.num_threads, paths.len(), |number| {
-        let path = &paths[number];
-        let file = builder.file(path).map_err(|error| error.in_file(path))?;
-        options.num_done.fetch_add(1, Ordering::Relaxed);
-        Ok(file)
+    let files = on_threads(options.num_threads, paths.len(), || {
+        |number: usize| {
+            options.check_cancelled()?;
+            let path = &paths[number];
+            let file = builder.file(path).map_err(|error| error.in_file(path))?;
+            options.num_done.fetch_add(1, Ordering::Relaxed);
+            Ok(file)
+        }
     })?;
     assemble(column, files)
 }
@@ -80,9 +83,12 @@ impl IndexBuilder<'_> {
         } else {
             None
         };
-        let groups = self.parallel(self.num_threads, footer.row_groups.len(), |number| {
-            let group = &footer.row_groups[number];
-            self.row_group(&file, &schema, number, group, &regions, tail.footer_start)
+        let groups = on_threads(self.num_threads, footer.row_groups.len(), || {
+            |number: usize| {
+                self.options.check_cancelled()?;
+                let group = &footer.row_groups[number];
+                self.row_group(&file, &schema, number, group, &regions, tail.footer_start)
+            }
         })?;
         let mut tables: Vec<_> = schema.leaves.iter().map(|_| TableBuilder::new()).collect();
         for (number, (group, pages)) in (0u32..).zip(footer.row_groups.iter().zip(groups)) {
@@ -138,52 +144,6 @@ impl IndexBuilder<'_> {
         let schema = Arc::new(ColumnSchema::resolve(footer, self.column)?);
         let mut schemas = lock();
         Ok(Arc::clone(schemas.entry(footer.to_vec()).or_insert(schema)))
-    }
-
-    /// Results of `work(0) .. work(count)` in order, or the error of the lowest number.
-    fn parallel<T: Send>(
-        &self,
-        num_threads: usize,
-        count: usize,
-        work: impl Fn(usize) -> Result<T> + Sync,
-    ) -> Result<Vec<T>> {
-        let next = AtomicUsize::new(0);
-        let failed = AtomicUsize::new(usize::MAX);
-        let run = || {
-            let mut done = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                // Numbers below a failed one go on: one of them may fail, too.
-                if number >= count || number > failed.load(Ordering::Relaxed) {
-                    return done;
-                }
-                let result = if self.options.cancel.load(Ordering::Relaxed) {
-                    Err(Error::new(Kind::Cancelled, "the index was not finished"))
-                } else {
-                    catch_panic(|| work(number))
-                };
-                if result.is_err() {
-                    failed.fetch_min(number, Ordering::Relaxed);
-                }
-                done.push((number, result));
-            }
-        };
-        let mut results = std::thread::scope(|scope| {
-            // Where the system gives no more threads, those there are do the work.
-            let others: Vec<_> = (1..num_threads.min(count))
-                .map_while(|_| Builder::new().spawn_scoped(scope, run).ok())
-                .collect();
-            let mut results = run();
-            for other in others {
-                match other.join() {
-                    Ok(more) => results.extend(more),
-                    Err(_) => results.push((0, Err(Error::new(Kind::Internal, "a thread died")))),
-                }
-            }
-            results
-        });
-        results.sort_by_key(|(number, _)| *number);
-        results.into_iter().map(|(_, result)| result).collect()
     }
 }
 

@@ -20,14 +20,14 @@ mod table;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow_schema::Field;
 use twox_hash::XxHash3_128;
 
 use crate::codec::Codec;
 use crate::decode::PageRun;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
@@ -84,6 +84,25 @@ pub struct PageRecord {
     pub codec: Codec,
     /// Byte range of the dictionary page, if the page (probably) needs it.
     pub dictionary: Option<Range<u64>>,
+}
+
+impl PageRecord {
+    /// Bytes of the page and of its dictionary page.
+    pub fn stored_size(&self) -> u64 {
+        let dictionary = self.dictionary.as_ref();
+        let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
+        self.compressed_size.saturating_add(dictionary)
+    }
+}
+
+impl BuildOptions {
+    /// An error once the build was cancelled.
+    fn check_cancelled(&self) -> Result<()> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::new(Kind::Cancelled, "the index was not finished")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The files of an index; arrays of one length.
@@ -289,11 +308,6 @@ impl Index {
         with_dictionary: bool,
     ) -> Result<Vec<PageRun>> {
         read::read_runs(self, store, page, with_dictionary)
-    }
-
-    /// Rows before a page; of one past the last, all rows.
-    pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
-        self.pages().first_row_of_page(page)
     }
 
     /// The page in which a row begins.

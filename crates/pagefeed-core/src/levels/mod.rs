@@ -213,7 +213,7 @@ fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::testing::{Random, encode_hybrid, header_v1, leaf, list_leaf};
+    use crate::decode::tests::{Random, encode_hybrid, header_v1, leaf, list_leaf};
     use parquet::basic::Encoding;
 
     /// Counts level by level.

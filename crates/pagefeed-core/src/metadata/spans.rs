@@ -199,7 +199,6 @@ pub fn clip(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use arrow_array::StringArray;
 

@@ -1,7 +1,7 @@
 use super::levels::convert_bit_packed;
 use super::scratch::KEEP_BYTES;
 use super::*;
-use crate::decode::testing::{Random, encode_hybrid, header_v1, leaf, list_leaf, pack, prefixed};
+use crate::decode::tests::{Random, encode_hybrid, header_v1, leaf, list_leaf, pack, prefixed};
 use crate::header::DataV2;
 use parquet::basic::Encoding;
 

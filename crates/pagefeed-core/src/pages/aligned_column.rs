@@ -7,36 +7,28 @@ use crate::decode::{NumberRows, NumberType, Numbers, OpenedRun, decode_number_di
 use crate::error::{Error, Kind, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
-use crate::pages::dictionaries::{DictionaryCache, Kept, Key, OpenedCache};
-use crate::pages::errand::Errand;
+use crate::pages::dictionaries::{DictionaryCache, KeptDictionary};
+use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader;
-use crate::storage::{FileRanges, Storage};
+use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
+use crate::storage::Storage;
 
 /// A column of lists of numbers with one for each token.
 pub struct AlignedColumn {
     column: Indexed,
     number: NumberType,
     dictionaries: Arc<DictionaryCache>,
-    /// Pages that several pages of tokens share.
-    opened: Arc<OpenedCache>,
-}
-
-/// Rows of a page of the column.
-struct Part {
-    page: u64,
-    record: PageRecord,
-    /// Of those of the page.
-    rows: Range<usize>,
+    shared: Arc<SharedPages>,
 }
 
 impl AlignedColumn {
-    /// The pages of an index; decoded dictionaries are kept in `dictionaries`, and pages
-    /// of which other rows may be wanted soon in `opened`.
+    /// The pages of an index; `dictionaries` keeps decoded dictionaries, `shared` the pages
+    /// of which other rows may be wanted soon.
     pub fn new(
         column: Indexed,
         dictionaries: &Arc<DictionaryCache>,
-        opened: &Arc<OpenedCache>,
+        shared: &Arc<SharedPages>,
     ) -> Result<Self> {
         let index = &column.index;
         let number = NumberType::of(index.field().data_type());
@@ -59,46 +51,19 @@ impl AlignedColumn {
         Ok(Self {
             number,
             dictionaries: Arc::clone(dictionaries),
-            opened: Arc::clone(opened),
+            shared: Arc::clone(shared),
             column,
         })
     }
 
-    /// What its numbers are.
-    pub fn number(&self) -> NumberType {
-        self.number
-    }
-
-    /// First row of each file, and the number of rows.
-    pub(super) fn file_first_row(&self) -> Vec<u64> {
-        self.column.index.file_first_row()
-    }
-
-    /// Rows of the index, as parts of its pages.
-    fn parts(&self, rows: Range<u64>) -> Result<Vec<Part>> {
-        let index = &self.column.index;
-        if rows.is_empty() {
-            return Ok(Vec::new());
-        }
-        let pages = index.page_of_row(rows.start)?..=index.page_of_row(rows.end - 1)?;
-        let part = |page| {
-            let record = index.page(page)?;
-            let first = index.first_row_of_page(page)?;
-            let begin = rows.start.saturating_sub(first);
-            let end = rows.end.saturating_sub(first).min(record.num_rows);
-            let at = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
-            Ok(Part {
-                rows: at(begin)..at(end),
-                page,
-                record,
-            })
-        };
-        pages.map(part).collect()
+    /// The column as it is indexed.
+    pub(super) fn indexed(&self) -> &Indexed {
+        &self.column
     }
 
     /// Bytes that reading these rows takes, as stored; and as decoded.
     pub fn sizes(&self, rows: Range<u64>, num_values: u64) -> (u64, u64) {
-        let stored = self.parts(rows).map_or(0, |parts| {
+        let stored = self.column.page_rows(&rows).map_or(0, |parts| {
             let sizes = parts.iter().map(|part| part.record.compressed_size);
             sizes.sum()
         });
@@ -107,18 +72,24 @@ impl AlignedColumn {
     }
 
     /// What reading these rows takes, for the page of this number in its fetch, but for
-    /// dictionaries that are kept or that others fetch.
+    /// pages and dictionaries that are kept or that others fetch.
     pub(super) fn ranges(
         &self,
-        rows: Range<u64>,
+        rows: &Range<u64>,
         number: usize,
-        errand: &mut Errand<'_>,
-    ) -> Result<Vec<FileRanges>> {
-        let ranges = |part: Part| {
-            let is_wanted = self.column.wants_dictionary(&part.record, number, errand);
-            self.column.index.run_ranges(part.page, is_wanted)
-        };
-        self.parts(rows)?.into_iter().map(ranges).collect()
+        dictionaries: &mut DictionaryFetch<'_>,
+    ) -> Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        for part in self.column.page_rows(rows)? {
+            let column = &self.column;
+            let is_wanted = column.wants_dictionary(&part.record, number, dictionaries);
+            if !self.shared.has(column, &part) {
+                ranges.extend(column.index.run_ranges(part.page, is_wanted)?.ranges);
+            } else if is_wanted {
+                ranges.extend(part.record.dictionary);
+            }
+        }
+        Ok(ranges)
     }
 
     /// Reads these rows, which must be as long as those of the tokens, by their offsets.
@@ -131,7 +102,7 @@ impl AlignedColumn {
         recycle: Numbers,
     ) -> Result<Numbers> {
         let mut numbers = NumberRows::new(self.number, recycle);
-        for part in self.parts(rows)? {
+        for part in self.column.page_rows(&rows)? {
             let before = numbers.offsets.len() - 1;
             self.read_part(opener, &part, storage, &mut numbers)
                 .and_then(|()| check_lengths(&part, &offsets[before..], &numbers, before))
@@ -143,7 +114,7 @@ impl AlignedColumn {
     fn read_part(
         &self,
         opener: &mut PageOpener,
-        part: &Part,
+        part: &PageRows,
         storage: &dyn Storage,
         numbers: &mut NumberRows,
     ) -> Result<()> {
@@ -151,26 +122,20 @@ impl AlignedColumn {
         opener.verify_checksums = self.column.verify_checksums;
         let dictionary = self.dictionary(opener, record, storage)?;
         let leaf = &index.schema(record.file).leaves[0];
-        let mut open = || {
+        let open = || {
             let mut runs = index.read_runs(storage, part.page, false)?;
             let run = runs
                 .pop()
                 .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
             let run = OpenedRun::open(opener, &run, leaf)?;
             reader::check_num_values(record, run.num_values())?;
-            Ok(Arc::new(run))
+            Ok(SharedPage::Numbers(Arc::new(run)))
         };
-        let is_whole = part.rows.len() as u64 == record.num_rows;
-        let run = match is_whole {
-            true => open()?,
-            false => self.opened.get_or_load(self.opened_key(part), open)?,
+        let SharedPage::Numbers(run) = self.shared.get_or_make(&self.column, part, open)? else {
+            return Err(Error::internal("a page of rows, not of numbers"));
         };
         let entries = dictionary.as_ref().map(|kept| &*kept.dictionary);
         numbers.append(&run, entries, leaf, part.rows.clone())
-    }
-
-    fn opened_key(&self, part: &Part) -> Key {
-        self.column.key(&part.record, part.record.offset)
     }
 
     fn dictionary(
@@ -178,7 +143,7 @@ impl AlignedColumn {
         opener: &mut PageOpener,
         record: &PageRecord,
         storage: &dyn Storage,
-    ) -> Result<Option<Kept>> {
+    ) -> Result<Option<KeptDictionary>> {
         let index = &self.column.index;
         let leaf = &index.schema(record.file).leaves[0];
         self.column
@@ -189,7 +154,12 @@ impl AlignedColumn {
 }
 
 /// Refuses a row that has not as many numbers as tokens.
-fn check_lengths(part: &Part, tokens: &[u32], numbers: &NumberRows, before: usize) -> Result<()> {
+fn check_lengths(
+    part: &PageRows,
+    tokens: &[u32],
+    numbers: &NumberRows,
+    before: usize,
+) -> Result<()> {
     let found = numbers.offsets[before..].windows(2);
     let lengths = found.map(|pair| pair[1] - pair[0]);
     let expected = tokens.windows(2).map(|pair| pair[1] - pair[0]);

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use arrow_array::{Array, ArrayRef};
 use bytes::Bytes;
 
-use crate::decode::{OpenedRun, Tokens};
+use crate::decode::Tokens;
 use crate::error::Result;
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
 
-/// What is kept.
-pub trait Held: Clone {
+/// What a [`Cache`] keeps.
+pub trait Cached: Clone {
     /// Memory it takes.
     fn num_bytes(&self) -> usize;
 }
@@ -27,10 +26,7 @@ pub struct Cache<V> {
 }
 
 /// Decoded dictionaries.
-pub type DictionaryCache = Cache<Kept>;
-
-/// Pages of columns that come with tokens, opened.
-pub type OpenedCache = Cache<Arc<OpenedRun>>;
+pub type DictionaryCache = Cache<KeptDictionary>;
 
 /// Who is to fetch something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,28 +52,16 @@ struct Entries<V> {
 
 /// A dictionary that is kept.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct KeptDictionary {
     /// Its entries.
     pub dictionary: Arc<Tokens>,
     /// Whether all of them are token ids.
     pub holds_ids_only: bool,
 }
 
-impl Held for Kept {
+impl Cached for KeptDictionary {
     fn num_bytes(&self) -> usize {
         self.dictionary.num_bytes()
-    }
-}
-
-impl Held for Arc<OpenedRun> {
-    fn num_bytes(&self) -> usize {
-        OpenedRun::num_bytes(self)
-    }
-}
-
-impl Held for ArrayRef {
-    fn num_bytes(&self) -> usize {
-        self.get_array_memory_size()
     }
 }
 
@@ -86,7 +70,7 @@ struct Entry<V> {
     last_use: u64,
 }
 
-impl<V: Held> Entries<V> {
+impl<V: Cached> Entries<V> {
     fn get(&mut self, key: &Key) -> Option<V> {
         self.clock += 1;
         let entry = self.by_key.get_mut(key)?;
@@ -137,7 +121,7 @@ impl<V: Held> Entries<V> {
     }
 }
 
-impl<V: Held> Cache<V> {
+impl<V: Cached> Cache<V> {
     /// An empty cache of at most `capacity` bytes (always at least one entry).
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -245,7 +229,7 @@ mod tests {
     fn the_least_recently_used_go_first_and_the_budget_holds() {
         let cache = DictionaryCache::new(100);
         let load = || {
-            Ok(Kept {
+            Ok(KeptDictionary {
                 dictionary: Arc::new(Tokens::U16(vec![7; 10])),
                 holds_ids_only: true,
             })
@@ -277,7 +261,7 @@ mod tests {
         assert_eq!(cache.claim(key), Claim::Caller);
         assert_eq!(cache.claim(key), Claim::Another);
         let load = || {
-            Ok(Kept {
+            Ok(KeptDictionary {
                 dictionary: Arc::new(Tokens::U16(vec![7; 60])),
                 holds_ids_only: true,
             })

@@ -260,10 +260,7 @@ fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<
             }
         }
         _ => {
-            return Err(Error::new(
-                Kind::Internal,
-                "tokens of another type than the file's",
-            ));
+            return Err(Error::internal("tokens of another type than the file's"));
         }
     }
     Ok(())
@@ -288,7 +285,6 @@ fn append_as<T, const N: usize>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

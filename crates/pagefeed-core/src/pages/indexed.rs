@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
-use crate::pages::dictionaries::{DictionaryCache, Kept, Key};
-use crate::pages::errand::Errand;
+use crate::pages::dictionaries::{DictionaryCache, KeptDictionary, Key};
+use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
 
@@ -36,14 +36,14 @@ impl Indexed {
         token_ids: Option<TokenIds>,
         storage: &dyn Storage,
         decode: impl FnOnce(&[u8]) -> Result<Tokens>,
-    ) -> Result<Option<Kept>> {
+    ) -> Result<Option<KeptDictionary>> {
         let Some(range) = &record.dictionary else {
             return Ok(None);
         };
         let load = || {
             let file = &self.index.files()[record.file as usize];
             let dictionary = Arc::new(decode(&storage.read(file, range.clone())?)?);
-            Ok(Kept {
+            Ok(KeptDictionary {
                 holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
                 dictionary,
             })
@@ -57,16 +57,16 @@ impl Indexed {
         &self,
         record: &PageRecord,
         number: usize,
-        errand: &mut Errand<'_>,
+        dictionaries: &mut DictionaryFetch<'_>,
     ) -> bool {
         let wants =
-            |range: &Range<u64>| errand.brings(number, self.key(record, range.start), range);
+            |range: &Range<u64>| dictionaries.brings(number, self.key(record, range.start), range);
         record.dictionary.as_ref().is_none_or(wants)
     }
 
     /// Fetches ranges of several pages, unless they may as well be read when they are
     /// decoded.
-    pub(super) fn fetch(
+    pub(crate) fn fetch(
         &self,
         pages: &[u64],
         mut ranges: impl FnMut(u64) -> Result<FileRanges>,
@@ -97,7 +97,7 @@ impl Indexed {
     }
 
     /// Tells the system that a page will be loaded soon.
-    pub(super) fn will_need(&self, page: u64) {
+    pub(crate) fn will_need(&self, page: u64) {
         if let Ok(record) = self.index.page(page) {
             let file = &self.index.files()[record.file as usize];
             let end = record.offset + record.compressed_size + record.tail_size;

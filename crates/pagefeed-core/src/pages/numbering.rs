@@ -3,60 +3,55 @@
 use std::sync::Arc;
 
 use crate::decode::TokenPage;
-use crate::engine::{Beside, Page, PageEntry, PagePart, PageSource, PartReads};
+use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
-use crate::pages::dictionaries::{DictionaryCache, OpenedCache};
-use crate::pages::metadata::RowsCache;
+use crate::pages::dictionaries::DictionaryCache;
+use crate::pages::row_ranges::SharedPages;
 use crate::storage::Fetched;
 
 /// Pages of several sources, numbered through in their order.
 pub struct NumberedPages {
-    parts: Vec<Part>,
+    sources: Vec<Numbered>,
     num_pages: u64,
     num_in_flight: usize,
     /// What the sources keep together.
     dictionaries: Arc<DictionaryCache>,
-    opened: Option<Arc<OpenedCache>>,
-    rows: Option<Arc<RowsCache>>,
+    shared: Arc<SharedPages>,
 }
 
-struct Part {
+/// A source and the place of its pages.
+struct Numbered {
     source: Arc<dyn PageSource>,
     /// Number of its first page.
     first_page: u64,
 }
 
 impl NumberedPages {
-    /// Numbers the pages of `sources`, which keep their `dictionaries` together.
-    pub fn new(sources: Vec<Arc<dyn PageSource>>, dictionaries: Arc<DictionaryCache>) -> Self {
+    /// Numbers the pages of `sources`, which keep `dictionaries` and `shared` together.
+    pub fn new(
+        sources: Vec<Arc<dyn PageSource>>,
+        dictionaries: Arc<DictionaryCache>,
+        shared: Arc<SharedPages>,
+    ) -> Self {
         let in_flight = sources.iter().map(|source| source.num_in_flight());
         let num_in_flight = in_flight.max().unwrap_or(0);
         let mut num_pages = 0;
-        let part = |source: Arc<dyn PageSource>| {
+        let numbered = |source: Arc<dyn PageSource>| {
             let first_page = num_pages;
             num_pages += source.num_pages();
-            Part { source, first_page }
+            Numbered { source, first_page }
         };
-        let parts = sources.into_iter().map(part).collect();
         Self {
-            parts,
+            sources: sources.into_iter().map(numbered).collect(),
             num_pages,
             num_in_flight,
             dictionaries,
-            opened: None,
-            rows: None,
+            shared,
         }
     }
 
-    /// The same of sources that keep opened and decoded pages together.
-    pub fn keeping(mut self, opened: Arc<OpenedCache>, rows: Arc<RowsCache>) -> Self {
-        self.opened = Some(opened);
-        self.rows = Some(rows);
-        self
-    }
-
-    /// The part that a page is of, and its number there.
+    /// The source that a page is of, and its number there.
     fn find(&self, page: u64) -> Result<(usize, u64)> {
         if page >= self.num_pages {
             return Err(Error::invalid(format!(
@@ -64,12 +59,12 @@ impl NumberedPages {
                 self.num_pages
             )));
         }
-        let part = self.parts.partition_point(|part| part.first_page <= page) - 1;
-        Ok((part, page - self.parts[part].first_page))
+        let number = self.sources.partition_point(|each| each.first_page <= page) - 1;
+        Ok((number, page - self.sources[number].first_page))
     }
 
-    fn source(&self, part: usize) -> &dyn PageSource {
-        &*self.parts[part].source
+    fn source(&self, number: usize) -> &dyn PageSource {
+        &*self.sources[number].source
     }
 }
 
@@ -81,16 +76,16 @@ impl PageSource for NumberedPages {
     fn entry(&self, page: u64) -> PageEntry {
         self.find(page).map_or_else(
             |_| PageEntry::default(),
-            |(part, page)| PageEntry {
-                kind: part,
-                ..self.source(part).entry(page)
+            |(number, page)| PageEntry {
+                kind: number,
+                ..self.source(number).entry(page)
             },
         )
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {
-        match self.parts.get(entry.kind) {
-            Some(part) => part.source.decoded_size(entry),
+        match self.sources.get(entry.kind) {
+            Some(each) => each.source.decoded_size(entry),
             None => entry.decoded_size,
         }
     }
@@ -119,17 +114,44 @@ impl PageSource for NumberedPages {
         fetched: &Fetched,
         recycle: Option<TokenPage>,
     ) -> Result<Page> {
-        let (part, page) = self.find(page)?;
-        self.source(part).decode(opener, page, fetched, recycle)
+        let (number, page) = self.find(page)?;
+        self.source(number).decode(opener, page, fetched, recycle)
     }
 
-    fn has_loose(&self) -> bool {
-        (0..self.parts.len()).any(|part| self.source(part).has_loose())
+    fn parts(&self) -> Option<&dyn PartSource> {
+        let mut sources = self.sources.iter();
+        sources
+            .any(|each| each.source.parts().is_some())
+            .then_some(self)
     }
 
-    fn loose_tokens(&self, page: u64) -> Option<u64> {
-        let (part, page) = self.find(page).ok()?;
-        self.source(part).loose_tokens(page)
+    fn will_need(&self, page: u64) {
+        if let Ok((number, page)) = self.find(page) {
+            self.source(number).will_need(page);
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.dictionaries.num_bytes() + self.shared.num_bytes()
+    }
+
+    fn extra_reads(&self) -> ExtraReads {
+        let sources = self.sources.iter();
+        sources.map(|each| each.source.extra_reads()).sum()
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        match self.find(page) {
+            Ok((number, page)) => self.source(number).locate(error, page),
+            Err(_) => error,
+        }
+    }
+}
+
+impl PartSource for NumberedPages {
+    fn num_tokens(&self, page: u64) -> Option<u64> {
+        let (number, page) = self.find(page).ok()?;
+        self.source(number).parts()?.num_tokens(page)
     }
 
     fn read_parts(
@@ -138,47 +160,26 @@ impl PageSource for NumberedPages {
         buffer: &mut Vec<u8>,
     ) -> Result<PartReads, (u64, Error)> {
         let mut sum = PartReads::default();
-        for (number, part) in self.parts.iter().enumerate() {
-            let end = part.first_page + part.source.num_pages();
+        for each in &self.sources {
+            let end = each.first_page + each.source.num_pages();
             let own = parts
                 .iter_mut()
-                .filter(|each| (part.first_page..end).contains(&each.page));
-            let mut own: Vec<&mut PagePart> = own.map(|each| &mut **each).collect();
-            if own.is_empty() {
+                .filter(|part| (each.first_page..end).contains(&part.page));
+            let mut own: Vec<&mut PagePart> = own.map(|part| &mut **part).collect();
+            let Some(first) = own.first().map(|part| part.page) else {
                 continue;
-            }
-            own.iter_mut().for_each(|each| each.page -= part.first_page);
-            let result = self.source(number).read_parts(&mut own, buffer);
-            own.iter_mut().for_each(|each| each.page += part.first_page);
-            let found = result.map_err(|(page, error)| (page + part.first_page, error))?;
+            };
+            let source = each.source.parts();
+            let source =
+                source.ok_or_else(|| (first, Error::internal("the page must be decoded")))?;
+            own.iter_mut().for_each(|part| part.page -= each.first_page);
+            let result = source.read_parts(&mut own, buffer);
+            own.iter_mut().for_each(|part| part.page += each.first_page);
+            let found = result.map_err(|(page, error)| (page + each.first_page, error))?;
             sum.reads += found.reads;
             sum.bytes += found.bytes;
         }
         Ok(sum)
-    }
-
-    fn will_need(&self, page: u64) {
-        if let Ok((part, page)) = self.find(page) {
-            self.source(part).will_need(page);
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        let opened = self.opened.as_ref().map_or(0, |opened| opened.num_bytes());
-        let rows = self.rows.as_ref().map_or(0, |rows| rows.num_bytes());
-        self.dictionaries.num_bytes() + opened + rows
-    }
-
-    fn beside(&self) -> Beside {
-        let parts = self.parts.iter();
-        parts.map(|part| part.source.beside()).sum()
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        match self.find(page) {
-            Ok((part, page)) => self.source(part).locate(error, page),
-            Err(_) => error,
-        }
     }
 }
 

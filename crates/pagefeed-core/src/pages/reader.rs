@@ -86,25 +86,13 @@ pub fn read_columns(
 fn read_rows(column: &Indexed, opener: &mut PageOpener, rows: Range<u64>) -> Result<ArrayRef> {
     let index = &column.index;
     let data_type = index.field().data_type();
-    let mut parts = vec![new_empty_array(data_type)];
-    let mut at = rows.start;
-    while at < rows.end {
-        let mut page = [0];
-        index.pages_of_rows(&[at.cast_signed()], &mut page)?;
-        let page = page[0].cast_unsigned();
-        let found = index.rows_of_page(page)?;
-        let array = read_array(column, opener, page, Fetched::NOTHING, data_type)?;
-        let end = found.end.min(rows.end);
-        if !found.contains(&at) {
-            return Err(Error::corrupt(
-                "the columns of a file have not the same rows",
-            ));
-        }
-        parts.push(array.slice((at - found.start) as usize, (end - at) as usize));
-        at = end;
+    let mut found = vec![new_empty_array(data_type)];
+    for part in column.page_rows(&rows)? {
+        let array = read_array(column, opener, part.page, Fetched::NOTHING, data_type)?;
+        found.push(array.slice(part.rows.start, part.rows.len()));
     }
-    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-    concat(&parts).map_err(|error| Error::limit(error.to_string()))
+    let found: Vec<&dyn Array> = found.iter().map(AsRef::as_ref).collect();
+    concat(&found).map_err(|error| Error::limit(error.to_string()))
 }
 
 /// Refuses a page whose values are not as many as the index, and so the numbering of

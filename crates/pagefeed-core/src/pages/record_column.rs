@@ -8,8 +8,8 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{Beside, Page, PageEntry, PageSource};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{ExtraReads, Page, PageEntry, PageSource};
+use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
@@ -17,30 +17,30 @@ use crate::pages::numbering::saturated;
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
 
-/// What of the records.
+/// Which values of the records.
 #[derive(Clone)]
-pub enum Part {
+pub enum RecordValues {
     /// A number of each, as lists.
     Numbers(FlatField),
     /// The spans whose payloads they name.
     Spans(Arc<StreamSpans>),
 }
 
-/// Pages of a part of the records of an index of flat files.
+/// Values in the records of an index of flat files, as a column.
 #[derive(Clone)]
 pub struct RecordColumn {
     /// The index.
     pub column: Indexed,
     /// What is read.
-    pub part: Part,
+    pub values: RecordValues,
 }
 
 impl RecordColumn {
     /// What it holds, by a name.
     pub fn field(&self, name: &str) -> FieldRef {
-        let data_type = match &self.part {
-            Part::Spans(_) => spans_type(),
-            Part::Numbers(field) => {
+        let data_type = match &self.values {
+            RecordValues::Spans(_) => spans_type(),
+            RecordValues::Numbers(field) => {
                 let item = Field::new("element", field.number.data_type(), false);
                 DataType::List(Arc::new(item))
             }
@@ -51,9 +51,9 @@ impl RecordColumn {
     /// Bytes that a row takes in memory, about.
     pub fn row_bytes(&self) -> u64 {
         let index = &self.column.index;
-        match &self.part {
-            Part::Spans(spans) => spans.row_bytes(),
-            Part::Numbers(field) => {
+        match &self.values {
+            RecordValues::Spans(spans) => spans.row_bytes(),
+            RecordValues::Numbers(field) => {
                 let bytes = field.number.num_bytes() as u64 * index.num_values();
                 bytes / index.num_rows().max(1)
             }
@@ -67,19 +67,19 @@ impl RecordColumn {
         let read = || {
             let flat = index.as_flat();
             let flat = flat.ok_or_else(|| Error::invalid("numbers of records"))?;
-            let field = match &self.part {
-                Part::Spans(spans) => spans.field(),
-                Part::Numbers(field) => *field,
+            let field = match &self.values {
+                RecordValues::Spans(spans) => spans.field(),
+                RecordValues::Numbers(field) => *field,
             };
             let storage = fetched.over(&*self.column.storage);
             let mut found = TokenPage::default();
             flat::load(index, flat, &[field], &storage, page, &record, &mut found)?;
-            match &self.part {
-                Part::Spans(spans) => {
+            match &self.values {
+                RecordValues::Spans(spans) => {
                     let told = spans.of_pages(&[(record.file, &found)]);
                     told.map_err(|(_, error)| error)
                 }
-                Part::Numbers(field) => lists(&found, *field),
+                RecordValues::Numbers(field) => lists(&found, *field),
             }
         };
         read().map_err(|error| self.column.locate(error, &record))
@@ -88,7 +88,7 @@ impl RecordColumn {
 
 /// The numbers that come with the tokens of a page, as lists.
 fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
-    let lacks = || Error::new(Kind::Internal, "records without a number");
+    let lacks = || Error::internal("records without a number");
     let (count, width) = (page.tokens.len(), field.number.num_bytes());
     // As aligned as any number needs.
     let mut memory = vec![0u64; (count * width).div_ceil(8)];
@@ -122,8 +122,8 @@ pub(super) struct RecordPages {
 }
 
 impl PageSource for RecordPages {
-    fn num_pages(&self) -> u64 {
-        self.column.column.index.num_pages()
+    fn column(&self) -> Option<&Indexed> {
+        Some(&self.column.column)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
@@ -151,18 +151,10 @@ impl PageSource for RecordPages {
         conform(&rows, &self.data_type).map(Page::Rows)
     }
 
-    fn beside(&self) -> Beside {
-        match &self.column.part {
-            Part::Spans(spans) => spans.beside(),
-            Part::Numbers(_) => Beside::default(),
+    fn extra_reads(&self) -> ExtraReads {
+        match &self.column.values {
+            RecordValues::Spans(spans) => spans.extra_reads(),
+            RecordValues::Numbers(_) => ExtraReads::default(),
         }
-    }
-
-    fn will_need(&self, page: u64) {
-        self.column.column.will_need(page);
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        self.column.column.locate_page(error, page)
     }
 }

@@ -129,7 +129,7 @@ pub fn mean_row_bytes(index: &Index) -> Result<u64> {
     let (mut bytes, mut rows) = (0u64, 0u64);
     for page in (0..index.num_pages()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let record = index.page(page)?;
-        let strings = stored_size(&record).saturating_mul(EXPANSION);
+        let strings = record.stored_size().saturating_mul(EXPANSION);
         bytes = bytes.saturating_add(strings.saturating_add(numbers_size(&record)));
         rows += record.num_rows;
     }
@@ -141,13 +141,6 @@ fn numbers_size(record: &PageRecord) -> u64 {
     const BYTES_PER_VALUE: u64 = 8;
     let values = record.num_values.saturating_add(record.num_rows);
     values.saturating_mul(BYTES_PER_VALUE)
-}
-
-/// Bytes that are read for a page: its dictionary is read with each page.
-fn stored_size(record: &PageRecord) -> u64 {
-    let dictionary = record.dictionary.as_ref();
-    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
-    record.compressed_size.saturating_add(dictionary)
 }
 
 /// Pages of a column of files.
@@ -170,7 +163,7 @@ impl RowColumn {
                 .check_lists(&array, record.first_row_in_group)
                 .map_err(|error| self.column.locate(error, &record))?;
         }
-        let stored = stored_size(&record);
+        let stored = record.stored_size();
         let expansion = (array.get_array_memory_size() as u64).div_ceil(stored.max(1));
         let expansion = expansion.min(MAX_EXPANSION);
         self.expansion.fetch_max(expansion, Ordering::Relaxed);
@@ -179,8 +172,8 @@ impl RowColumn {
 }
 
 impl PageSource for RowColumn {
-    fn num_pages(&self) -> u64 {
-        self.column.index.num_pages()
+    fn column(&self) -> Option<&Indexed> {
+        Some(&self.column)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
@@ -188,7 +181,7 @@ impl PageSource for RowColumn {
         record.map_or_else(
             |_| PageEntry::default(),
             |record| {
-                let (stored, decoded) = (stored_size(&record), numbers_size(&record));
+                let (stored, decoded) = (record.stored_size(), numbers_size(&record));
                 PageEntry {
                     file: record.file as usize,
                     ..PageEntry::new(saturated(stored), saturated(decoded))
@@ -203,15 +196,6 @@ impl PageSource for RowColumn {
         strings.saturating_add(entry.decoded_size)
     }
 
-    fn num_in_flight(&self) -> usize {
-        self.column.storage.num_in_flight()
-    }
-
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let ranges = |page| self.column.index.run_ranges(page, true);
-        self.column.fetch(pages, ranges)
-    }
-
     fn decode(
         &self,
         opener: &mut PageOpener,
@@ -220,14 +204,6 @@ impl PageSource for RowColumn {
         _: Option<TokenPage>,
     ) -> Result<Page> {
         self.read(opener, page, fetched).map(Page::Rows)
-    }
-
-    fn will_need(&self, page: u64) {
-        self.column.will_need(page);
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        self.column.locate_page(error, page)
     }
 }
 

@@ -10,8 +10,8 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 
 use crate::decode::{NumberType, TokenPage};
-use crate::engine::Beside;
-use crate::error::{Error, Kind, Result};
+use crate::engine::ExtraReads;
+use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::pages::flat::FlatField;
 use crate::storage::{Storage, read_near};
@@ -88,7 +88,7 @@ impl StreamSpans {
         sizes: &[u64],
     ) -> Result<Self> {
         let number = NumberType::from_name("uint32");
-        let number = number.ok_or_else(|| Error::new(Kind::Internal, "numbers of payloads"))?;
+        let number = number.ok_or_else(|| Error::internal("numbers of payloads"))?;
         if shards.len() != index.files().len() || sizes.len() != shards.len() {
             return Err(Error::invalid("payloads of each shard of a dataset"));
         }
@@ -118,8 +118,8 @@ impl StreamSpans {
     }
 
     /// What was read of payloads so far.
-    pub fn beside(&self) -> Beside {
-        Beside {
+    pub fn extra_reads(&self) -> ExtraReads {
+        ExtraReads {
             bytes: self.bytes_read.load(Ordering::Relaxed),
             index_reads: self.places_read.load(Ordering::Relaxed),
             payload_reads: self.payloads_read.load(Ordering::Relaxed),
@@ -250,10 +250,10 @@ struct Found {
 impl Found {
     fn into_array(self, payloads: BinaryArray) -> Result<ArrayRef> {
         let DataType::List(item) = spans_type() else {
-            return Err(Error::new(Kind::Internal, "spans are lists"));
+            return Err(Error::internal("spans are lists"));
         };
         let DataType::Struct(fields) = item.data_type() else {
-            return Err(Error::new(Kind::Internal, "of structs"));
+            return Err(Error::internal("of structs"));
         };
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(self.starts)),
@@ -266,7 +266,7 @@ impl Found {
     }
 
     fn add(&mut self, shard: u32, page: &TokenPage) -> Result<()> {
-        let lacks = || Error::new(Kind::Internal, "tokens without the numbers of payloads");
+        let lacks = || Error::internal("tokens without the numbers of payloads");
         let numbers = page.aligned.last().ok_or_else(lacks)?;
         let ids = numbers.whole(0..numbers.len());
         // Of a part of a page, some tokens of its first and last row are not there.
@@ -292,5 +292,4 @@ impl Found {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -90,9 +90,7 @@ impl Tokenization {
         const BYTES_PER_ROW: u64 = 4;
         let (num_rows, num_tokens) = (rows.end - rows.start, self.num_tokens(rows));
         let decoded = num_tokens * self.bytes_per_token() + (num_rows + 1) * BYTES_PER_ROW;
-        let dictionary = record.dictionary.as_ref();
-        let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
-        let stored = saturated(record.compressed_size.saturating_add(dictionary));
+        let stored = saturated(record.stored_size());
         PageEntry {
             loading_size: stored.saturating_add(saturated(num_tokens * BYTES_OF_TEXT)),
             file: record.file as usize,

@@ -108,8 +108,8 @@ impl TextColumn {
 }
 
 impl PageSource for TextColumn {
-    fn num_pages(&self) -> u64 {
-        self.column.index.num_pages()
+    fn column(&self) -> Option<&Indexed> {
+        Some(&self.column)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
@@ -121,15 +121,6 @@ impl PageSource for TextColumn {
                 self.tokenization.entry(rows, &record)
             },
         )
-    }
-
-    fn num_in_flight(&self) -> usize {
-        self.column.storage.num_in_flight()
-    }
-
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let ranges = |page| self.column.index.run_ranges(page, true);
-        self.column.fetch(pages, ranges)
     }
 
     fn decode(
@@ -144,13 +135,5 @@ impl PageSource for TextColumn {
         };
         let lists = self.read_lists(opener, page, fetched)?;
         conform(&lists, data_type).map(Page::Rows)
-    }
-
-    fn will_need(&self, page: u64) {
-        self.column.will_need(page);
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        self.column.locate_page(error, page)
     }
 }

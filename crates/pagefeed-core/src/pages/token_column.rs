@@ -1,16 +1,15 @@
 //! Pages of a token column of Parquet files.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::decode::{Numbers, TokenPage, decode_dictionary, decode_tokens_into};
-use crate::engine::{Page, PageEntry, PagePart, PageSource, PartReads};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
+use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::aligned_column::AlignedColumn;
 use crate::pages::dictionaries::DictionaryCache;
-use crate::pages::errand::Errand;
+use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::flat_parts;
 use crate::pages::indexed::Indexed;
@@ -61,14 +60,8 @@ impl TokenColumn {
 
     /// The same with columns of the same rows, a number for each token.
     pub fn with(mut self, aligned: Vec<AlignedColumn>) -> Result<Self> {
-        let rows = self.column.index.file_first_row();
-        for column in &aligned {
-            if column.file_first_row() != rows {
-                return Err(Error::invalid(
-                    "columns of the same rows belong to indexes of the same files",
-                ));
-            }
-        }
+        let mut columns = aligned.iter().map(AlignedColumn::indexed);
+        columns.try_for_each(|column| column.check_rows(&self.column))?;
         self.aligned = aligned;
         Ok(self)
     }
@@ -88,12 +81,6 @@ impl TokenColumn {
         }
         self.fields = fields;
         Ok(self)
-    }
-
-    /// Rows of a page among all rows of the index.
-    fn rows(&self, page: u64, record: &PageRecord) -> Result<Range<u64>> {
-        let first = self.column.index.first_row_of_page(page)?;
-        Ok(first..first + record.num_rows)
     }
 
     /// Reads and decodes a page.
@@ -157,7 +144,7 @@ impl TokenColumn {
         if let Some(token_ids) = self.token_ids.filter(|_| !are_ids) {
             token_ids.check(&page, record.first_row_in_group)?;
         }
-        let rows = self.rows(number, record)?;
+        let rows = index.rows_of_page(number)?;
         page.aligned
             .resize_with(self.aligned.len(), Numbers::default);
         for (column, numbers) in self.aligned.iter().zip(&mut page.aligned) {
@@ -169,26 +156,30 @@ impl TokenColumn {
 
     /// What reading a page takes, the one of this number in its fetch, but for
     /// dictionaries that are kept or that others fetch.
-    fn ranges(&self, page: u64, number: usize, errand: &mut Errand<'_>) -> Result<FileRanges> {
+    fn ranges(
+        &self,
+        page: u64,
+        number: usize,
+        dictionaries: &mut DictionaryFetch<'_>,
+    ) -> Result<FileRanges> {
         let record = self.column.index.page(page)?;
-        let is_wanted = self.column.wants_dictionary(&record, number, errand);
+        let is_wanted = self.column.wants_dictionary(&record, number, dictionaries);
         let own = self.column.index.run_ranges(page, is_wanted)?;
         if self.aligned.is_empty() {
             return Ok(own);
         }
-        let rows = self.rows(page, &record)?;
+        let rows = self.column.index.rows_of_page(page)?;
         let mut ranges = own.ranges;
         for column in &self.aligned {
-            let parts = column.ranges(rows.clone(), number, errand)?;
-            ranges.extend(parts.into_iter().flat_map(|part| part.ranges));
+            ranges.extend(column.ranges(&rows, number, dictionaries)?);
         }
         Ok(FileRanges::new(own.file, ranges))
     }
 }
 
 impl PageSource for TokenColumn {
-    fn num_pages(&self) -> u64 {
-        self.column.index.num_pages()
+    fn column(&self) -> Option<&Indexed> {
+        Some(&self.column)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
@@ -202,7 +193,7 @@ impl PageSource for TokenColumn {
         let mut bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
         let mut stored = record.compressed_size;
         for column in &self.aligned {
-            let rows = self.rows(page, &record).unwrap_or_default();
+            let rows = self.column.index.rows_of_page(page).unwrap_or_default();
             let sizes = column.sizes(rows, record.num_values);
             stored = stored.saturating_add(sizes.0);
             bytes = bytes.saturating_add(sizes.1);
@@ -218,17 +209,13 @@ impl PageSource for TokenColumn {
         }
     }
 
-    fn num_in_flight(&self) -> usize {
-        self.column.storage.num_in_flight()
-    }
-
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let mut errand = Errand::new(&self.dictionaries);
+        let mut dictionaries = DictionaryFetch::new(&self.dictionaries);
         let mut numbers = 0..;
         let fetched = self.column.fetch(pages, |page| {
-            self.ranges(page, numbers.next().unwrap_or_default(), &mut errand)
+            self.ranges(page, numbers.next().unwrap_or_default(), &mut dictionaries)
         })?;
-        Ok(errand.complete(fetched))
+        Ok(dictionaries.complete(fetched))
     }
 
     fn decode(
@@ -241,20 +228,17 @@ impl PageSource for TokenColumn {
         self.read(opener, page, fetched, recycle).map(Page::Tokens)
     }
 
-    fn has_loose(&self) -> bool {
+    fn parts(&self) -> Option<&dyn PartSource> {
         // A storage that answers late is better asked for pages, ahead of their use.
-        self.column.index.as_flat().is_some() && self.num_in_flight() == 0
+        let is_flat = self.column.index.as_flat().is_some();
+        (is_flat && self.num_in_flight() == 0).then_some(self)
     }
+}
 
-    fn loose_tokens(&self, page: u64) -> Option<u64> {
-        if !self.has_loose() {
-            return None;
-        }
-        self.column
-            .index
-            .page(page)
-            .ok()
-            .map(|page| page.num_values)
+impl PartSource for TokenColumn {
+    fn num_tokens(&self, page: u64) -> Option<u64> {
+        let record = self.column.index.page(page).ok()?;
+        Some(record.num_values)
     }
 
     fn read_parts(
@@ -265,7 +249,7 @@ impl PageSource for TokenColumn {
         let index = &self.column.index;
         let Some(flat) = index.as_flat() else {
             let page = parts.first().map_or(0, |part| part.page);
-            return Err((page, Error::new(Kind::Internal, "the page must be decoded")));
+            return Err((page, Error::internal("the page must be decoded")));
         };
         let storage = &*self.column.storage;
         flat_parts::read(
@@ -277,13 +261,5 @@ impl PageSource for TokenColumn {
             parts,
             buffer,
         )
-    }
-
-    fn will_need(&self, page: u64) {
-        self.column.will_need(page);
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        self.column.locate_page(error, page)
     }
 }

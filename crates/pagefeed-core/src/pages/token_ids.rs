@@ -189,7 +189,6 @@ fn are_ids_avx2<T: Id>(values: &[T], last: T) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 

@@ -102,7 +102,6 @@ fn common_list(first: &DataType, second: &DataType) -> Option<DataType> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use arrow_schema::TimeUnit;
 

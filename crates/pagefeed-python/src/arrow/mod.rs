@@ -3,8 +3,6 @@
 pub mod table;
 mod values;
 
-use std::collections::HashMap;
-
 use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -16,7 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 
 use crate::buffer::Buffer;
-use crate::engine::{parse_fields, token_type};
+use crate::engine::token_type;
+use crate::error::to_python;
+use crate::fields::AskedFields;
 use crate::run::detached;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
@@ -103,40 +103,22 @@ impl ArrowArray {
 
     /// The lists of integers as rows of `length` tokens, cut or filled up with
     /// `padding`, and the fields made of them.
-    #[pyo3(signature = (
-        length, padding, dtype, *, fields=Vec::new(), shifted=false,
-        across_documents=false, dtypes=HashMap::new(), ignore_index=-100
-    ))]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "how rows are padded, and what is made of them"
-    )]
+    #[pyo3(signature = (length, padding, dtype, *, fields=None))]
     fn padded(
         &self,
         py: Python<'_>,
         length: usize,
         padding: i64,
         dtype: &str,
-        fields: Vec<String>,
-        shifted: bool,
-        across_documents: bool,
-        dtypes: HashMap<String, String>,
-        ignore_index: i64,
+        fields: Option<AskedFields>,
     ) -> PyResult<Buffer> {
         let padding = Padding {
             length,
             token: padding,
             token_type: token_type(dtype)?,
-            fields: parse_fields(
-                py,
-                &fields,
-                &dtypes,
-                shifted,
-                across_documents,
-                ignore_index,
-            )?,
+            fields: AskedFields::parse(fields).map_err(|error| to_python(py, &error))?,
         };
-        detached(py, || padding.batch(&self.array)).map(Buffer::from)
+        detached(py, || padding.batch(&self.array, &[])).map(Buffer::from)
     }
 
     /// Numbers as the name of their type and their bytes, NaN for null; None if it holds

@@ -126,7 +126,7 @@ class DocumentFeed(EngineFeed):
         shape = len(whole), length
         settings, fields = self._settings, self._settings.fields
         memory = columns[0].padded(
-            length, settings.padding, settings.dtype, **fields.settings
+            length, settings.padding, settings.dtype, fields=fields.settings
         )
         made: Batch = fields.arrays(memory, shape, settings.dtype)
         made |= {"lengths": lengths}

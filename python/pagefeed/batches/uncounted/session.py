@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed import _core
 from pagefeed._base import Facts, check_vocab_size, format_bytes
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.batches.loader_session import (
@@ -23,7 +24,6 @@ from pagefeed.batches.options import check_options
 from pagefeed.batches.session import Session
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.uncounted.blocks import BlockReader, EncodedBlock
-from pagefeed.batches.uncounted.borders import fields_of
 from pagefeed.batches.uncounted.lane_passes import (
     Cursor,
     LanePasses,
@@ -182,14 +182,22 @@ class UncountedSession(LoaderSession):
             is_ready &= line.num_waits == waits
             idle = 0 if taken else idle + 1
             if taken is not None:
-                rows.append(taken[0].astype(settings.dtype))
-                starts.append(taken[1])
+                starts.append(taken[1] + len(rows) * self._length)
+                rows.append(taken[0].astype(np.uint32))
             elif idle > 2 * len(lines):
                 raise EmptySelectionError(
                     f"the texts of rank {settings.rank} have no token: all are empty "
                     "or null; give the sequences an eos, or select other rows"
                 )
-        made = fields_of(np.stack(rows), starts, settings.fields)
+        fields = settings.fields
+        memory = _core.token_rows(
+            np.concatenate(rows),
+            self._length,
+            np.concatenate(starts),
+            settings.dtype,
+            fields=fields.settings,
+        )
+        made = fields.arrays(memory, (len(rows), self._length), settings.dtype)
         batch = transformed(settings.transform, converted(made, self._convert))
         self._num_ready += is_ready
         return batch, {lane: line.cursor for lane, line in lines.items()}

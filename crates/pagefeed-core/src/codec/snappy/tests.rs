@@ -1,7 +1,7 @@
 //! Held against the crate `snap`, byte for byte and error for error.
 
 use super::*;
-use crate::decode::testing::Random;
+use crate::decode::tests::Random;
 
 /// Bytes around the output that must stay as they are.
 const CANARIES: usize = 256;

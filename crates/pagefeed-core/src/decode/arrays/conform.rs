@@ -14,7 +14,7 @@ use arrow_array::{
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, Fields};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 
 /// The values of `array` as `target`, a common type of its own and others.
 pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
@@ -37,7 +37,7 @@ pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
 
 fn impossible(array: &ArrayRef, target: &DataType) -> Error {
     let message = format!("{} does not become {target}", array.data_type());
-    Error::new(Kind::Internal, message)
+    Error::internal(message)
 }
 
 /// Text and bytes with 64-bit offsets.
@@ -62,7 +62,7 @@ fn structs(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     let column = |field: &FieldRef| {
         let column = array
             .column_by_name(field.name())
-            .ok_or_else(|| Error::new(Kind::Internal, format!("no field {:?}", field.name())))?;
+            .ok_or_else(|| Error::internal(format!("no field {:?}", field.name())))?;
         conform(column, field.data_type())
     };
     let columns = fields.iter().map(column).collect::<Result<_>>()?;

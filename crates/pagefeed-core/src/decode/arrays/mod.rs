@@ -21,7 +21,7 @@ use super::{PageRun, Tokens};
 use crate::decode::tokens::decode_rows;
 use crate::decode::tokens::integers::{IntegerReader, Storage, collect};
 use crate::decode::tokens::rows::RowReader;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::schema::{ColumnSchema, Leaf};
 use crate::schema::{extension, rewrite};
@@ -106,14 +106,11 @@ fn check(array: &ArrayRef, schema: &ColumnSchema, num_rows: u64) -> Result<()> {
         )));
     }
     if array.data_type() != schema.field.data_type() {
-        return Err(Error::new(
-            Kind::Internal,
-            format!(
-                "a column of type {} was decoded as {}",
-                schema.field.data_type(),
-                array.data_type()
-            ),
-        ));
+        return Err(Error::internal(format!(
+            "a column of type {} was decoded as {}",
+            schema.field.data_type(),
+            array.data_type()
+        )));
     }
     Ok(())
 }

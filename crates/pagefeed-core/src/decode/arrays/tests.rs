@@ -1,3 +1,4 @@
+use crate::error::Kind;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int32Builder, ListBuilder};
@@ -7,7 +8,7 @@ use parquet::arrow::ArrowWriter;
 
 use super::*;
 use crate::codec::Codec;
-use crate::decode::testing::{Random, Rows, StoredPage, encode_hybrid, encode_lists, random_rows};
+use crate::decode::tests::{Random, Rows, StoredPage, encode_hybrid, encode_lists, random_rows};
 
 /// The schema of a column as the crate's writer stores it.
 fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {

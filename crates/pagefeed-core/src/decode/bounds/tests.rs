@@ -4,7 +4,7 @@ use arrow_schema::{Field, Fields};
 
 use super::*;
 use crate::Kind;
-use crate::decode::testing::{Random, encode_hybrid, header_v1, leaf, list_leaf};
+use crate::decode::tests::{Random, encode_hybrid, header_v1, leaf, list_leaf};
 
 /// The size of a page of `count` values without levels.
 fn size(column: &str, encoding: Encoding, count: usize, values: &[u8]) -> Result<u64> {

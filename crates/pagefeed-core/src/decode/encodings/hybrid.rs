@@ -209,7 +209,7 @@ impl Packed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::testing::{Random, encode_hybrid, pack};
+    use crate::decode::tests::{Random, encode_hybrid, pack};
 
     #[test]
     fn runs_give_back_the_values_of_every_width() {

@@ -114,7 +114,7 @@ pub(crate) fn sequence(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::testing::{Random, encode_hybrid};
+    use crate::decode::tests::{Random, encode_hybrid};
 
     fn encoded(indices: &[u32], width: u32, random: &mut Random) -> Vec<u8> {
         let mut bytes = vec![width as u8];

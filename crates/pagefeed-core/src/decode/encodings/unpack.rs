@@ -238,7 +238,7 @@ mod avx2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::testing::{Random, pack};
+    use crate::decode::tests::{Random, pack};
 
     #[test]
     fn all_widths_and_lengths_agree_with_packing_bit_by_bit() {

@@ -255,10 +255,7 @@ impl IntegerReader<'_> {
 }
 
 pub(crate) fn mismatch() -> Error {
-    Error::new(
-        Kind::Internal,
-        "the dictionary is of another type than its column",
-    )
+    Error::internal("the dictionary is of another type than its column")
 }
 
 pub(crate) fn missing_dictionary() -> Error {

@@ -1,8 +1,6 @@
 use super::*;
 use crate::Kind;
-use crate::decode::testing::{
-    LIST, Random, Rows, encode_lists, leaf, list_leaf, random_rows, shred,
-};
+use crate::decode::tests::{LIST, Random, Rows, encode_lists, leaf, list_leaf, random_rows, shred};
 
 const WIDE: &str = "optional group tokens (LIST) { repeated group list {
     optional int64 element; } }";

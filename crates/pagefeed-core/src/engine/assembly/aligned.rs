@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::decode::{NumberType, TokenPage};
 use crate::engine::EngineConfig;
-use crate::error::{Error, Kind, Result};
-use crate::fields::{Number, Slots};
+use crate::error::{Error, Result};
+use crate::fields::{Slots, as_numbers};
 use crate::gather::OwnTokens;
 
 /// A column that comes with the tokens.
@@ -41,9 +41,9 @@ impl<'a> AlignedWriter<'a> {
         for (column, memory) in &mut self.columns {
             let (places, bits) = (places.clone(), number(column));
             match column.number.num_bytes() {
-                8 => numbers::<i64>(memory)[places].fill(bits.cast_signed()),
-                4 => numbers::<i32>(memory)[places].fill(bits as i32),
-                2 => numbers::<u16>(memory)[places].fill(bits as u16),
+                8 => as_numbers::<i64>(memory)[places].fill(bits.cast_signed()),
+                4 => as_numbers::<i32>(memory)[places].fill(bits as i32),
+                2 => as_numbers::<u16>(memory)[places].fill(bits as u16),
                 _ => memory[places].fill(bits as u8),
             }
         }
@@ -94,14 +94,6 @@ impl<'a> AlignedWriter<'a> {
     }
 }
 
-fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
-    // SAFETY: numbers are any bits.
-    unsafe { memory.align_to_mut() }.1
-}
-
 fn mismatch() -> Error {
-    Error::new(
-        Kind::Internal,
-        "the columns of a page are not those of the batch",
-    )
+    Error::internal("the columns of a page are not those of the batch")
 }

@@ -212,7 +212,6 @@ impl Drop for Batch {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::fields::Fields;

@@ -125,7 +125,6 @@ fn failed(error: ArrowError) -> Error {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 

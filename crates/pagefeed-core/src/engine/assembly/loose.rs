@@ -92,7 +92,10 @@ impl LooseParts {
             part.per_row = per_row;
         }
         let mut parts: Vec<&mut PagePart> = self.parts[..count].iter_mut().collect();
-        let reads = batch.source.read_parts(&mut parts, &mut self.buffer)?;
+        let page = all[first].page;
+        let source = batch.source.parts();
+        let source = source.ok_or_else(|| (page, Error::internal("the page must be decoded")))?;
+        let reads = source.read_parts(&mut parts, &mut self.buffer)?;
         self.reads.reads += reads.reads;
         self.reads.bytes += reads.bytes;
         Ok(())

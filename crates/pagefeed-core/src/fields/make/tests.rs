@@ -4,7 +4,7 @@ use super::*;
 use crate::decode::Joins;
 use crate::fields::{FieldType, IGNORED, Sections};
 
-const ALL: [Field; 10] = Field::ALL;
+const ALL: [Field; 11] = Field::ALL;
 
 /// Two rows of six: documents of 2 and 3 tokens and padding; padding, then 4 tokens.
 fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Made) {

@@ -3,8 +3,8 @@
 mod origin;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::FieldRef;
@@ -12,32 +12,20 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{Beside, Page, PageEntry, PagePart, PageSource, PartReads};
+use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
-use crate::index::PageRecord;
 use crate::metadata::{spans, unwrapped};
 use crate::page::PageOpener;
-use crate::pages::dictionaries::Cache;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
 use crate::pages::row_column::mean_row_bytes;
+use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::pages::stream_spans::StreamSpans;
 use crate::storage::{Fetched, FileRanges};
 
 use origin::Column;
 pub use origin::{Origin, common_fields};
-
-/// Pages of which other rows may be wanted soon, decoded.
-pub type RowsCache = Cache<ArrayRef>;
-
-/// Rows of a page of a column.
-struct Part {
-    page: u64,
-    record: PageRecord,
-    /// Of those of the page.
-    rows: Range<usize>,
-}
 
 /// Pages of tokens, and with each what columns hold of its rows.
 pub struct WithMetadata {
@@ -45,46 +33,36 @@ pub struct WithMetadata {
     /// Numbers the rows of the pages of tokens.
     rows: Indexed,
     columns: Vec<Column>,
-    cache: Arc<RowsCache>,
-    /// Held while a page for the cache is made, one for many: made by one thread, it
-    /// is there for the others.
-    making: Vec<Mutex<()>>,
+    shared: Arc<SharedPages>,
     bytes_read: AtomicU64,
 }
 
-/// Pages that are made at one time, if these are lucky.
-const MADE_AT_ONCE: usize = 64;
-
 impl WithMetadata {
     /// The pages of `tokens`, which are those of the index `rows`, with columns of the
-    /// same files. Pages that several of them share are kept in `cache`.
+    /// same files. `shared` keeps pages that several of them share.
     pub fn new(
         tokens: Arc<dyn PageSource>,
         rows: Indexed,
         origins: Vec<Origin>,
         fields: &[FieldRef],
         are_spans: &[bool],
-        cache: &Arc<RowsCache>,
+        shared: &Arc<SharedPages>,
     ) -> Result<Self> {
-        let first_rows = rows.index.file_first_row();
+        let num_files = rows.index.files().len();
         let each = origins.into_iter().zip(fields).zip(are_spans);
         let column = |((origin, field), &are_spans): ((Origin, &FieldRef), &bool)| {
-            let (num_files, row_bytes) = match &origin {
+            let row_bytes = match &origin {
                 Origin::Pages(column) => {
-                    if column.index.file_first_row() != first_rows {
-                        return Err(Error::invalid(
-                            "columns of the same rows belong to indexes of the same files",
-                        ));
-                    }
-                    (first_rows.len() - 1, mean_row_bytes(&column.index)?)
+                    column.check_rows(&rows)?;
+                    mean_row_bytes(&column.index)?
                 }
-                Origin::Files(values) => (values.len(), 8),
-                Origin::Spans(spans) => (first_rows.len() - 1, spans.row_bytes()),
-                Origin::Nothing => (first_rows.len() - 1, 1),
+                Origin::Files(values) if values.len() != num_files => {
+                    return Err(Error::invalid("a column has a value for each file"));
+                }
+                Origin::Files(_) => 8,
+                Origin::Spans(spans) => spans.row_bytes(),
+                Origin::Nothing => 1,
             };
-            if num_files + 1 != first_rows.len() {
-                return Err(Error::invalid("a column has a value for each file"));
-            }
             Ok(Column {
                 origin,
                 data_type: field.data_type().clone(),
@@ -94,8 +72,7 @@ impl WithMetadata {
         };
         Ok(Self {
             columns: each.map(column).collect::<Result<_>>()?,
-            cache: Arc::clone(cache),
-            making: (0..MADE_AT_ONCE).map(|_| Mutex::default()).collect(),
+            shared: Arc::clone(shared),
             bytes_read: AtomicU64::new(0),
             tokens,
             rows,
@@ -112,7 +89,7 @@ impl WithMetadata {
     ) -> Result<ArrayRef> {
         let mut found = Vec::new();
         let mut row = 0;
-        for part in parts(pages, rows)? {
+        for part in pages.page_rows(&rows)? {
             let count = part.rows.len();
             let array = self.read_part(column, pages, opener, &part, fetched)?;
             if column.are_spans {
@@ -179,25 +156,25 @@ impl WithMetadata {
         column: &Column,
         pages: &Indexed,
         opener: &mut PageOpener,
-        part: &Part,
+        part: &PageRows,
         fetched: &Fetched,
     ) -> Result<ArrayRef> {
-        let mut make = || {
+        let make = || {
             self.bytes_read
-                .fetch_add(stored_size(&part.record), Ordering::Relaxed);
+                .fetch_add(part.record.stored_size(), Ordering::Relaxed);
             let index = &pages.index;
             let whole = read_array(pages, opener, part.page, fetched, index.field().data_type())?;
             let array = unwrapped(whole, index.field(), index.column())?;
-            conform(&array, &column.data_type).map_err(|error| pages.locate(error, &part.record))
+            conform(&array, &column.data_type)
+                .map(SharedPage::Rows)
+                .map_err(|error| pages.locate(error, &part.record))
         };
-        if part.rows.len() as u64 == part.record.num_rows {
-            return make();
+        let SharedPage::Rows(array) = self.shared.get_or_make(pages, part, make)? else {
+            return Err(Error::internal("a page of numbers, not of rows"));
+        };
+        if part.rows.len() == array.len() {
+            return Ok(array);
         }
-        let key = pages.key(&part.record, part.record.offset);
-        let turn = &self.making[saturated(part.page) % MADE_AT_ONCE];
-        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let array = self.cache.get_or_load(key, make)?;
-        drop(turn);
         let rows = part.rows.start as u32..part.rows.end as u32;
         Ok(take(&array, &UInt32Array::from_iter_values(rows), None)?)
     }
@@ -211,9 +188,8 @@ impl WithMetadata {
             let Origin::Pages(pages) = &column.origin else {
                 continue;
             };
-            for part in parts(pages, rows.clone())? {
-                let key = pages.key(&part.record, part.record.offset);
-                if !self.cache.has(&key) {
+            for part in pages.page_rows(&rows)? {
+                if !self.shared.has(pages, &part) {
                     ranges.extend(pages.index.run_ranges(part.page, true)?.ranges);
                 }
             }
@@ -223,42 +199,9 @@ impl WithMetadata {
     }
 }
 
-/// Rows of an index, as parts of its pages.
-fn parts(column: &Indexed, rows: Range<u64>) -> Result<Vec<Part>> {
-    let index = &column.index;
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    let pages = index.page_of_row(rows.start)?..=index.page_of_row(rows.end - 1)?;
-    let part = |page| {
-        let own = index.rows_of_page(page)?;
-        let begin = rows.start.max(own.start) - own.start;
-        let end = rows.end.min(own.end).saturating_sub(own.start);
-        Ok(Part {
-            record: index.page(page)?,
-            rows: saturated(begin)..saturated(end),
-            page,
-        })
-    };
-    let parts: Result<Vec<Part>> = pages.map(part).collect();
-    parts.map(|parts| {
-        parts
-            .into_iter()
-            .filter(|part| !part.rows.is_empty())
-            .collect()
-    })
-}
-
-/// Bytes that are read for a page.
-fn stored_size(record: &PageRecord) -> u64 {
-    let dictionary = record.dictionary.as_ref();
-    let dictionary = dictionary.map_or(0, |range| range.end.saturating_sub(range.start));
-    record.compressed_size.saturating_add(dictionary)
-}
-
 impl PageSource for WithMetadata {
-    fn num_pages(&self) -> u64 {
-        self.tokens.num_pages()
+    fn column(&self) -> Option<&Indexed> {
+        Some(&self.rows)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
@@ -270,14 +213,6 @@ impl PageSource for WithMetadata {
             decoded_size: entry.decoded_size.saturating_add(saturated(bytes)),
             ..entry
         }
-    }
-
-    fn decoded_size(&self, entry: &PageEntry) -> usize {
-        self.tokens.decoded_size(entry)
-    }
-
-    fn num_in_flight(&self) -> usize {
-        self.tokens.num_in_flight()
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
@@ -314,14 +249,25 @@ impl PageSource for WithMetadata {
         Ok(Page::Tokens(decoded))
     }
 
-    fn has_loose(&self) -> bool {
-        self.tokens.has_loose()
-    }
-
-    fn loose_tokens(&self, page: u64) -> Option<u64> {
+    fn parts(&self) -> Option<&dyn PartSource> {
         let mut origins = self.columns.iter().map(|column| &column.origin);
         let has_pages = origins.any(|origin| matches!(origin, Origin::Pages(_)));
-        (!has_pages).then(|| self.tokens.loose_tokens(page))?
+        (!has_pages && self.tokens.parts().is_some()).then_some(self)
+    }
+
+    fn extra_reads(&self) -> ExtraReads {
+        let own = ExtraReads {
+            bytes: self.bytes_read.load(Ordering::Relaxed),
+            ..ExtraReads::default()
+        };
+        let spans = self.spans().map(StreamSpans::extra_reads);
+        std::iter::once(own).chain(spans).sum()
+    }
+}
+
+impl PartSource for WithMetadata {
+    fn num_tokens(&self, page: u64) -> Option<u64> {
+        self.tokens.parts()?.num_tokens(page)
     }
 
     fn read_parts(
@@ -329,29 +275,11 @@ impl PageSource for WithMetadata {
         parts: &mut [&mut PagePart],
         buffer: &mut Vec<u8>,
     ) -> Result<PartReads, (u64, Error)> {
-        let reads = self.tokens.read_parts(parts, buffer)?;
+        let page = parts.first().map_or(0, |part| part.page);
+        let tokens = self.tokens.parts();
+        let tokens = tokens.ok_or_else(|| (page, Error::internal("the page must be decoded")))?;
+        let reads = tokens.read_parts(parts, buffer)?;
         self.tell(parts)?;
         Ok(reads)
-    }
-
-    fn will_need(&self, page: u64) {
-        self.tokens.will_need(page);
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.tokens.held_bytes()
-    }
-
-    fn beside(&self) -> Beside {
-        let own = Beside {
-            bytes: self.bytes_read.load(Ordering::Relaxed),
-            ..Beside::default()
-        };
-        let spans = self.spans().map(StreamSpans::beside);
-        std::iter::once(own).chain(spans).sum()
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        self.tokens.locate(error, page)
     }
 }

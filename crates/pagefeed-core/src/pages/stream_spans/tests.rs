@@ -1,5 +1,6 @@
 //! Spans are found, and their payloads read, as they lie.
 
+use crate::error::Kind;
 use std::sync::Mutex;
 
 use arrow_array::Array;
@@ -126,9 +127,9 @@ fn runs_of_one_payload_are_spans_of_their_row() {
     assert_eq!(row(&found, 3), [(3, 4, Some(2), 5), (4, 5, Some(3), 1)]);
     assert_eq!(row(&found, 4), [(0, 1, Some(3), 1)]);
     assert_eq!(*files.num_reads.lock().unwrap(), 2, "one of each file");
-    let beside = spans.beside();
-    assert_eq!((beside.index_reads, beside.payload_reads), (1, 1));
-    assert_eq!(beside.bytes, 5 * 8 + 9);
+    let extra = spans.extra_reads();
+    assert_eq!((extra.index_reads, extra.payload_reads), (1, 1));
+    assert_eq!(extra.bytes, 5 * 8 + 9);
 }
 
 #[test]
@@ -143,8 +144,8 @@ fn payloads_far_apart_are_read_apart() {
         expected
     );
     assert_eq!(found[1].2, Some(5));
-    let beside = spans.beside();
-    assert_eq!((beside.index_reads, beside.payload_reads), (2, 2));
+    let extra = spans.extra_reads();
+    assert_eq!((extra.index_reads, extra.payload_reads), (2, 2));
 }
 
 #[test]

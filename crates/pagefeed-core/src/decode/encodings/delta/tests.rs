@@ -1,6 +1,6 @@
 use super::*;
 use crate::Kind;
-use crate::decode::testing::{Random, pack};
+use crate::decode::tests::{Random, pack};
 
 fn put(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {

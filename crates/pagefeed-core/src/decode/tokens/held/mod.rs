@@ -1,5 +1,8 @@
-//! Numbers that come with tokens, as they are held: bits of any type, in as few as they
-//! take. What is held and copied is then no wider than the tokens, mostly.
+//! Numbers beside the tokens, in memory: bits of any type, in as few as the numbers need.
+//!
+//! Most labels then take no more memory than the tokens. In the width of their column,
+//! epochs with labels take a third more processor time, and with labels and weights up to
+//! twice as much (`benchmarks/columns/bench_aligned.py`).
 
 pub(crate) mod bits;
 mod places;
@@ -11,7 +14,7 @@ use super::numbers::{Tokens, vec_bytes};
 use crate::decode::encodings::indices::{Part, for_each_part};
 use crate::decode::encodings::unpack::Entry;
 use crate::error::Result;
-use crate::fields::Number;
+use crate::fields::as_numbers;
 use bits::{Bits, Size, half_of, whole_of};
 use places::Places;
 
@@ -285,25 +288,20 @@ impl Numbers {
     /// nothing if there are not as many.
     pub fn write(&self, from: usize, target: &mut [u8]) -> Option<()> {
         match (self.width, &self.held) {
-            (8, Held::Places(few)) => few.write(from, numbers(target), |number| number),
-            (8, Held::Short(held)) => put(held, from, numbers(target), whole_of),
-            (8, Held::Half(held)) => put(held, from, numbers(target), i64::from),
-            (8, Held::Whole(held)) => put(held, from, numbers(target), |whole| whole),
-            (4, Held::Places(few)) => few.write(from, numbers(target), |number| number as i32),
-            (4, Held::Short(held)) => put(held, from, numbers(target), half_of),
-            (4, Held::Half(held)) => put(held, from, numbers(target), |half| half),
-            (2, Held::Places(few)) => few.write(from, numbers(target), |number| number as u16),
-            (2, Held::Short(held)) => put(held, from, numbers(target), |short| short),
+            (8, Held::Places(few)) => few.write(from, as_numbers(target), |number| number),
+            (8, Held::Short(held)) => put(held, from, as_numbers(target), whole_of),
+            (8, Held::Half(held)) => put(held, from, as_numbers(target), i64::from),
+            (8, Held::Whole(held)) => put(held, from, as_numbers(target), |whole| whole),
+            (4, Held::Places(few)) => few.write(from, as_numbers(target), |number| number as i32),
+            (4, Held::Short(held)) => put(held, from, as_numbers(target), half_of),
+            (4, Held::Half(held)) => put(held, from, as_numbers(target), |half| half),
+            (2, Held::Places(few)) => few.write(from, as_numbers(target), |number| number as u16),
+            (2, Held::Short(held)) => put(held, from, as_numbers(target), |short| short),
             (1, Held::Places(few)) => few.write(from, target, |number| number as u8),
             (1, Held::Short(held)) => put(held, from, target, |short| short as u8),
             _ => None,
         }
     }
-}
-
-fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
-    // SAFETY: numbers are any bits.
-    unsafe { memory.align_to_mut() }.1
 }
 
 fn put<S: Copy, T>(held: &[S], from: usize, target: &mut [T], cast: impl Fn(S) -> T) -> Option<()> {
@@ -350,5 +348,4 @@ fn look_up<T: Entry<T>>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

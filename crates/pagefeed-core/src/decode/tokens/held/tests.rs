@@ -1,5 +1,5 @@
 use super::*;
-use crate::decode::testing::{Random, encode_hybrid};
+use crate::decode::tests::{Random, encode_hybrid};
 
 fn written(numbers: &Numbers) -> Vec<i64> {
     let mut words = vec![0i64; numbers.len()];

@@ -1,5 +1,4 @@
-//! What the pages of one fetch share with those of others: dictionaries, of which each is
-//! fetched once.
+//! Dictionaries that pages of several fetches share: each is fetched once.
 //!
 //! A fetch brings all that decoding takes. So who decodes never waits for a storage, and
 //! has other pages to go on with while a dictionary is on its way.
@@ -11,12 +10,12 @@ use bytes::Bytes;
 use super::dictionaries::{Claim, DictionaryCache, Key};
 use crate::storage::Fetched;
 
-/// Dictionaries of the pages of one fetch.
-pub(super) struct Errand<'a> {
+/// The dictionaries that the pages of one fetch need.
+pub(super) struct DictionaryFetch<'a> {
     dictionaries: &'a DictionaryCache,
-    /// To be fetched with the pages, for others as well.
+    /// Fetched with these pages, for others as well.
     own: Vec<Share>,
-    /// Others are at these.
+    /// Others fetch these.
     awaited: Vec<Share>,
 }
 
@@ -28,7 +27,7 @@ struct Share {
     range: Range<u64>,
 }
 
-impl<'a> Errand<'a> {
+impl<'a> DictionaryFetch<'a> {
     pub(super) fn new(dictionaries: &'a DictionaryCache) -> Self {
         Self {
             dictionaries,
@@ -73,7 +72,7 @@ impl<'a> Errand<'a> {
     }
 }
 
-impl Drop for Errand<'_> {
+impl Drop for DictionaryFetch<'_> {
     /// Nobody waits for what failed.
     fn drop(&mut self) {
         for share in &self.own {

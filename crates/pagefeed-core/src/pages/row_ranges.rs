@@ -1,0 +1,139 @@
+//! Rows of columns beside the tokens, whatever pages they lie in.
+//!
+//! A page of tokens names rows; a column beside them has its pages elsewhere. A page that
+//! several pages of tokens share is made once and kept in [`SharedPages`].
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{Array, ArrayRef};
+
+use super::dictionaries::{Cache, Cached};
+use super::indexed::Indexed;
+use super::numbering::saturated;
+use crate::decode::OpenedRun;
+use crate::error::{Error, Result};
+use crate::index::PageRecord;
+
+/// Some rows of one page of a column.
+pub(super) struct PageRows {
+    pub page: u64,
+    pub record: PageRecord,
+    /// Numbers of the rows within the page.
+    pub rows: Range<usize>,
+}
+
+impl PageRows {
+    fn are_all(&self) -> bool {
+        self.rows.len() as u64 == self.record.num_rows
+    }
+}
+
+impl Indexed {
+    /// The pages that hold `rows` of the index, and which of their rows these are.
+    pub(super) fn page_rows(&self, rows: &Range<u64>) -> Result<Vec<PageRows>> {
+        let index = &self.index;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pages = index.page_of_row(rows.start)?..=index.page_of_row(rows.end - 1)?;
+        let of_page = |page| {
+            let own = index.rows_of_page(page)?;
+            let begin = rows.start.max(own.start) - own.start;
+            let end = rows.end.min(own.end).saturating_sub(own.start);
+            Ok(PageRows {
+                record: index.page(page)?,
+                rows: saturated(begin)..saturated(end),
+                page,
+            })
+        };
+        let found: Result<Vec<PageRows>> = pages.map(of_page).collect();
+        // A page inside of a long row holds no row of its own.
+        let mut found = found?;
+        found.retain(|part| !part.rows.is_empty());
+        let count: usize = found.iter().map(|part| part.rows.len()).sum();
+        if count as u64 != rows.end - rows.start {
+            return Err(Error::corrupt(
+                "the columns of a file have not the same rows",
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Refuses a column whose files have other rows than those of `tokens`.
+    pub(super) fn check_rows(&self, tokens: &Self) -> Result<()> {
+        if self.index.file_first_row() == tokens.index.file_first_row() {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "columns of the same rows belong to indexes of the same files",
+        ))
+    }
+}
+
+/// A page that several pages of tokens share.
+#[derive(Clone)]
+pub enum SharedPage {
+    /// Numbers, decompressed.
+    Numbers(Arc<OpenedRun>),
+    /// Rows of any type, decoded.
+    Rows(ArrayRef),
+}
+
+impl Cached for SharedPage {
+    fn num_bytes(&self) -> usize {
+        match self {
+            Self::Numbers(run) => run.num_bytes(),
+            Self::Rows(rows) => rows.get_array_memory_size(),
+        }
+    }
+}
+
+/// Pages that are made at one time, unless two of them share a lock.
+const MADE_AT_ONCE: usize = 64;
+
+/// Pages of columns beside the tokens, kept inside a byte budget.
+pub struct SharedPages {
+    cache: Cache<SharedPage>,
+    /// Held while a page is made, one lock for many: what one thread makes, the others
+    /// find.
+    making: [Mutex<()>; MADE_AT_ONCE],
+}
+
+impl SharedPages {
+    /// Keeps at most `capacity` bytes.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            cache: Cache::new(capacity),
+            making: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    /// Bytes of the pages that are kept.
+    pub fn num_bytes(&self) -> usize {
+        self.cache.num_bytes()
+    }
+
+    /// The page of `part`, made by `make` unless it is kept. A page of which all rows are
+    /// wanted is not kept.
+    pub(super) fn get_or_make(
+        &self,
+        column: &Indexed,
+        part: &PageRows,
+        make: impl FnOnce() -> Result<SharedPage>,
+    ) -> Result<SharedPage> {
+        if part.are_all() {
+            return make();
+        }
+        let turn = &self.making[saturated(part.page) % MADE_AT_ONCE];
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = column.key(&part.record, part.record.offset);
+        self.cache.get_or_load(key, make)
+    }
+
+    /// Whether the page of `part` is kept.
+    pub(super) fn has(&self, column: &Indexed, part: &PageRows) -> bool {
+        self.cache
+            .has(&column.key(&part.record, part.record.offset))
+    }
+}

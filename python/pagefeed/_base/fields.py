@@ -1,0 +1,37 @@
+"""The fields that a batch may have, as the data plane's one table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pagefeed import _core
+
+__all__ = ["FIELDS", "IGNORED", "FieldEntry"]
+
+IGNORED = _core.IGNORED
+"""Label that carries no loss, as torch's cross entropy and others have it."""
+
+
+class FieldEntry(NamedTuple):
+    """What is known of a field in any batch."""
+
+    name: str
+    """Its name."""
+    dtypes: Sequence[str]
+    """Types that its array may have, the usual one first; empty if it is no array, or
+    has the type of the tokens."""
+    shape: str
+    """``"tokens"``: [batch_size, length]; ``"borders"``: [segments + 1];
+    ``"segments"``: [batch_size, most segments of a row]; ``"number"``; ``"rows"``: a
+    list of a number for each row; ``"table"``."""
+    padding: int | None
+    """The number on padding, if that is the same everywhere."""
+    is_ours_alone: bool
+    """Only pagefeed makes it: no column of the files can be called so."""
+    is_for_models: bool
+    """Models of transformers take it."""
+
+
+FIELDS = {entry[0]: FieldEntry(*entry) for entry in _core.field_table()}
+"""The fields by name, in the order in which they lie in a batch."""
