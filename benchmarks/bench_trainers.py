@@ -60,7 +60,7 @@ def timed(loader: pf.Loader) -> pf.Loader:
     """Return the loader with its time known apart from that of what reads it."""
     session = loader_session_of(loader)
     session.is_adapted, iterate = True, session.iterate
-    session.iterate = lambda **share: Timed(iterate(**share))  # type: ignore[method-assign]
+    session.iterate = lambda **share: Timed(iterate(**share))  # type: ignore[assignment, method-assign]
     return loader
 
 

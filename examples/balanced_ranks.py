@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
 from torch.nn import functional
 
 import pagefeed as pf
@@ -49,15 +50,18 @@ class Block(torch.nn.Module):
 
     def forward(self, states: torch.Tensor, borders: list[int]) -> torch.Tensor:
         """Attend, document by document, as varlen kernels do."""
-        mixed = self.inside(states).view(len(states), 3, HEADS, -1).permute(1, 2, 0, 3)
+        q, k, v = (
+            self.inside(states).view(len(states), 3, HEADS, -1).permute(1, 2, 0, 3)
+        )
         parts = [
             functional.scaled_dot_product_attention(
-                *(each[:, a:b] for each in mixed), is_causal=True
+                q[:, a:b], k[:, a:b], v[:, a:b], is_causal=True
             )
             for a, b in itertools.pairwise(borders)
         ]
         attended = torch.cat(parts, dim=1).transpose(0, 1).reshape(states.shape)
-        return states + self.outside(attended)
+        out: torch.Tensor = states + self.outside(attended)
+        return out
 
 
 class Model(torch.nn.Module):
@@ -101,7 +105,8 @@ def train(balance: str | None, folder: str, rank: int, steps: int) -> None:
         model(batch).backward()
         own.append(time.thread_time() - busy)
         for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
+            if parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
         seconds.append(time.perf_counter() - begin)
     everyone: list[Any] = [None] * RANKS
     dist.all_gather_object(everyone, own)
@@ -116,8 +121,9 @@ def train(balance: str | None, folder: str, rank: int, steps: int) -> None:
 
 def run_rank(rank: int, folder: str, steps: int) -> None:
     """Train without and with, in one process of each rank."""
-    store = dist.FileStore(f"{folder}/store", RANKS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
+    )
     torch.set_num_threads(1)
     for balance in (None, "attention"):
         train(balance, folder, rank, steps)
@@ -131,9 +137,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(Path(folder))
-        torch.multiprocessing.spawn(
-            run_rank, args=(folder, arguments.steps), nprocs=RANKS
-        )
+        spawn(run_rank, args=(folder, arguments.steps), nprocs=RANKS)
 
 
 if __name__ == "__main__":

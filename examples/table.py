@@ -68,7 +68,7 @@ def main() -> None:
             labels = batch["labels"].flatten()
             loss = torch.nn.functional.cross_entropy(logits, labels)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             losses.append(loss.item())
             if len(losses) == steps:

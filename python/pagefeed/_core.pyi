@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "IGNORED",
     "ArrowArray",
     "ArrowTable",
     "Buffer",
@@ -21,6 +22,7 @@ __all__ = [
     "build_profile",
     "check_metadata",
     "document_table",
+    "field_table",
     "flat_index",
     "footer_value",
     "json_texts",
@@ -28,6 +30,7 @@ __all__ = [
     "pack",
     "permute",
     "text_of",
+    "token_rows",
     "version",
 ]
 

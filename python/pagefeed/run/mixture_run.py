@@ -284,6 +284,8 @@ class MixtureRun(Run):
     index: JoinedIndex = field(init=False)
     mixture: Mixture
     """The datasets, and how they are mixed."""
+    names: list[str] = field(init=False)
+    """Names of the datasets with sequences, in order."""
 
     def __post_init__(self) -> None:
         datasets, sequences = self.mixture.datasets, self.sequences

@@ -4,7 +4,7 @@ import itertools
 import pickle
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from made.documents import (
     write_documents,
 )
 from pagefeed._base import FIELDS
+from pagefeed.batches import FieldName
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.torch import check_isolation, flex_mask, sdpa_mask, varlen_arguments
 
@@ -257,6 +258,10 @@ def test_the_loss_is_that_of_the_documents_one_by_one(tmp_path):
         packed.backward()
         optimizer.step()
     assert losses[-1] < losses[0]
+
+
+def test_type_checkers_know_the_names_of_the_data_plane():
+    assert get_args(FieldName) == tuple(FIELDS)
 
 
 def test_the_guide_has_the_table_of_the_data_plane():
