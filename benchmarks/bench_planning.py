@@ -83,8 +83,8 @@ def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[fl
     """
     run = session_of(loader).run
     cursor = run.at(run.beginning(0))
-    iteration = Iteration(session_of(loader), 0, 1)
-    iteration.begin(cursor, NoFeed(run.index), loader.memory, loader.memory)
+    feed = NoFeed(run.index)
+    iteration = Iteration(cursor, feed, loader.memory, loader.memory)
     iteration.take()
     iteration.count()
     num_steps = num_sequences // (ROUNDS * BATCH_SIZE)

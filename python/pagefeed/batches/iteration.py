@@ -45,33 +45,48 @@ def steps_ahead(horizon_sequences: int, batch_size: int) -> int:
     return max(1, CHUNK_SEQUENCES // batch_size) + horizon_sequences // batch_size
 
 
-class Iteration(BatchIterator):
-    """The iterator of a loader of counted tokens.
+class StepIterator(BatchIterator):
+    """The iterator of a loader of counted tokens, for some or all steps of a rank.
 
-    A step is taken when its consumer has the batch. Whatever comes between, such as
-    Ctrl-C or a page that cannot be read: the next batch taken is the same again.
+    It keeps its session, and the session keeps the :class:`Iteration`, which keeps
+    neither: the threads end with the loader, whenever Python collects its garbage.
     """
 
-    cursor: Cursor
-    """Where it is: one object, so that another thread sees it whole."""
-    has_begun = False
-    """Whether the first batch was asked for; until then nothing moves."""
-    num_padding_rows = 0
-    """Rows of the batches so far that stand for no sequence."""
+    iteration: Iteration | None = None
+    """What runs; None until the first batch is asked for."""
 
     def __init__(self, session: LoaderSession, worker: int, num_workers: int) -> None:
         super().__init__(session)
         self.worker, self.num_workers = worker, num_workers
 
-    def begin(self, cursor: Cursor, feed: Feed, memory: int, plan_bytes: int) -> None:
-        """Begin at a cursor.
+    def close(self) -> None:
+        """Stop, as a generator would: what was planned and not taken is forgotten."""
+        with self.session.lock:
+            if self.iteration is not None:
+                self.iteration.stop()
 
-        Args:
-            cursor: Finds the sequences to plan.
-            feed: Makes plans, whose engine takes them and returns the batches.
-            memory: Bytes of the engine, which say how far ahead plans reach.
-            plan_bytes: How many of them the plans may take.
-        """
+
+class Iteration:
+    """The steps that are planned, and taken, from a state on.
+
+    A step is taken when its consumer has the batch. Whatever comes between, such as
+    Ctrl-C or a page that cannot be read: the next batch taken is the same again.
+
+    Args:
+        cursor: Finds the sequences to plan.
+        feed: Makes plans, whose engine takes them and returns the batches.
+        memory: Bytes of the engine, which say how far ahead plans reach.
+        plan_bytes: How many of them the plans may take.
+    """
+
+    cursor: Cursor
+    """Where it is: one object, so that another thread sees it whole."""
+    num_padding_rows = 0
+    """Rows of the batches so far that stand for no sequence."""
+
+    def __init__(
+        self, cursor: Cursor, feed: Feed, memory: int, plan_bytes: int
+    ) -> None:
         self._plan = feed.plan
         self._engine = feed.engine()
         self._plan_bytes = plan_bytes
@@ -81,7 +96,6 @@ class Iteration(BatchIterator):
         self._process = os.getpid()
         self._is_open = True
         self.follow(cursor, is_new=True)
-        self.has_begun = True
 
     def follow(self, cursor: Cursor, *, is_new: bool) -> None:
         """Go on at a cursor; forget what was planned and not taken."""
@@ -99,8 +113,9 @@ class Iteration(BatchIterator):
         """Forget what was planned and not taken."""
         self._engine.clear()
         self._num_planned = self.cursor.num_taken
-        self._pieces = self._all_pieces()
-        self._next_epoch: Iterator[None] = iter(())
+        self._pieces = _pieces(
+            self.cursor, self._num_steps, self._chunk_steps, self._plan_bytes
+        )
         self._is_whole = True
 
     @property
@@ -113,17 +128,11 @@ class Iteration(BatchIterator):
         """Whether all steps were taken."""
         return self._num_steps is not None and self.cursor.num_taken >= self._num_steps
 
-    def close(self) -> None:
-        """Stop, as a generator would: what was planned and not taken is forgotten."""
-        with self.session.lock:
-            self.stop()
-
     def stop(self) -> None:
         """Stop; batches that were planned and not taken are forgotten."""
-        if self.has_begun:
-            if self._is_open and self.is_here:
-                self._engine.clear()
-            self._is_open = False
+        if self._is_open and self.is_here:
+            self._engine.clear()
+        self._is_open = False
 
     def take(self) -> Any:  # noqa: ANN401 - by the feed
         """Return what the engine delivers next, and plan on; :meth:`count` it then.
@@ -149,7 +158,7 @@ class Iteration(BatchIterator):
             pass
         for _ in range(self._pieces_at_once):
             if not self._has_room:
-                next(self._next_epoch, None)
+                next(self.cursor.prepare_next_epoch(self._num_planned - 1), None)
                 break
             self._plan_on()
         return self._engine.next_batch()
@@ -188,18 +197,25 @@ class Iteration(BatchIterator):
             return True
         return False
 
-    def _all_pieces(self) -> Iterator[Int64Array | None]:
-        """Yield the sequences of all steps that are not planned yet."""
-        first, cursor = self._num_planned, self.cursor
-        chunk = -(-FIRST_SEQUENCES // cursor.route.batch_size)
-        while self._num_steps is None or first < self._num_steps:
-            chunk = steps = min(chunk, self._chunk_steps)
-            if self._num_steps is not None:
-                steps = min(steps, self._num_steps - first)
-            # A piece takes little of what all plans may take.
-            most = max(1, self._plan_bytes // PIECE_SHARE)
-            is_begin = first == cursor.num_taken
-            yield from cursor.pieces(first, steps, most, is_begin=is_begin)
-            first, chunk = first + steps, 2 * chunk
-            # After that of the last step: these steps may have begun several epochs.
-            self._next_epoch = cursor.prepare_next_epoch(first - 1)
+
+def _pieces(
+    cursor: Cursor, num_steps: int | None, chunk_steps: int, plan_bytes: int
+) -> Iterator[Int64Array | None]:
+    """Yield the sequences of all steps that were not taken yet.
+
+    Args:
+        cursor: Finds them.
+        num_steps: Where the iteration ends.
+        chunk_steps: Steps that are ordered at a time, at most.
+        plan_bytes: Bytes that all plans may take; a piece takes little of it.
+    """
+    first = cursor.num_taken
+    chunk = -(-FIRST_SEQUENCES // cursor.route.batch_size)
+    most = max(1, plan_bytes // PIECE_SHARE)
+    while num_steps is None or first < num_steps:
+        chunk = steps = min(chunk, chunk_steps)
+        if num_steps is not None:
+            steps = min(steps, num_steps - first)
+        is_begin = first == cursor.num_taken
+        yield from cursor.pieces(first, steps, most, is_begin=is_begin)
+        first, chunk = first + steps, 2 * chunk

@@ -202,7 +202,7 @@ CALLS: dict[str, Collection[str]] = {
     "locate, steps_of": ("uncounted",),
     "set_weights": (*_LINES, "uncounted", "documents", "rows"),
     "verify, diagnose, trace": ("uncounted",),
-    "forecast": ("uncounted", "mixture"),
+    "forecast": ("uncounted",),
     "inspect": ("uncounted", "mixture"),
     "mix, SequenceView": ("uncounted",),
 }

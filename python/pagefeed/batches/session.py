@@ -13,7 +13,7 @@ from pagefeed.batches.documents import DecodingFeed, DocumentFeed
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import Feed, TokenFeed
 from pagefeed.batches.formats import Batch, transformed
-from pagefeed.batches.iteration import Iteration
+from pagefeed.batches.iteration import Iteration, StepIterator
 from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.watch import Watch
@@ -257,26 +257,27 @@ class Session(LoaderSession):
     def _agreed(self) -> dict[str, Any]:
         return self.state.to_dict()
 
-    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> Iteration:
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> StepIterator:
         """Iterate, alone or as one of several processes that share its steps."""
         check_share(worker, num_workers)
-        return Iteration(self, worker, num_workers)
+        return StepIterator(self, worker, num_workers)
 
-    def next_batch(self, iterator: Iteration) -> Batch | None:
+    def next_batch(self, iterator: StepIterator) -> Batch | None:
         """Return the next batch, and count it; None after the last one."""
-        if not iterator.has_begun:
-            self._begin(iterator)
-        if iterator.is_here and iterator.is_finished:
-            self._end(iterator)
+        if iterator.iteration is None:
+            iterator.iteration = self._begin(iterator.worker, iterator.num_workers)
+        running = iterator.iteration
+        if running.is_here and running.is_finished:
+            self._end(running)
             return None
         try:
-            batch = self._made(iterator.take())
+            batch = self._made(running.take())
         except CancelledError:
             raise
         except Exception as error:
-            explain(error, self.run.at(self.state), iterator.cursor.step)
+            explain(error, self.run.at(self.state), running.cursor.step)
             raise
-        iterator.count()
+        running.count()
         return batch
 
     def close(self) -> None:
@@ -311,21 +312,20 @@ class Session(LoaderSession):
             self._begin_state = begin  # First: who sees no iteration needs the new one.
             self._iteration, self._finished, self.loaded = None, None, None
 
-    def _begin(self, iteration: Iteration) -> None:
+    def _begin(self, worker: int, num_workers: int) -> Iteration:
         begin = self._unfinished
-        if iteration.num_workers == 1:  # Others may have steps left where one has none.
+        if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
             self.run.check_steps(begin)
         self.restart(begin)
         begin = self._begin_state
-        cursor = self.run.at(
-            begin, worker=iteration.worker, num_workers=iteration.num_workers
-        )
-        if iteration.worker == 0:
+        cursor = self.run.at(begin, worker=worker, num_workers=num_workers)
+        if worker == 0:
             self._watch.begin(cursor.route)
         memory, plan_bytes = self.settings.memory, self.settings.plan_bytes
-        iteration.begin(cursor, self._feed, memory, plan_bytes)
+        iteration = Iteration(cursor, self._feed, memory, plan_bytes)
         self._iteration, self._finished, self.loaded = iteration, None, None
+        return iteration
 
     def _made(self, delivered: Any) -> Batch:  # noqa: ANN401 - by the feed
         if self._num_made % STEPS_BETWEEN_LOOKS == 0:

@@ -147,7 +147,7 @@ def test_an_empty_tier_is_left_out_of_a_mixture(tmp_path):
 
 
 def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
-    monkeypatch.setattr("pagefeed.run.mixture_run.MAX_STATE_BYTES", 1000)
+    monkeypatch.setattr("pagefeed.run.mixture_parts.MAX_STATE_BYTES", 1000)
     loader = make(mixture(datasets))
     states = []
 

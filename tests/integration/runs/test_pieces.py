@@ -50,7 +50,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     orders = source.orders
     steps_made = []
     for step, _ in enumerate(loader):
-        order = orders.of(1, orders.num_lanes)
+        order = orders.of(1, orders.num_lanes, None)
         assert isinstance(order, EpochOrder)
         sequence = order._sequence
         assert isinstance(sequence, BlockList)
@@ -151,9 +151,8 @@ def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
     engine, session = CountingEngine(), session_of(loader)
     feed = CountingFeed(engine, session.run.index)
     monkeypatch.setattr(DatasetCursor, "horizon", lambda *_: 1 << 20)
-    iteration = Iteration(session, 0, 1)
     cursor = session.run.at(session.run.beginning(0))
-    iteration.begin(cursor, feed, 0, plan_bytes)
+    iteration = Iteration(cursor, feed, 0, plan_bytes)
     begun = None
     for _ in range(len(loader)):
         iteration.take()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -126,7 +127,7 @@ class UncountedSession(LoaderSession):
             None if settings.shuffle.block is None else key,
         )
         self._lines: dict[int, LaneLine] = {}
-        self._iterator: BatchIterator | None = None
+        self._iterator: weakref.ref[BatchIterator] | None = None
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
         """Go on from where the lanes are.
@@ -139,15 +140,16 @@ class UncountedSession(LoaderSession):
                 f"{num_workers} worker processes cannot share uncounted text: use "
                 "num_workers=0, its own threads read and encode; or count=True"
             )
-        self._iterator = BatchIterator(self)
-        return self._iterator
+        iterator = BatchIterator(self)
+        self._iterator = weakref.ref(iterator)  # Which keeps this session.
+        return iterator
 
     def next_batch(self, iterator: BatchIterator) -> Batch | None:
         """Return the next batch, and count it; None behind the last one.
 
         If it raises, nothing has moved.
         """
-        if iterator is not self._iterator:
+        if self._iterator is None or iterator is not self._iterator():
             raise CancelledError(
                 "this iteration was ended by a new iter(loader) or load_state_dict: a "
                 "loader runs one iteration at a time"
