@@ -65,7 +65,7 @@ def large_file(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("shuffle", "fields"), [("page", ("input_ids",)), (None, FIELDS)]
+    ("shuffle", "fields"), [("page", ("input_ids",)), (None, tuple(FIELDS))]
 )
 def test_private_memory_stays_within_the_budget(
     large_file, run_python, shuffle, fields
