@@ -4,13 +4,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pagefeed as pf
 from made.shared_data import ROOT
+from made.texts_made import make_tokenizer
 from made.tokenizers_made import hard_texts
+from pagefeed.prepare.tokenizing.folder import JobFolder
 
 TIMES = 10
 
@@ -100,6 +104,28 @@ def test_tokenizing_goes_on_where_it_was_killed(tmp_path, texts):
     assert all(other == whole for other in others)
     assert len(whole) > 4
     assert any(name.startswith("_rejected") for name in whole)
+
+
+def test_the_manifest_names_no_draft_of_a_killed_process(tmp_path, texts):
+    source, out = tmp_path / "a.jsonl", tmp_path / "out"
+    lines = [json.dumps({"text": text}) for text in texts[:50]]
+    source.write_text("\n".join(["broken", *lines]))
+    # A process that is killed while it writes rejected records leaves their draft.
+    draft = out / "_rejected" / ".part-00000-000.jsonl.7_86pc9o"
+
+    def killed(*_: object) -> None:
+        draft.write_text("brok")
+        raise InterruptedError
+
+    options: Any = {"tokenizer": make_tokenizer(), "on_error": "quarantine"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobFolder, "finish", killed)
+        with pytest.raises(InterruptedError):
+            pf.tokenize(source, out, max_rejected=1, **options)
+    pf.tokenize(source, out, max_rejected=1, **options)
+    manifest = json.loads((out / "_manifest.json").read_text())
+    assert manifest["rejected"] == ["_rejected/part-00000-000.jsonl"]
+    assert not draft.exists()
 
 
 def test_counting_goes_on_where_it_was_killed(tmp_path, texts):

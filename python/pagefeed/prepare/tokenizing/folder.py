@@ -180,6 +180,7 @@ class JobFolder:
             EmptySelectionError: If there are no records.
             LimitExceededError: If too many records were rejected, or all.
         """
+        self._remove_drafts()
         records = [r for task in range(len(job.tasks)) for r in self.shards(task)]
         tokenizer, storage = job.tokenizer, job.inputs.storage
         num_rows = sum(record.rows for record in records)
@@ -217,10 +218,14 @@ class JobFolder:
         self._clean()
         return done
 
-    def _clean(self) -> None:
-        """Remove the records of progress, and drafts of killed processes."""
+    def _remove_drafts(self) -> None:
+        """Remove what killed processes began to write."""
         for folder in (self.path, self._rejected):
             remove_files(folder, filter(_DRAFT.fullmatch, names_in(folder)))
+
+    def _clean(self) -> None:
+        """Remove the records of progress, and drafts of killed processes."""
+        self._remove_drafts()
         remove_files(self._account, names_in(self._account))
 
     def _result(
