@@ -20,8 +20,8 @@ LAYERS = (
 """Each may import those before it. A new folder gets its place here."""
 
 MAY_TOUCH_FILES = (
-    *("storage", "_base.stored", "order.starts", "integrations.ray", "cli"),
-    *("reports.evidence", "reports.nodes"),
+    *("storage", "_base.lease", "_base.stored", "order.starts", "integrations.ray"),
+    *("cli", "reports.evidence", "reports.nodes"),
 )
 """What asks the file system: for data storage alone, the others for their own files,
 and for what it tells of this machine and process."""

@@ -218,7 +218,7 @@ def as_json(value: object) -> bytes:
 
 
 @contextmanager
-def running(*servers: WebServer) -> Iterator[None]:
+def running(*servers: ThreadingHTTPServer) -> Iterator[None]:
     """Run servers until the end of the context."""
     threads = [threading.Thread(target=each.serve_forever) for each in servers]
     for thread in threads:

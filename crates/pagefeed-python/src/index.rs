@@ -9,7 +9,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
-use pagefeed_core::index::{BuildOptions, Index as CoreIndex};
+use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
@@ -146,6 +146,23 @@ impl Index {
                 CoreIndex::build(&*storage, &paths, &column, &options)?
             };
             Ok(Self::new(index, storage))
+        })
+    }
+
+    /// Joins files of some indexes of one column: of each piece the number of the index,
+    /// its first file and one past the last.
+    #[staticmethod]
+    #[pyo3(signature = (parts, pieces, *, storage = None))]
+    fn join(
+        py: Python<'_>,
+        parts: Vec<PyRef<'_, Self>>,
+        pieces: Vec<Piece>,
+        storage: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let storage = storage_of(storage.as_ref())?;
+        let parts: Vec<_> = parts.iter().map(|part| Arc::clone(&part.index)).collect();
+        detached(py, || {
+            Ok(Self::new(CoreIndex::join(&parts, &pieces)?, storage))
         })
     }
 

@@ -8,7 +8,7 @@
 //! process. `live` is the state that copies of a `Remote` share. `options` are the settings,
 //! which Python reads from arguments and the environment. `cache` keeps bytes on a local disk.
 //! `requests` joins and divides ranges, `pace` limits the requests under way and tries them
-//! again, `places` knows what a URL means and how each kind of server is asked. `transport`
+//! again, `writing` puts objects there, `places` knows what a URL means and how each kind of server is asked. `transport`
 //! sends requests: no other module knows HTTP's headers, and no secret leaves it.
 
 mod cache;
@@ -22,7 +22,9 @@ mod remote;
 mod requests;
 mod runtime;
 mod transport;
+mod writing;
 
 pub use counters::Counts;
 pub use options::Options;
+pub use places::uploads::{Condition, Version};
 pub use remote::{Listed, Remote};

@@ -178,6 +178,12 @@ impl Live {
         known.get(url).cloned()
     }
 
+    /// Forgets the state of a file that was written or removed.
+    pub(crate) fn forget(&self, url: &str) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(url);
+    }
+
     /// Keeps the state of a file. States without a version, as in some listings, are not kept.
     pub(crate) fn note(&self, url: &str, meta: &Meta) {
         if meta.version.is_empty() {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -12,6 +11,7 @@ use pagefeed_core::error::{Error, Result};
 use url::Url;
 
 use crate::places::address::{Provider, shown};
+use crate::places::uploads::Objects;
 use crate::transport::Connector;
 
 /// Settings of a storage. Values were checked where they were read.
@@ -73,7 +73,7 @@ impl Options {
         provider: Provider,
         name: &str,
         connector: Connector,
-    ) -> Result<Box<dyn ObjectStore>> {
+    ) -> Result<Box<dyn Objects>> {
         let bucket = (name, &self.providers[provider as usize], connector);
         Ok(match provider {
             Provider::Amazon => built!(
@@ -142,7 +142,7 @@ mod tests {
     use crate::counters::Counters;
     use crate::transport::Transport;
 
-    fn opened(pairs: &[(&str, &str)]) -> Result<Box<dyn ObjectStore>> {
+    fn opened(pairs: &[(&str, &str)]) -> Result<Box<dyn Objects>> {
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let settings = pairs.iter().map(owned).collect();
         let options = Options {

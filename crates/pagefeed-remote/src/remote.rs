@@ -14,6 +14,7 @@ use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};
 use crate::options::Options;
 use crate::places::bucket::Meta;
+use crate::places::uploads::{Condition, Version};
 use crate::reading::Source;
 use crate::runtime;
 
@@ -61,15 +62,13 @@ impl Remote {
 
     /// Files of a bucket below a folder, sorted by name.
     pub fn list(&self, url: &str) -> Result<Vec<Listed>> {
-        let found = self.block(self.live.list(url));
-        found.map_err(|error| self.live.named(error, url))
+        self.block_on(url, self.live.list(url))
     }
 
     /// What the hub answers at one of its URLs about `file`, and the URL at which a long answer
     /// goes on.
     pub fn ask_hub(&self, url: &str, file: &str) -> Result<(Bytes, Option<String>)> {
-        let found = self.block(self.live.retried(|| self.live.hub.answer(url)));
-        found.map_err(|error| self.live.named(error, file))
+        self.block_on(file, self.live.retried(|| self.live.hub.answer(url)))
     }
 
     /// Keeps what the hub listed, so that it is not asked again soon.
@@ -111,6 +110,52 @@ impl Remote {
             .map_err(|error| self.live.named(error, url))
     }
 
+    /// Writes a whole object; `None` if the condition does not hold.
+    pub fn put(&self, url: &str, bytes: Bytes, condition: &Condition) -> Result<Option<Version>> {
+        self.block_on(url, self.live.put(url, bytes, condition))
+    }
+
+    /// A whole object and its version; `None` if there is none.
+    pub fn fetch(&self, url: &str) -> Result<Option<(Bytes, Version)>> {
+        self.block_on(url, self.live.fetch(url))
+    }
+
+    /// Removes objects, as far as there are some.
+    pub fn remove(&self, urls: &[String]) -> Result<()> {
+        let removed = urls.iter().map(|url| async {
+            let _permit = self.live.questions.acquire().await;
+            let removed = self.live.remove(url).await;
+            removed.map_err(|error| self.live.named(error, url))
+        });
+        self.block(try_join_all(removed)).map(drop)
+    }
+
+    /// Begins an object of parts; returns the name of the upload.
+    pub fn begin_upload(&self, url: &str) -> Result<String> {
+        self.block_on(url, self.live.begin_upload(url))
+    }
+
+    /// Writes a part of an object, which are numbered from 0 on; returns its name.
+    pub fn put_part(
+        &self,
+        url: &str,
+        upload: &String,
+        number: usize,
+        bytes: Bytes,
+    ) -> Result<String> {
+        self.block_on(url, self.live.put_part(url, upload, number, bytes))
+    }
+
+    /// Makes an object of the parts of these names.
+    pub fn finish_upload(&self, url: &str, upload: &String, parts: &[String]) -> Result<Version> {
+        self.block_on(url, self.live.finish_upload(url, upload, parts))
+    }
+
+    /// Removes the parts of an object that was not finished.
+    pub fn abort_upload(&self, url: &str, upload: &String) -> Result<()> {
+        self.block_on(url, self.live.abort_upload(url, upload))
+    }
+
     async fn ranges_of(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let read = async {
             let source = Source::new(&file.path, Some(file.stamp), &self.cancel)?;
@@ -122,6 +167,11 @@ impl Remote {
 
     fn block<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         runtime::handle()?.block_on(runtime::unless(self.cancel.clone(), work))
+    }
+
+    fn block_on<T>(&self, url: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.block(work)
+            .map_err(|error| self.live.named(error, url))
     }
 
     /// Waits for reads, which look themselves whether they were cancelled.

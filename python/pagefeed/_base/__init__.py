@@ -30,6 +30,7 @@ from pagefeed._base.extras import require
 from pagefeed._base.faces import Facts, html_of, html_table, text_of
 from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
 from pagefeed._base.lazy_attribute import is_made, lazy
+from pagefeed._base.lease import is_taken, made_once
 from pagefeed._base.parallel import in_order
 from pagefeed._base.progress import Progress, Work, show_progress
 from pagefeed._base.setting import Setting
@@ -79,10 +80,12 @@ __all__ = [
     "html_table",
     "in_order",
     "is_made",
+    "is_taken",
     "joined_ranges",
     "keeps_arrays",
     "lazy",
     "looked_up",
+    "made_once",
     "narrow_difference",
     "near_name",
     "parse_bytes",

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base.arrays import Int64Array
+from pagefeed._base.lease import made_once
 from pagefeed._base.parallel import in_order
 from pagefeed._base.writing import WholeWriter
 from pagefeed.errors import CacheWarning, FileAccessError
@@ -201,15 +202,12 @@ def stored_arrays(
     """
     if folder is not None:
         path = Path(folder) / name
-        found = _opened(path, key)
-        if found is not None:
-            _logger.debug("found, and used: %s", path)
-            return found
         try:
-            with ArrayWriter(path, key, durable=True) as writer:
-                write(writer)
-            _logger.info("made, and kept: %s", path)
-            return ArrayFolder(path, key)
+            return made_once(
+                path.with_name(f"{name}.lock"),
+                lambda: _found(path, key),
+                lambda: _made(path, key, write),
+            )
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)
     try:
@@ -225,6 +223,20 @@ def stored_arrays(
             raise _no_place(problem) from problem
         # The maps outlive the names of the files.
         return ArrayFolder(path, key)
+
+
+def _found(path: Path, key: str) -> ArrayFolder | None:
+    found = _opened(path, key)
+    if found is not None:
+        _logger.debug("found, and used: %s", path)
+    return found
+
+
+def _made(path: Path, key: str, write: Callable[[ArrayWriter], None]) -> ArrayFolder:
+    with ArrayWriter(path, key, durable=True) as writer:
+        write(writer)
+    _logger.info("made, and kept: %s", path)
+    return ArrayFolder(path, key)
 
 
 def find_arrays(folder: str, name: str, key: str) -> ArrayFolder | None:

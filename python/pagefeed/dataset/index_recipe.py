@@ -18,6 +18,7 @@ from pagefeed._base import (
     check_column,
     check_flag,
     format_bytes,
+    made_once,
     warn_of_folder,
 )
 from pagefeed.dataset.folders import TableColumns
@@ -207,33 +208,57 @@ def default_threads(storage: Storage) -> int:
 
 
 def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
-    """Open the index in the cache folder, or build it and save it there."""
+    """Open the index in the cache folder, or build it and save it there.
+
+    One process of a machine builds it, and the others wait.
+    """
     cache_file = recipe.cache_file()
-    why = "no cache folder is given"
-    if cache_file is not None:
-        why = "a new one is asked for" if refresh else "none is cached"
-    if cache_file is not None and not refresh:
+    if cache_file is None:
+        return _build(recipe, num_threads, "no cache folder is given")
+    if refresh:
+        core = _build(recipe, num_threads, "a new one is asked for")
+        return _kept(core, recipe, cache_file)
+    cached = _Cached(recipe, cache_file)
+
+    def build() -> _core.Index:
+        return _kept(_build(recipe, num_threads, cached.why), recipe, cache_file)
+
+    return made_once(cache_file.with_suffix(".lock"), cached.find, build)
+
+
+class _Cached:
+    """The index of a recipe in its cache folder."""
+
+    def __init__(self, recipe: Recipe, file: Path) -> None:
+        self._recipe, self._file = recipe, file
+        self.why = "none is cached"
+        """Why it cannot be used."""
+
+    def find(self) -> _core.Index | None:
+        """Open the index; None if it is missing or cannot be used."""
+        recipe = self._recipe
         try:
-            core = _core.Index.open(cache_file, storage=recipe.storage.handle)
+            core = _core.Index.open(self._file, storage=recipe.storage.handle)
         except MissingFileError:
-            pass
+            return None
         except (CorruptFileError, FileAccessError) as problem:
             # The index is derived data: build a damaged or older one again.
-            why = f"the cached one cannot be used: {problem}"
-        else:
-            if (core.column, core.files) == (recipe.column, list(recipe.files)):
-                _check_fresh(core, cache_file)
-                _logger.debug("index of %r opened: %s", recipe.column, cache_file)
-                return core
-            why = "the cached one is of other files"
-    core = _build(recipe, num_threads, why)
-    if cache_file is None:
+            self.why = f"the cached one cannot be used: {problem}"
+            return None
+        if (core.column, core.files) != (recipe.column, list(recipe.files)):
+            self.why = "the cached one is of other files"
+            return None
+        _check_fresh(core, self._file)
+        _logger.debug("index of %r opened: %s", recipe.column, self._file)
         return core
+
+
+def _kept(core: _core.Index, recipe: Recipe, cache_file: Path) -> _core.Index:
+    """Save an index; return the mapped file, which processes of the machine share."""
     try:
         cache_file.parent.mkdir(parents=True, exist_ok=True)
         core.save(cache_file)
         _logger.info("index of %r saved: %s", recipe.column, cache_file)
-        # Use the mapped file, which all processes of the machine share.
         return _core.Index.open(cache_file, storage=recipe.storage.handle)
     except (CorruptFileError, OSError) as problem:
         warn_of_folder(str(cache_file.parent), problem)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import logging
 import os
 import socket
 import tempfile
@@ -12,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from pagefeed._base import WholeWriter
+from pagefeed._base import WholeWriter, is_taken
 from pagefeed.errors import FileAccessError
 
 __all__ = [
@@ -23,8 +21,6 @@ __all__ = [
     "names_in",
     "remove_files",
 ]
-
-_logger = logging.getLogger("pagefeed")
 
 
 class FileWriter(WholeWriter):
@@ -146,7 +142,7 @@ def locked(path: str) -> Iterator[None]:
     with _writing(path):
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _is_taken(path, number):
+        if not is_taken(path, number):
             holder = os.pread(number, 1000, 0).decode().strip() or "another process"
             raise FileAccessError(
                 f"{os.path.dirname(path)} is being written by {holder}: wait for it, "
@@ -163,18 +159,6 @@ def locked(path: str) -> Iterator[None]:
             remove_files(os.path.dirname(path), [os.path.basename(path)])
     finally:
         os.close(number)
-
-
-def _is_taken(path: str, number: int) -> bool:
-    """Try to take a lock; return whether it was free and its file still exists."""
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.stat(path), os.fstat(number))
-    except (BlockingIOError, FileNotFoundError):
-        return False
-    except OSError as problem:  # Some shared folders have no locks.
-        _logger.warning("%s: no lock is held: %s", path, problem)
-        return True
 
 
 @contextmanager

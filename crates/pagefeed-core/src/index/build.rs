@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::chunk::ChunkPages;
+use super::join::Joint;
 use super::locate::{ChunkReader, Regions, index_ranges, locate, whole};
-use super::table::TableBuilder;
-use super::{BuildOptions, Files, Index, field_of_all};
+use super::table::{Table, TableBuilder};
+use super::{BuildOptions, Index};
 use crate::error::{Error, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
 use crate::parallel::on_threads;
@@ -21,9 +22,7 @@ struct IndexedFile {
     digest: u128,
     schema: Arc<ColumnSchema>,
     /// One per leaf.
-    tables: Vec<TableBuilder>,
-    /// Stored bytes of each leaf.
-    sizes: Vec<u64>,
+    tables: Vec<Table>,
 }
 
 struct IndexBuilder<'a> {
@@ -61,7 +60,13 @@ pub(super) fn build(
             Ok(file)
         }
     })?;
-    assemble(column, files)
+    let mut all = Joint::default();
+    for file in &files {
+        let schema = all.schema(&file.schema);
+        all.push_file(file.id.clone(), file.digest, schema);
+        all.push_tables(&file.tables, 0..1)?;
+    }
+    all.finish(column)
 }
 
 impl IndexBuilder<'_> {
@@ -96,16 +101,12 @@ impl IndexBuilder<'_> {
                 table.push_chunk(number, chunk.codec, &pages)?;
             }
         }
-        let mut sizes = vec![0u64; schema.leaves.len()];
-        for (leaf, chunk) in (0..sizes.len()).cycle().zip(chunks()) {
-            sizes[leaf] = sizes[leaf].saturating_add(chunk.total_compressed_size);
-        }
+        tables.iter_mut().for_each(TableBuilder::end_file);
         Ok(IndexedFile {
             digest: tail.digest(),
             id: file,
             schema,
-            tables,
-            sizes,
+            tables: tables.into_iter().map(TableBuilder::finish).collect(),
         })
     }
 
@@ -145,58 +146,4 @@ impl IndexBuilder<'_> {
         let mut schemas = lock();
         Ok(Arc::clone(schemas.entry(footer.to_vec()).or_insert(schema)))
     }
-}
-
-/// Joins the files' tables in order.
-fn assemble(column: &str, indexed: Vec<IndexedFile>) -> Result<Index> {
-    let (files, schemas) = describe(&indexed);
-    let field = field_of_all(column, &files, &schemas)?;
-    let num_leaves = indexed[0].tables.len();
-    let mut builders: Vec<_> = (0..num_leaves).map(|_| TableBuilder::new()).collect();
-    let mut sizes = vec![0u64; num_leaves];
-    for file in indexed {
-        if file.tables.len() != num_leaves {
-            let first = &files.ids[0].path;
-            return Err(Error::unsupported(format!(
-                "column {column:?} has {} leaves, in {first} it has {num_leaves}; index \
-                 files of different schemas separately",
-                file.tables.len()
-            ))
-            .in_file(&file.id.path));
-        }
-        for (builder, table) in builders.iter_mut().zip(file.tables) {
-            builder.append_file(table)?;
-        }
-        for (sum, size) in sizes.iter_mut().zip(file.sizes) {
-            *sum = sum.saturating_add(size);
-        }
-    }
-    let tables: Vec<_> = builders.into_iter().map(TableBuilder::finish).collect();
-    let driving = (0..num_leaves)
-        .min_by_key(|leaf| (tables[*leaf].splits_records(), u64::MAX - sizes[*leaf]))
-        .unwrap_or(0);
-    Ok(Index::new(
-        column.to_string(),
-        field,
-        files,
-        schemas,
-        tables,
-        driving,
-    ))
-}
-
-/// The files in order, and each schema once.
-fn describe(indexed: &[IndexedFile]) -> (Files, Vec<Arc<ColumnSchema>>) {
-    let mut files = Files::default();
-    let mut schemas: Vec<Arc<ColumnSchema>> = Vec::new();
-    for file in indexed {
-        let known = schemas.iter().position(|s| s.footer == file.schema.footer);
-        files.schema_ids.push(known.unwrap_or(schemas.len()) as u32);
-        if known.is_none() {
-            schemas.push(Arc::clone(&file.schema));
-        }
-        files.ids.push(file.id.clone());
-        files.digests.push(file.digest);
-    }
-    (files, schemas)
 }

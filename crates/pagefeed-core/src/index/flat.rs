@@ -270,7 +270,7 @@ pub(super) fn index(
         let range = first..first + file.num_pages;
         first = range.end;
         let of_file = table_of(&pages, range, stamp.size).map_err(|e| e.in_file(&file.path))?;
-        table.append_file(of_file)?;
+        table.append(&of_file, 0..1)?;
         let path = file.path.as_str().into();
         all.ids.push(FileId { path, stamp });
         all.digests.push(file.digest);
@@ -292,7 +292,7 @@ pub(super) fn index(
 }
 
 /// The pages of one file of `size` bytes.
-fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64) -> Result<TableBuilder> {
+fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64) -> Result<Table> {
     let mut table = TableBuilder::new();
     for start in range.clone().step_by(PAGES_PER_GROUP) {
         let group = start..range.end.min(start + PAGES_PER_GROUP);
@@ -307,7 +307,8 @@ fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64) -> Result<Tab
         let row_group = (start - range.start) / PAGES_PER_GROUP;
         table.push_chunk(row_group as u32, Codec::Uncompressed, &chunk)?;
     }
-    Ok(table)
+    table.end_file();
+    Ok(table.finish())
 }
 
 fn page(pages: &FlatPages<'_>, number: usize, place: usize, file_size: u64) -> Result<Page> {

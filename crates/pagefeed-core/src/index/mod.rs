@@ -8,6 +8,7 @@
 mod build;
 mod chunk;
 mod flat;
+mod join;
 mod line;
 mod locate;
 mod lookup;
@@ -36,6 +37,7 @@ pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Number, Records};
 use line::Line;
 use table::Table;
 
+pub use join::Piece;
 pub use line::Pieces;
 
 /// How to build an index.
@@ -140,6 +142,11 @@ impl Index {
         options: &BuildOptions,
     ) -> Result<Self> {
         build::build(store, paths, column, options)
+    }
+
+    /// Joins files of some indexes, in the order of `pieces`.
+    pub fn join(parts: &[Arc<Self>], pieces: &[Piece]) -> Result<Self> {
+        join::join(parts, pieces)
     }
 
     fn new(

@@ -107,14 +107,13 @@ mod tests {
     }
 
     fn table(chunks: &[ChunkPages]) -> Table {
-        let mut builder = TableBuilder::new();
         let mut file = TableBuilder::new();
         for (row_group, chunk) in chunks.iter().enumerate() {
             file.push_chunk(row_group as u32, Codec::Snappy, chunk)
                 .unwrap();
         }
-        builder.append_file(file).unwrap();
-        builder.finish()
+        file.end_file();
+        file.finish()
     }
 
     #[test]

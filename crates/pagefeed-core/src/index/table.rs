@@ -3,6 +3,8 @@
 //! Every column is one flat array, owned while the index is built and a piece of a
 //! mapped file once it is opened.
 
+use std::ops::Range;
+
 use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
@@ -212,34 +214,68 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Appends a file built by itself.
-    pub fn append_file(&mut self, other: Self) -> Result<()> {
-        let file = u32::try_from(self.file_first_span.len() - 1)
-            .map_err(|_| Error::limit("more than 2^32 files"))?;
+    /// Ends the file that is being built.
+    pub fn end_file(&mut self) {
+        self.file_first_span.push(self.offset.len() as u64);
+    }
+
+    /// Appends files of another table.
+    pub fn append(&mut self, other: &Table, files: Range<usize>) -> Result<()> {
+        let first_file = self.file_first_span.len() - 1;
+        let spans =
+            other.file_first_span[files.start] as usize..other.file_first_span[files.end] as usize;
+        let pages = other.first_page[spans.start] as usize..other.first_page[spans.end] as usize;
+        let fences = pages.start + spans.start..pages.end + spans.end;
+        for file in &other.file[spans.clone()] {
+            let file = first_file + *file as usize - files.start;
+            let file = u32::try_from(file).map_err(|_| Error::limit("more than 2^32 files"))?;
+            self.file.push(file);
+        }
         let rebase = |into: &mut Vec<u64>, from: &[u64]| {
             let base = into[into.len() - 1];
-            into.extend(from[1..].iter().map(|number| base + number));
+            into.extend(from[1..].iter().map(|number| base + number - from[0]));
         };
-        self.file.resize(self.file.len() + other.file.len(), file);
-        rebase(&mut self.first_page, &other.first_page);
-        rebase(&mut self.first_row, &other.first_row);
-        rebase(&mut self.first_value, &other.first_value);
-        self.row_group.extend(other.row_group);
-        self.first_number.extend(other.first_number);
-        self.codec.extend(other.codec);
-        self.offset.extend(other.offset);
-        self.dictionary_offset.extend(other.dictionary_offset);
-        self.dictionary_size.extend(other.dictionary_size);
-        self.page_offset.extend(other.page_offset);
-        self.page_row.extend(other.page_row);
-        self.page_value.extend(other.page_value);
-        self.page_flags.extend(other.page_flags);
-        self.file_first_span.push(self.file.len() as u64);
+        let ends = spans.start..=spans.end;
+        rebase(&mut self.first_page, &other.first_page[ends.clone()]);
+        rebase(&mut self.first_row, &other.first_row[ends.clone()]);
+        rebase(&mut self.first_value, &other.first_value[ends]);
+        rebase(
+            &mut self.file_first_span,
+            &other.file_first_span[files.start..=files.end],
+        );
+        self.row_group.extend(&other.row_group[spans.clone()]);
+        self.first_number.extend(&other.first_number[spans.clone()]);
+        self.codec.extend(&other.codec[spans.clone()]);
+        self.offset.extend(&other.offset[spans.clone()]);
+        self.dictionary_offset
+            .extend(&other.dictionary_offset[spans.clone()]);
+        self.dictionary_size.extend(&other.dictionary_size[spans]);
+        self.page_offset.extend(&other.page_offset[fences.clone()]);
+        self.page_row.extend(&other.page_row[fences.clone()]);
+        self.page_value.extend(&other.page_value[fences]);
+        self.page_flags.extend(&other.page_flags[pages]);
         Ok(())
     }
 }
 
 impl Table {
+    /// Bytes of all pages, and of the dictionary page of each chunk.
+    pub fn stored_bytes(&self) -> u64 {
+        let mut sum = 0u64;
+        for span in 0..self.offset.len() {
+            let end = self.first_page[span + 1] as usize + span;
+            let chunk = |span: usize| (self.file[span], self.dictionary_offset[span]);
+            let is_first = span == 0 || chunk(span) != chunk(span - 1);
+            let dictionary = if is_first {
+                self.dictionary_size[span]
+            } else {
+                0
+            };
+            sum += u64::from(self.page_offset[end]) + u64::from(dictionary);
+        }
+        sum
+    }
+
     /// Refuses columns whose lengths do not fit each other.
     fn check(&self) -> Result<()> {
         let spans = self.file.len();
@@ -293,9 +329,8 @@ mod tests {
         let mut file = TableBuilder::new();
         let dictionary = Some(4..100);
         file.push_chunk(0, Codec::Zstd, &ChunkPages { dictionary, pages })?;
-        let mut table = TableBuilder::new();
-        table.append_file(file)?;
-        Ok(table.finish())
+        file.end_file();
+        Ok(file.finish())
     }
 
     #[test]
@@ -334,6 +369,31 @@ mod tests {
             "pages without values are skipped"
         );
         assert_eq!(table.codec(table.find(3).unwrap()).unwrap(), Codec::Zstd);
+    }
+
+    #[test]
+    fn files_of_tables_are_joined_in_any_order() {
+        let of = |sizes: [u64; 2]| {
+            let mut all = TableBuilder::new();
+            for size in sizes {
+                let pages = vec![page(0, 100, size, 2, 7), page(1, 100 + size, 9, 1, 3)];
+                all.append(&table(pages).unwrap(), 0..1).unwrap();
+            }
+            all.finish()
+        };
+        let (one, other) = (of([10, 20]), of([30, 40]));
+        let mut joined = TableBuilder::new();
+        joined.append(&other, 1..2).unwrap();
+        joined.append(&one, 0..2).unwrap();
+        joined.append(&other, 0..1).unwrap();
+        let joined = joined.finish();
+        joined.check().unwrap();
+        assert_eq!(&joined.file[..], [0, 1, 2, 3]);
+        assert_eq!(joined.stored_bytes(), 4 * 96 + 100 + 4 * 9);
+        let sizes = (0..8).map(|page| joined.record(page).unwrap().compressed_size);
+        assert_eq!(sizes.collect::<Vec<_>>(), [40, 9, 10, 9, 20, 9, 30, 9]);
+        let last = joined.record(7).unwrap();
+        assert_eq!((last.file, last.first_row, last.num_values), (3, 2, 3));
     }
 
     #[test]

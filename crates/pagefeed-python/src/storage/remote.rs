@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use pagefeed_core::error::Result;
 use pagefeed_core::storage::Storage;
-use pagefeed_remote::{Listed, Options, Remote as CoreRemote};
+use pagefeed_remote::{Condition, Listed, Options, Remote as CoreRemote, Version};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::error::to_python;
@@ -147,6 +149,75 @@ impl Remote {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.run(py, |remote| remote.read_now(url, begin..end))?;
         Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// A whole object and its version; None if there is none.
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        url: &str,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, Version)>> {
+        let found = self.run(py, |remote| remote.fetch(url))?;
+        Ok(found.map(|(bytes, version)| (PyBytes::new(py, &bytes), version)))
+    }
+
+    /// Writes a whole object and returns its version: where there is none yet with `new`,
+    /// where it has the version `unchanged`; else None.
+    #[pyo3(signature = (url, data, *, new = false, unchanged = None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        data: PyBackedBytes,
+        new: bool,
+        unchanged: Option<Version>,
+    ) -> PyResult<Option<Version>> {
+        let condition = match unchanged {
+            Some(version) => Condition::Unchanged(version),
+            None if new => Condition::Absent,
+            None => Condition::Nothing,
+        };
+        let bytes = Bytes::from_owner(data);
+        self.run(py, |remote| remote.put(url, bytes, &condition))
+    }
+
+    /// Removes objects, as far as there are some.
+    fn remove(&self, py: Python<'_>, urls: Vec<String>) -> PyResult<()> {
+        self.run(py, |remote| remote.remove(&urls))
+    }
+
+    /// Begins an object of parts; returns the name of the upload.
+    fn begin_upload(&self, py: Python<'_>, url: &str) -> PyResult<String> {
+        self.run(py, |remote| remote.begin_upload(url))
+    }
+
+    /// Writes a part of an object, which are numbered from 0 on; returns its name.
+    fn put_part(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        upload: String,
+        number: usize,
+        data: PyBackedBytes,
+    ) -> PyResult<String> {
+        let bytes = Bytes::from_owner(data);
+        self.run(py, |remote| remote.put_part(url, &upload, number, bytes))
+    }
+
+    /// Makes an object of the parts of these names; returns its version.
+    fn finish_upload(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        upload: String,
+        parts: Vec<String>,
+    ) -> PyResult<Version> {
+        self.run(py, |remote| remote.finish_upload(url, &upload, &parts))
+    }
+
+    /// Removes the parts of an object that was not finished.
+    fn abort_upload(&self, py: Python<'_>, url: &str, upload: String) -> PyResult<()> {
+        self.run(py, |remote| remote.abort_upload(url, &upload))
     }
 
     /// What was sent so far, by name.

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use futures_util::TryStreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta};
 
 use crate::places::address::object_path;
+use crate::places::uploads::Objects;
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 use crate::transport::observed;
@@ -40,7 +41,7 @@ impl Meta {
     }
 }
 
-pub(crate) struct Bucket(pub(crate) Box<dyn ObjectStore>);
+pub(crate) struct Bucket(pub(crate) Box<dyn Objects>);
 
 impl Bucket {
     pub(crate) async fn head(&self, key: &str) -> Result<Meta, Failure> {

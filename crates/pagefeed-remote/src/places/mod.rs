@@ -3,4 +3,5 @@
 pub(crate) mod address;
 pub(crate) mod bucket;
 pub(crate) mod hub;
+pub(crate) mod uploads;
 pub(crate) mod web;

@@ -193,8 +193,9 @@ impl HttpService for Sender {
         let url = url.map_err(|error: url::ParseError| unknown(std::io::Error::other(error)))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        if let Some(bytes) = body.as_bytes() {
-            *request.body_mut() = Some(bytes.clone().into());
+        if !body.is_empty() {
+            let bytes = body.collect().await?.to_bytes();
+            *request.body_mut() = Some(bytes.into());
         }
         let sent = self.transport.send_if(request, self.allow_http).await;
         let response = sent.map_err(|problem| match problem {

@@ -1,0 +1,116 @@
+//! Joining files, and files of other indexes, to one index.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::table::{Table, TableBuilder};
+use super::{Files, Index, field_of_all};
+use crate::error::{Error, Result};
+use crate::schema::ColumnSchema;
+use crate::store::FileId;
+
+/// Files of an index: its number among some, its first file and one past the last.
+pub type Piece = (usize, usize, usize);
+
+/// An index that grows by files.
+#[derive(Default)]
+pub(super) struct Joint {
+    files: Files,
+    schemas: Vec<Arc<ColumnSchema>>,
+    /// Numbers of the schemas, by their footers.
+    numbers: HashMap<Vec<u8>, u32>,
+    /// One per leaf.
+    tables: Vec<TableBuilder>,
+}
+
+/// An index of files of some indexes of one column. It is the one that a build of these
+/// files would give.
+pub(super) fn join(parts: &[Arc<Index>], pieces: &[Piece]) -> Result<Index> {
+    let [first, ..] = parts else {
+        return Err(Error::invalid("no indexes to join"));
+    };
+    let mut all = Joint::default();
+    for &(part, start, stop) in pieces {
+        let part = parts.get(part).filter(|part| {
+            part.column == first.column && part.flat.is_none() && stop <= part.files.ids.len()
+        });
+        let part = part.filter(|_| start <= stop);
+        let part = part.ok_or_else(|| Error::corrupt("indexes do not fit each other"))?;
+        let schemas: Vec<_> = part.schemas.iter().map(|each| all.schema(each)).collect();
+        for file in start..stop {
+            let schema = schemas[part.files.schema_ids[file] as usize];
+            all.push_file(
+                part.files.ids[file].clone(),
+                part.files.digests[file],
+                schema,
+            );
+        }
+        all.push_tables(&part.tables, start..stop)?;
+    }
+    all.finish(&first.column)
+}
+
+impl Joint {
+    /// The number of a schema.
+    pub fn schema(&mut self, schema: &Arc<ColumnSchema>) -> u32 {
+        if let Some(number) = self.numbers.get(&schema.footer) {
+            return *number;
+        }
+        let number = self.schemas.len() as u32;
+        self.schemas.push(Arc::clone(schema));
+        self.numbers.insert(schema.footer.clone(), number);
+        number
+    }
+
+    pub fn push_file(&mut self, file: FileId, digest: u128, schema: u32) {
+        self.files.ids.push(file);
+        self.files.digests.push(digest);
+        self.files.schema_ids.push(schema);
+    }
+
+    /// Appends the pages of the files that were pushed last.
+    pub fn push_tables(&mut self, tables: &[Table], files: Range<usize>) -> Result<()> {
+        if self.tables.is_empty() {
+            self.tables = tables.iter().map(|_| TableBuilder::new()).collect();
+        }
+        if tables.len() != self.tables.len() {
+            let ids = &self.files.ids;
+            let file = &ids[ids.len() - files.len().max(1)];
+            return Err(Error::unsupported(format!(
+                "the column has {} leaves, in {} it has {}; index files of different schemas \
+                 separately",
+                tables.len(),
+                ids[0].path,
+                self.tables.len()
+            ))
+            .in_file(&file.path));
+        }
+        let pairs = self.tables.iter_mut().zip(tables);
+        pairs
+            .map(|(into, table)| into.append(table, files.clone()))
+            .collect()
+    }
+
+    pub fn finish(self, column: &str) -> Result<Index> {
+        // Schemas in the order of the files, of those that files have.
+        let mut order: HashMap<u32, u32> = HashMap::new();
+        let mut schemas = Vec::new();
+        let mut files = self.files;
+        for id in &mut files.schema_ids {
+            *id = *order.entry(*id).or_insert_with(|| {
+                schemas.push(Arc::clone(&self.schemas[*id as usize]));
+                schemas.len() as u32 - 1
+            });
+        }
+        let field = field_of_all(column, &files, &schemas)?;
+        let tables: Vec<_> = self.tables.into_iter().map(TableBuilder::finish).collect();
+        let cost = |leaf: &usize| {
+            let table = &tables[*leaf];
+            (table.splits_records(), u64::MAX - table.stored_bytes())
+        };
+        let driving = (0..tables.len()).min_by_key(cost).unwrap_or(0);
+        let column = column.to_string();
+        Ok(Index::new(column, field, files, schemas, tables, driving))
+    }
+}

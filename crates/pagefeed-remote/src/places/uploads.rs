@@ -1,0 +1,150 @@
+//! Writes objects of one bucket: whole, or as parts that appear together.
+
+use bytes::Bytes;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutResult, UpdateVersion};
+
+use crate::places::address::object_path;
+use crate::places::bucket::Bucket;
+use crate::transport::failure::Failure;
+use crate::transport::observed;
+
+/// What buckets can do.
+pub(crate) trait Objects: ObjectStore + MultipartStore {}
+
+impl<T: ObjectStore + MultipartStore> Objects for T {}
+
+/// Tag and number of an object's version; providers compare the one or the other.
+pub type Version = (Option<String>, Option<String>);
+
+/// What must hold for an object to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing: an object of this name is replaced.
+    Nothing,
+    /// There is no object of this name.
+    Absent,
+    /// The object has this version.
+    Unchanged(Version),
+}
+
+impl Bucket {
+    /// Writes an object; `None` if the condition does not hold.
+    pub(crate) async fn put(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        condition: &Condition,
+    ) -> Result<Option<Version>, Failure> {
+        let mode = match condition {
+            Condition::Nothing => PutMode::Overwrite,
+            Condition::Absent => PutMode::Create,
+            Condition::Unchanged((e_tag, version)) => PutMode::Update(UpdateVersion {
+                e_tag: e_tag.clone(),
+                version: version.clone(),
+            }),
+        };
+        let options = PutOptions {
+            mode,
+            ..PutOptions::default()
+        };
+        let (result, answer) = observed(self.0.put_opts(&path(key)?, bytes.into(), options)).await;
+        match result {
+            Ok(done) => Ok(Some(version(done))),
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => Ok(None),
+            // Another writer was at the same object: asked again, it is known who was first.
+            Err(_) if answer.status == Some(409) => {
+                Err(Failure::again("the object is being written"))
+            }
+            Err(error) => Err(Failure::of_store(&error, &answer)),
+        }
+    }
+
+    /// A whole object and its version; `None` if there is none.
+    pub(crate) async fn fetch(&self, key: &str) -> Result<Option<(Bytes, Version)>, Failure> {
+        let path = path(key)?;
+        let read = async {
+            let found = self.0.get(&path).await?;
+            let version = (found.meta.e_tag.clone(), found.meta.version.clone());
+            Ok((found.bytes().await?, version))
+        };
+        let (result, answer) = observed(read).await;
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(Failure::of_store(&error, &answer)),
+        }
+    }
+
+    /// Removes an object, if there is one.
+    pub(crate) async fn remove(&self, key: &str) -> Result<(), Failure> {
+        let path = path(key)?;
+        let (result, answer) = observed(self.0.delete(&path)).await;
+        match result {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            result => result.map_err(|error| Failure::of_store(&error, &answer)),
+        }
+    }
+
+    /// Begins an upload of parts; returns its name.
+    pub(crate) async fn begin(&self, key: &str) -> Result<String, Failure> {
+        let path = path(key)?;
+        let (result, answer) = observed(self.0.create_multipart(&path)).await;
+        result.map_err(|error| Failure::of_store(&error, &answer))
+    }
+
+    /// Writes a part of an upload; returns its name.
+    pub(crate) async fn part(
+        &self,
+        key: &str,
+        upload: &String,
+        number: usize,
+        bytes: Bytes,
+    ) -> Result<String, Failure> {
+        let path = path(key)?;
+        let put = self.0.put_part(&path, upload, number, bytes.into());
+        let (result, answer) = observed(put).await;
+        let part = result.map_err(|error| Failure::of_store(&error, &answer))?;
+        Ok(part.content_id)
+    }
+
+    /// Makes an object of all parts.
+    pub(crate) async fn complete(
+        &self,
+        key: &str,
+        upload: &String,
+        parts: &[String],
+    ) -> Result<Version, Failure> {
+        let path = path(key)?;
+        let parts = parts.iter().map(|part| PartId {
+            content_id: part.clone(),
+        });
+        let complete = self.0.complete_multipart(&path, upload, parts.collect());
+        let (result, answer) = observed(complete).await;
+        let done = result.map_err(|error| Failure::of_store(&error, &answer))?;
+        Ok(version(done))
+    }
+
+    /// Removes the parts of an upload, if there are any.
+    pub(crate) async fn abort(&self, key: &str, upload: &String) -> Result<(), Failure> {
+        let path = path(key)?;
+        let (result, answer) = observed(self.0.abort_multipart(&path, upload)).await;
+        match result {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(_) if answer.status == Some(404) => Ok(()),
+            result => result.map_err(|error| Failure::of_store(&error, &answer)),
+        }
+    }
+}
+
+fn path(key: &str) -> Result<Path, Failure> {
+    object_path(key).map_err(Failure::Final)
+}
+
+fn version(done: PutResult) -> Version {
+    (done.e_tag, done.version)
+}

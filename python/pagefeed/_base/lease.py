@@ -1,0 +1,123 @@
+"""One process of a machine does what the others wait for."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ["is_taken", "made_once"]
+
+_BEAT = 5.0
+_SILENCE = 60.0
+"""Seconds without a beat after which the others no longer wait."""
+_PAUSE = 0.05
+_logger = logging.getLogger("pagefeed")
+
+T = TypeVar("T")
+
+
+def made_once(path: Path, find: Callable[[], T | None], make: Callable[[], T]) -> T:
+    """Return what is found; else make it, in one process of the machine at a time.
+
+    The others wait, and find what it made. The lock ends with the process that has it,
+    and where that is stopped for a minute another goes on in its place, so what is made
+    must appear whole.
+
+    Args:
+        path: The lock file, which exists while something is made.
+        find: Returns what was made before, or None.
+        make: Makes it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     made_once(Path(folder) / "lock", lambda: None, lambda: 7)
+        7
+    """
+    found = find()
+    if found is not None:
+        return found
+    with _lease(path) as has_waited:
+        found = find() if has_waited else None
+        return make() if found is None else found
+
+
+@contextmanager
+def _lease(path: Path) -> Iterator[bool]:
+    """Hold a lock while it is alive; yield whether another process had it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, has_waited = _taken(path)
+    except OSError as problem:  # A folder that cannot be written has no locks.
+        _logger.debug("%s: no lock is held: %s", path, problem)
+        yield False
+        return
+    if number is None:
+        yield True
+        return
+    stop = threading.Event()
+    beat = threading.Thread(
+        target=_keep_alive, args=(path, stop), name="pagefeed-lease", daemon=True
+    )
+    beat.start()
+    try:
+        yield has_waited
+    finally:
+        stop.set()
+        beat.join()
+        with suppress(OSError):
+            path.unlink()
+        os.close(number)
+
+
+def _taken(path: Path) -> tuple[int | None, bool]:
+    """Take a lock, or wait until nobody has it; None if its holder is stopped."""
+    has_waited = False
+    while True:
+        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if is_taken(path, number):
+            os.utime(number)
+            return number, has_waited
+        silent = time.time() - os.fstat(number).st_mtime
+        os.close(number)
+        if not has_waited:
+            _logger.info("%s: another process makes this, and it is waited for", path)
+            has_waited = True
+        if silent > _SILENCE:
+            _logger.warning(
+                "%s: the process that makes this has not moved for %.0f s; this one "
+                "goes on in its place",
+                *(path, silent),
+            )
+            return None, True
+        time.sleep(_PAUSE)
+
+
+def _keep_alive(path: Path, stop: threading.Event) -> None:
+    while not stop.wait(_BEAT):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def is_taken(path: str | Path, number: int) -> bool:
+    """Try to take a lock; return whether it was free and its file still exists.
+
+    Args:
+        path: The lock file.
+        number: Its descriptor, which keeps the lock until it is closed.
+    """
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.stat(path), os.fstat(number))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError as problem:  # Some shared folders have no locks.
+        _logger.warning("%s: no lock is held: %s", path, problem)
+        return True
