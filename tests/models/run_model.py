@@ -41,6 +41,10 @@ class RunModel:
     """Whether the running iteration gave a step since it began or was moved."""
     running: bool = False
     """Whether there is an iteration that the loader has not seen the end of."""
+    balanced: bool = False
+    """Whether an epoch's order depends on the number of ranks that began it."""
+    begun: tuple[int, int] | None = None
+    """An epoch that was begun by another number of ranks, and that number."""
 
     @property
     def step_size(self) -> int:
@@ -153,6 +157,14 @@ class RunModel:
             return not self.is_finished
         return self.number(self.position) < self.max_steps
 
+    def ranks_of(self, epoch: int) -> int:
+        """The number of ranks that an epoch is balanced for."""
+        is_begun = self.begun is not None and self.begun[0] == epoch
+        return self.begun[1] if self.begun and is_begun else self.world_size
+
+    def epoch_at(self, position: int) -> int:
+        return position // self.epoch_size if self.epoch_size else 0
+
     def __len__(self) -> int:
         """Steps of a whole iteration, by sizes alone."""
         if not self.epoch_size:
@@ -173,6 +185,7 @@ class RunModel:
 
     def _restart(self) -> None:
         self.position, self.anchor, self.taken = self.start, (self.start, 0), False
+        self.begun = None
 
     def iterate(self) -> None:
         """Begin an iteration: a new epoch, the same again, or where it was placed."""
@@ -222,6 +235,9 @@ class RunModel:
 
     def _move(self, position: int) -> None:
         self.position = position
+        # A place in a later epoch does not say by how many ranks this one was begun.
+        if self.begun is not None and self.begun[0] != self.epoch_at(self.stand):
+            self.anchor, self.begun = (self.place, self.step), None
         # Where all that is left is skipped, a mixture's place has no number yet.
         if not self.has_one_size and (self.epoch_size or not self.is_finished):
             self.anchor = self.place, self.step
@@ -248,6 +264,11 @@ class RunModel:
             running=False,
         )
         same = (batch_size, world_size) == (self.batch_size, self.world_size)
+        epoch = self.epoch_at(place)
+        same &= self.begun is None or self.begun[0] == epoch
+        ranks = self.ranks_of(epoch)
+        is_foreign = self.balanced and ranks != world_size
+        loaded.begun = (epoch, ranks) if is_foreign else None
         if step == 0:
             loaded.anchor = self.start, 0
         elif not (same and self.has_one_size):

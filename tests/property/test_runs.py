@@ -5,7 +5,7 @@ import functools
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -23,9 +23,8 @@ from made.numbered import (
 )
 from models.machines import PADDING, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
-from pagefeed.loader import session_of
 
-BALANCED = {"balance": pf.Balance(attention=1, stretch=2), "shuffle": "page"}
+BALANCED: dict[str, Any] = {"balance": pf.Balance(attention=1, stretch=2), "shuffle": "page"}
 
 
 @functools.cache
@@ -60,6 +59,9 @@ def rows_of_file(path: str) -> list[list[int]]:
 class EpochMachine(RunMachine):
     """One dataset, epoch after epoch."""
 
+    options: ClassVar[dict[str, Any]] = {}
+    """Further settings of the loaders."""
+
     @initialize(sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans())
     def start(self, sizes: tuple[int, int], epochs: int, drop_last: bool) -> None:
         batch_size, world_size = sizes
@@ -69,6 +71,7 @@ class EpochMachine(RunMachine):
             epoch_size=len(epoch_tokens(0)),
             epochs=epochs,
             drop_last=drop_last,
+            balanced="balance" in self.options,
         )
         self.begin(model)
 
@@ -82,6 +85,7 @@ class EpochMachine(RunMachine):
             drop_last=self.model.drop_last,
             padding=PADDING,
             transform=Fuse(),
+            **self.options,
         )
 
     def token(self, position: int) -> int:
@@ -114,25 +118,11 @@ def balanced_tokens(epoch: int, ranks: int) -> list[int]:
 class BalancedMachine(EpochMachine):
     """The same, each epoch balanced for the number of ranks that began it."""
 
-    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
-        return numbered_loader(
-            numbered(),
-            rank=rank,
-            world_size=world_size,
-            batch_size=batch_size,
-            epochs=self.model.epochs,
-            drop_last=self.model.drop_last,
-            padding=PADDING,
-            transform=Fuse(),
-            **BALANCED,
-        )
+    options = BALANCED
 
     def token(self, position: int) -> int:
         epoch, place = divmod(position, len(epoch_tokens(0)))
-        begin = session_of(self.loaders[0]).begin
-        ranks = begin.ranks if begin.epoch == epoch else self.model.world_size
-        assert ranks is not None
-        return balanced_tokens(epoch, ranks)[place]
+        return balanced_tokens(epoch, self.model.ranks_of(epoch))[place]
 
 
 # Mixtures.
