@@ -23,7 +23,16 @@ import pagefeed
 from pagefeed.cli import VERBS, make_parser
 
 LINE = 80
-SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Example")
+SECTIONS = (
+    "Cause",
+    "Remedy",
+    "Args",
+    "Returns",
+    "Yields",
+    "Raises",
+    "Attributes",
+    "Example",
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -1,43 +1,41 @@
 """What the pages of docs/ show works as shown."""
 
-import re
+import shutil
+from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from made.pages import blocks_of, run_page
 from made.shared_data import ROOT
-from made.tokenizers_made import tokenizer_json
+from pagefeed.cli.demo.data import write_data
 
-FENCE = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-
-
-def write_corpus(folder):
-    """The folders that the examples name."""
-    rng = np.random.default_rng(0)
-    texts = ["one two three. " * 50, "vier fünf sechs " * 80] * 40
-    of_texts = folder.with_name("texts")
-    of_texts.mkdir()
-    folder.mkdir()
-    pq.write_table(pa.table({"text": texts}), of_texts / "part-0.parquet")
-    (folder / "tokenizer.json").write_text(tokenizer_json("gpt2"))
-    for name in ("web", "code"):
-        (folder / name).mkdir()
-        rows = [rng.integers(0, 1000, n) for n in rng.integers(1000, 3000, 300)]
-        columns = {
-            "input_ids": rows,
-            "quality": rng.random(len(rows)),
-            "lang": rng.choice(["en", "de", "fr"], len(rows)),
-        }
-        pq.write_table(pa.table(columns), folder / name / "part-0.parquet")
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples_run(page, tmp_path, monkeypatch):
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """The example data, made once."""
+    folder = tmp_path_factory.mktemp("data") / "corpus"
+    write_data(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_blocks_run_and_print_what_is_shown(page, corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path / "corpus")
-    namespace: dict[str, object] = {}
-    for text in FENCE.findall(page.read_text()):
-        exec(compile(text, page.name, "exec"), namespace)
+    text = page.read_text()
+    made = [block.text.strip() for block in blocks_of(text)]
+    if "pagefeed demo --data corpus" not in made:
+        shutil.copytree(corpus, "corpus")
+    for block in run_page(text):
+        assert block.is_as_shown, f"printed:\n{block.printed}\nshown:\n{block.output}"
+
+
+def test_outputs_are_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fence = "```"
+    page = f'{fence}python\nprint("a", 1)\n{fence}\n\n{fence}text\na ...\n{fence}\n'
+    [block] = run_page(page)
+    assert block.is_as_shown
+    [block] = run_page(page.replace("a ...", "b ..."))
+    assert not block.is_as_shown

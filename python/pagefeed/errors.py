@@ -29,11 +29,15 @@ builtin that fits, so that existing ``except`` clauses keep working::
 Errors about data carry where it happened, as far as it is known, in the attributes
 ``file``, ``row_group``, ``column``, ``page`` and ``offset``. Raised by a loader, in
 ``steps`` those that need it: ``loader.skip(error.steps)`` passes over them.
+
+A message ends with the code of its class, such as ``[PF-031]``. ``pagefeed explain
+PF-031`` prints what causes the error and what to do; so does the page of errors.
 """
 
 from __future__ import annotations
 
-from typing import Self
+import re
+from typing import ClassVar, Self
 
 __all__ = [
     "AccessDeniedError",
@@ -63,6 +67,8 @@ __all__ = [
     "UnsupportedError",
 ]
 
+_CODES = re.compile(r" \[PF-\d{3}\]")
+
 
 class CacheWarning(RuntimeWarning):
     """A cache folder cannot be used; all is made anew by every process instead."""
@@ -84,6 +90,8 @@ class PagefeedError(Exception):
     """Base of all exceptions of pagefeed.
 
     Attributes:
+        code: A short, stable name of the class: ``pagefeed explain PF-031`` prints
+            causes and remedies. Messages end with it.
         file: Path of the file, if known.
         row_group: Row group in the file, if known.
         column: Column as a dotted path, if known.
@@ -92,6 +100,7 @@ class PagefeedError(Exception):
         steps: Steps of a loader that need what cannot be read, for ``Loader.skip``.
     """
 
+    code: ClassVar[str] = "PF-001"
     file: str | None = None
     row_group: int | None = None
     column: str | None = None
@@ -112,39 +121,120 @@ class PagefeedError(Exception):
 
     def __str__(self) -> str:
         # KeyError and OSError would print the repr or the errno of their arguments.
-        return str(self.args[0]) if self.args else type(self).__name__
+        message = str(self.args[0]) if self.args else type(self).__name__
+        # A message may quote that of another error: one code is enough.
+        return f"{_CODES.sub('', message)} [{self.code}]"
 
 
 class InvalidArgumentError(PagefeedError, ValueError):
-    """An argument cannot be right; the message says what is accepted."""
+    """An argument cannot be right; the message says what is accepted.
+
+    Cause:
+        A name is misspelled, a number is out of range, two arguments exclude each
+        other, or an argument does not suit the kind of data.
+    Remedy:
+        Correct the argument as the message says. docs/options.md lists what each kind
+        of source accepts.
+    """
+
+    code = "PF-010"
 
 
 class EmptySelectionError(InvalidArgumentError):
-    """No row is selected; the message says what there would be."""
+    """No row is selected; the message says what there would be.
+
+    Cause:
+        A predicate, a list of names or a split leaves nothing: often a value is written
+        in another case, or the column holds another type than expected.
+    Remedy:
+        Look at the column with ``dataset.head()`` or ``pagefeed head``, and widen the
+        selection.
+    """
+
+    code = "PF-011"
 
 
 class OutOfRangeError(PagefeedError, IndexError):
-    """There is no row or sequence of this number; the message says how many are."""
+    """There is no row or sequence of this number; the message says how many are.
+
+    Cause:
+        An index is as large as the number of rows, or larger.
+    Remedy:
+        Take ``len()`` of the dataset or view as the limit.
+    """
+
+    code = "PF-012"
 
 
 class MissingDependencyError(PagefeedError, ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+    """An optional dependency is missing; the message names the extra to install.
+
+    Cause:
+        pagefeed needs NumPy alone; what else it can use is an extra that is not
+        installed, or that cannot be imported.
+    Remedy:
+        Run ``pip install 'pagefeed[EXTRA]'`` with the extra that the message names.
+    """
+
+    code = "PF-013"
 
 
 class FileAccessError(PagefeedError, OSError):
-    """The operating system refused to read a file."""
+    """The operating system refused to read or write a file.
+
+    Cause:
+        The disk is full, a device failed, too many files are open, or a network file
+        system went away.
+    Remedy:
+        See the system's own words at the end of the message. For "too many open files"
+        raise ``ulimit -n``; for a full disk free some space and start again: files that
+        were finished stay valid.
+    """
+
+    code = "PF-020"
 
 
 class MissingFileError(FileAccessError, FileNotFoundError):
-    """A file does not exist, or a pattern matches none."""
+    """A file does not exist, or a pattern matches none.
+
+    Cause:
+        The path is misspelled, relative to another folder, or not mounted on this node;
+        or a file was removed since it was indexed.
+    Remedy:
+        List the path on this node. Absolute paths and URLs mean the same on every node.
+    """
+
+    code = "PF-021"
 
 
 class AccessDeniedError(FileAccessError, PermissionError):
-    """A file may not be read: permissions, or credentials of a remote storage."""
+    """A file may not be read: permissions, or credentials of a remote storage.
+
+    Cause:
+        The process runs as another user, credentials are missing, expired or of another
+        account, or a dataset of the hub is gated.
+    Remedy:
+        Give credentials by ``storage_options`` or the environment (docs/remote.md). For
+        public buckets pass ``skip_signature``; for gated datasets ask for access on
+        their page and set ``HF_TOKEN``.
+    """
+
+    code = "PF-022"
 
 
 class UnavailableError(FileAccessError, TimeoutError):
-    """A remote storage did not answer until the deadline; the message says why."""
+    """A remote storage did not answer until the deadline; the message says why.
+
+    Cause:
+        The storage is overloaded or limits the rate of requests, the network is down,
+        or a proxy swallows the answers.
+    Remedy:
+        Run ``pagefeed bench URL`` from this node. Raise the deadline in
+        ``storage_options``, or lower the number of requests under way. The state of the
+        run is intact: load it and go on.
+    """
+
+    code = "PF-023"
 
 
 class DataError(PagefeedError, ValueError):
@@ -152,54 +242,177 @@ class DataError(PagefeedError, ValueError):
 
     Attributes:
         batch_row: Row of the batch, if it was found there.
+
+    Cause:
+        The data contradicts itself, or what was asked of it. Subclasses say how.
+    Remedy:
+        The message names file, row group, column, page and row.
+        ``loader.skip(error.steps)`` passes over the steps that need them, on every rank
+        and after every resume.
     """
 
+    code = "PF-030"
     batch_row: int | None = None
 
 
 class CorruptFileError(DataError):
-    """The bytes are not what the Parquet format promises."""
+    """The bytes are not what the format promises.
+
+    Cause:
+        The file was cut off while it was written or copied, its storage lost bytes, or
+        a writer does not keep to the format.
+    Remedy:
+        Compare size and checksum with the original and copy it again. ``pagefeed
+        inspect`` lists every file that cannot be read. ``loader.skip(error.steps)``
+        goes on without it.
+    """
+
+    code = "PF-031"
 
 
 class ChecksumError(CorruptFileError):
-    """A stored checksum does not match the bytes read."""
+    """A stored checksum does not match the bytes read.
+
+    Cause:
+        Bytes changed on the way or where they are stored: memory, disk or network.
+    Remedy:
+        Read the file again on another node. If it fails there too, restore the file; if
+        not, suspect this node's hardware.
+    """
+
+    code = "PF-032"
 
 
 class LimitExceededError(DataError):
-    """A size or count is over a limit that protects memory or time."""
+    """A size or count is over a limit that protects memory or time.
+
+    Cause:
+        A page or row is larger than ``memory`` allows, or a damaged file claims a size
+        that its bytes cannot have.
+    Remedy:
+        Raise ``memory`` if the message names a size that you believe. Otherwise write
+        the file again with smaller pages or row groups.
+    """
+
+    code = "PF-033"
 
 
 class UnsupportedError(DataError):
-    """Valid Parquet that pagefeed does not read."""
+    """Valid data that pagefeed does not read.
+
+    Cause:
+        The format allows an encoding, codec, type or feature of a table for which there
+        is no reader here.
+    Remedy:
+        Write the files again without it; the message names it. README.md lists what is
+        read.
+    """
+
+    code = "PF-034"
 
 
 class EncryptedError(UnsupportedError):
-    """The file or the column is encrypted."""
+    """The file or the column is encrypted.
+
+    Cause:
+        The writer used Parquet's modular encryption.
+    Remedy:
+        Decrypt the files ahead of training with the library that wrote them.
+    """
+
+    code = "PF-035"
 
 
 class TokenRangeError(DataError, OverflowError):
-    """A number is no token id, or does not fit the type asked for."""
+    """A number is no token id, or does not fit the type asked for.
+
+    Cause:
+        The column holds something else than tokens, was made by a tokenizer with a
+        larger vocabulary, or ``dtype`` is too small.
+    Remedy:
+        Look at the row that the message names; give the vocabulary of the tokenizer
+        that made the files, or a larger ``dtype``.
+    """
+
+    code = "PF-036"
 
 
 class ColumnNotFoundError(PagefeedError, KeyError):
-    """A file has no such column; the message lists those it has."""
+    """A file has no such column; the message lists those it has.
+
+    Cause:
+        The name is misspelled, or some files of a folder were written by another job.
+    Remedy:
+        Take a name of the list; nested columns are dotted paths. Leave out files of
+        another kind by a pattern such as ``web/train-*.parquet``.
+    """
+
+    code = "PF-040"
 
 
 class StaleFileError(PagefeedError, RuntimeError):
-    """A file is not in the state it was indexed in."""
+    """A file is not in the state it was indexed in.
+
+    Cause:
+        Someone wrote, replaced or removed a file while a run used it, or between two
+        runs that share an index.
+    Remedy:
+        Put the former file back to go on with the same order, or make the dataset anew:
+        its index follows, and states of the former data are refused.
+    """
+
+    code = "PF-041"
 
 
 class UncountedError(PagefeedError, TypeError):
-    """It needs the number of tokens of every row; the message says how to count."""
+    """It needs the number of tokens of every row; the message says how to count.
+
+    Cause:
+        The dataset was made by ``tokenize(..., count=False)``, so that no place in it
+        has a number.
+    Remedy:
+        Count once with ``pagefeed count`` or ``tokenize(tokenizer)`` and a
+        ``cache_dir``.
+    """
+
+    code = "PF-042"
 
 
 class StateMismatchError(PagefeedError, ValueError):
-    """A saved state belongs to another dataset or plan; both sides are shown."""
+    """A saved state belongs to another dataset or plan; both sides are shown.
+
+    Cause:
+        The data, the way of cutting or shuffling it, the seed or the release of
+        pagefeed differ from those of the run that saved the state.
+    Remedy:
+        Give the loader the former settings: the message shows both. World size, batch
+        size, memory, threads and paths may change. Data that only grew loads with
+        ``grown=``.
+    """
+
+    code = "PF-043"
 
 
 class CancelledError(PagefeedError, RuntimeError):
-    """The work was cancelled: the engine was closed."""
+    """The work was cancelled: the engine was closed.
+
+    Cause:
+        The loader was closed, moved to another place, or a newer iterator took its
+        place while this one still waited.
+    Remedy:
+        Take batches from the newest iterator; make one with ``iter(loader)``.
+    """
+
+    code = "PF-044"
 
 
 class InternalError(PagefeedError, RuntimeError):
-    """A defect of pagefeed itself; please report it."""
+    """A defect of pagefeed itself; please report it.
+
+    Cause:
+        An assumption of the code did not hold.
+    Remedy:
+        Report the message and what led to it. Load the last state to go on.
+    """
+
+    code = "PF-050"

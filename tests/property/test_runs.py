@@ -24,7 +24,10 @@ from made.numbered import (
 from models.machines import PADDING, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
 
-BALANCED: dict[str, Any] = {"balance": pf.Balance(attention=1, stretch=2), "shuffle": "page"}
+BALANCED: dict[str, Any] = {
+    "balance": pf.Balance(attention=1, stretch=2),
+    "shuffle": "page",
+}
 
 
 @functools.cache

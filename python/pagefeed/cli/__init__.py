@@ -31,6 +31,7 @@ VERBS = {
     "checklist": "check many nodes before a run, from one file of facts each",
     "report": "write a report of a run as one page of HTML",
     "trace": "say where a batch came from, or write steps anew",
+    "explain": "say what causes an error, and what to do",
     "verify": "prove that an epoch delivers every sequence exactly once",
 }
 

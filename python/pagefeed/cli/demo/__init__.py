@@ -4,6 +4,12 @@ Takes the text of Python's standard library, writes it as Parquet, trains a byte
 BPE on the spot, counts tokens once, feeds shuffled batches straight from the text,
 tokenized as it is read, stops in the middle, resumes, and checks that nothing was lost
 or repeated.
+
+With --data FOLDER it writes example data instead: texts, tokens, chats and a tokenizer,
+as the guides use them.
+
+For example:
+  pagefeed demo --data corpus
 """
 
 from __future__ import annotations
@@ -22,6 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=Path("demo-data"),
         help="where the Parquet files go (default: %(default)s)",
     )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="only write example data there"
+    )
     parser.add_argument("--length", type=int, default=512, help="tokens of a sequence")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--memory", default="64MiB")
@@ -29,7 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demonstration."""
+    """Run the demonstration, or write example data."""
+    if options.data is not None:
+        from pagefeed.cli.demo.data import write_data
+
+        for path in write_data(options.data):
+            print(path)
+        return 0
     from pagefeed.cli.demo.feed import run_demo
 
     return run_demo(

@@ -1,0 +1,26 @@
+"""Run pages of the documentation and write what their blocks print into them.
+
+`python tests/fill_outputs.py docs/index.md ...` rewrites the output blocks that differ;
+put `...` where an output is another each time, and the block stays.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from made.pages import with_outputs
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        page = Path(name).absolute()
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            filled = with_outputs(page.read_text())
+        page.write_text(filled)
+        print(f"{os.path.relpath(page)}: done")
+
+
+if __name__ == "__main__":
+    main()
