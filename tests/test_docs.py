@@ -15,7 +15,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory) -> Path:
     """The example data, made once."""
-    folder = tmp_path_factory.mktemp("data") / "corpus"
+    folder: Path = tmp_path_factory.mktemp("data") / "corpus"
     write_data(folder)
     return folder
 
