@@ -18,6 +18,13 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("pagefeed")
 
+# No test asks the services of the machine it runs on, or reads its user's profiles.
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+for name in list(os.environ):
+    if name.startswith(("AWS_CONTAINER_", "AWS_WEB_IDENTITY_", "AWS_ROLE_")):
+        del os.environ[name]
+
 RunPython = Callable[[str], str]
 
 

@@ -1,8 +1,8 @@
 """A process between client and server: latency, a narrow pipe, failures.
 
 It forwards HTTP/1.1 requests, each after a pause, and bodies at one rate for all
-connections together. By chance, the same for a seed, it answers 500, breaks a body off,
-or tells another ETag::
+connections together, which may stop for ever after some. By chance, the same for a
+seed, it answers 500, breaks a body off, or tells another ETag::
 
     python tests/servers/slow_proxy.py --to 8014 --latency 0.05 --bytes-per-second 60e6
 
@@ -102,6 +102,8 @@ class Proxy:
             if not body:
                 return False
             await self.pipe.passes(len(body))
+            if self.bytes > self.options.stop_after:
+                await asyncio.sleep(1e6)
             self.bytes += len(body)
             answer.write(body)
             await answer.drain()
@@ -147,6 +149,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0)
     parser.add_argument("--bytes-per-second", type=float, default=1e12)
+    parser.add_argument("--stop-after", type=float, default=1e18)
     parser.add_argument("--seed", type=int, default=0)
     for kind in ("500", "reset", "tag"):
         parser.add_argument(f"--share-{kind}", type=float, default=0.0)

@@ -1,7 +1,7 @@
 //! Object stores, web servers and the Hugging Face hub as a storage of pagefeed.
 //!
 //! ```text
-//! remote -> live -> reading -> cache, requests -> pace -> places { bucket, web, hub } -> transport
+//! remote -> live -> listing, reading -> cache, requests -> pace -> places { bucket, web, hub } -> transport
 //! ```
 //!
 //! [`Remote`] is the face. It blocks; everything below it runs on the one runtime of the
@@ -13,6 +13,7 @@
 
 mod cache;
 mod counters;
+mod listing;
 mod live;
 mod options;
 mod pace;
@@ -26,5 +27,6 @@ mod writing;
 
 pub use counters::Counts;
 pub use options::Options;
+pub use places::keys::{FindKeys, Keys};
 pub use places::uploads::{Condition, Version};
 pub use remote::{Listed, Remote};

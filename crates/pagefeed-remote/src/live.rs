@@ -14,10 +14,11 @@ use crate::cache::PageCache;
 use crate::counters::{Counters, Counts, add};
 use crate::options::Options;
 use crate::pace::gate::Gate;
-use crate::pace::retry::until_done;
+use crate::pace::retry::{Limits, until_done};
 use crate::places::address::{Address, Provider, shown};
 use crate::places::bucket::{Bucket, Meta};
 use crate::places::hub::Hub;
+use crate::places::keys::KeyRing;
 use crate::places::web::Web;
 use crate::remote::Listed;
 use crate::transport::failure::Failure;
@@ -35,6 +36,7 @@ pub(crate) struct Live {
     transport: Arc<Transport>,
     pub(crate) web: Web,
     pub(crate) hub: Hub,
+    keys: Option<Arc<KeyRing>>,
     buckets: Mutex<HashMap<(Provider, String), Arc<Bucket>>>,
     /// States of files, and when the server told them.
     known: Mutex<HashMap<String, (Meta, Instant)>>,
@@ -55,7 +57,11 @@ impl Live {
         Ok(Self {
             web: Web::new(Arc::clone(&transport), options.authorization.as_deref())?,
             hub: Hub::new(&options, Arc::clone(&transport))?,
-            gate: Gate::new(options.max_in_flight),
+            gate: Gate::new(options.max_in_flight, Arc::clone(&counters)),
+            keys: options
+                .keys
+                .clone()
+                .map(|find| Arc::new(KeyRing::new(find))),
             questions: Semaphore::new(QUESTIONS.min(options.max_in_flight)),
             cache: cache.transpose()?,
             counters,
@@ -72,30 +78,6 @@ impl Live {
 
     pub(crate) fn counts(&self) -> Counts {
         self.counters.counts()
-    }
-
-    /// Files of a bucket below a folder, sorted by name.
-    pub(crate) async fn list(&self, url: &str) -> Result<Vec<Listed>> {
-        let Address::Object {
-            provider,
-            bucket,
-            key,
-        } = Address::parse(url)?
-        else {
-            return Err(Error::unsupported(
-                "web servers do not list folders: name the files one by one",
-            ));
-        };
-        let objects = self.bucket(provider, &bucket)?;
-        let mut found = self.retried(|| objects.list(&key)).await?;
-        found.sort_by(|one, other| one.0.cmp(&other.0));
-        let (scheme, _) = url.split_once("://").unwrap_or_default();
-        let listed = found.into_iter().map(|(name, meta)| {
-            let url = format!("{scheme}://{bucket}/{name}");
-            self.note(&url, &meta);
-            listed(url, meta)
-        });
-        Ok(listed.collect())
     }
 
     pub(crate) async fn head(&self, url: &str) -> Result<Meta> {
@@ -131,7 +113,11 @@ impl Live {
         attempt: impl Fn() -> F,
     ) -> Result<T> {
         let throttled = || self.gate.throttle();
-        until_done(self.options.deadline, &self.counters, throttled, attempt).await
+        let limits = Limits {
+            deadline: self.options.deadline,
+            max_wait: self.options.max_wait,
+        };
+        until_done(limits, &self.counters, throttled, attempt).await
     }
 
     /// Adds the file to an error. If access is denied, also the names of secrets that did
@@ -159,8 +145,14 @@ impl Live {
         if let Some(bucket) = buckets.get(&key) {
             return Ok(Arc::clone(bucket));
         }
-        let connector = Connector(Arc::clone(&self.transport));
-        let bucket = Arc::new(Bucket(self.options.bucket(provider, name, connector)?));
+        let keys = self.keys.clone().filter(|_| provider == Provider::Amazon);
+        let (options, transport) = (self.options.clone(), Arc::clone(&self.transport));
+        let (owned, ring) = (name.to_string(), keys.clone());
+        let open = move |region: Option<&str>| {
+            let connector = Connector(Arc::clone(&transport));
+            options.bucket(provider, &owned, connector, ring.clone(), region)
+        };
+        let bucket = Arc::new(Bucket::new(Box::new(open), keys)?);
         buckets.insert(key, Arc::clone(&bucket));
         Ok(bucket)
     }

@@ -1,6 +1,7 @@
 //! Settings of a storage, as the control plane made them of arguments and environment.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -11,14 +12,17 @@ use pagefeed_core::error::{Error, Result};
 use url::Url;
 
 use crate::places::address::{Provider, shown};
+use crate::places::keys::{FindKeys, KeyRing};
 use crate::places::uploads::Objects;
 use crate::transport::Connector;
 
 /// Settings of a storage. Values were checked where they were read.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// How long a request is tried again.
+    /// How long a request is tried again while nothing of its answer arrives.
     pub deadline: Duration,
+    /// How long it is waited in all where a server asks to wait.
+    pub max_wait: Duration,
     /// Silence after which a request is sent anew.
     pub timeout: Duration,
     /// Requests under way at a time, at most.
@@ -35,6 +39,8 @@ pub struct Options {
     pub hub_token: Option<String>,
     /// Settings of each provider of buckets, before those of the environment.
     pub providers: [Vec<(String, String)>; 3],
+    /// Finds the keys of Amazon's buckets.
+    pub keys: Option<FindKeys>,
     /// Names of secrets that did not travel to this process.
     pub lost: Vec<String>,
 }
@@ -62,37 +68,58 @@ macro_rules! built {
         for key in [$($key::$endpoint),*] {
             check_web_address(key.as_ref(), builder.get_config_value(&key).as_deref())?;
         }
-        Box::new(builder.build().map_err(|error| cannot_open(name, &error))?)
+        builder
     }};
 }
 
 impl Options {
-    /// A bucket, or what the provider calls so.
+    /// A bucket, or what the provider calls so; of Amazon's with the keys of a ring, and in
+    /// a region that a server named.
     pub(crate) fn bucket(
         &self,
         provider: Provider,
         name: &str,
         connector: Connector,
+        keys: Option<Arc<KeyRing>>,
+        region: Option<&str>,
     ) -> Result<Box<dyn Objects>> {
         let bucket = (name, &self.providers[provider as usize], connector);
+        let failed = |error| cannot_open(name, &error);
         Ok(match provider {
-            Provider::Amazon => built!(
-                AmazonS3Builder,
-                AmazonS3ConfigKey[Endpoint S3Endpoint],
-                with_bucket_name,
-                bucket
+            Provider::Amazon => {
+                let mut builder = built!(
+                    AmazonS3Builder,
+                    AmazonS3ConfigKey[Endpoint S3Endpoint],
+                    with_bucket_name,
+                    bucket
+                );
+                if let Some(keys) = keys {
+                    builder = builder.with_credentials(keys);
+                }
+                if let Some(region) = region {
+                    builder = builder.with_region(region);
+                }
+                Box::new(builder.build().map_err(failed)?)
+            }
+            Provider::Google => Box::new(
+                built!(
+                    GoogleCloudStorageBuilder,
+                    GoogleConfigKey[BaseUrl],
+                    with_bucket_name,
+                    bucket
+                )
+                .build()
+                .map_err(failed)?,
             ),
-            Provider::Google => built!(
-                GoogleCloudStorageBuilder,
-                GoogleConfigKey[BaseUrl],
-                with_bucket_name,
-                bucket
-            ),
-            Provider::Azure => built!(
-                MicrosoftAzureBuilder,
-                AzureConfigKey[Endpoint],
-                with_container_name,
-                bucket
+            Provider::Azure => Box::new(
+                built!(
+                    MicrosoftAzureBuilder,
+                    AzureConfigKey[Endpoint],
+                    with_container_name,
+                    bucket
+                )
+                .build()
+                .map_err(failed)?,
             ),
         })
     }
@@ -136,8 +163,6 @@ fn unknown(setting: &str, bucket: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::counters::Counters;
     use crate::transport::Transport;
@@ -153,7 +178,7 @@ mod tests {
         };
         assert!(!format!("{options:?}").contains("hidden"));
         let transport = Transport::new(&options, Arc::new(Counters::default()))?;
-        options.bucket(Provider::Amazon, "bucket", Connector(transport))
+        options.bucket(Provider::Amazon, "bucket", Connector(transport), None, None)
     }
 
     #[test]

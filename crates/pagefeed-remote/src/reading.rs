@@ -50,12 +50,17 @@ impl Source {
         })
     }
 
-    /// Hash of the file and its version; `None` if the version is unknown.
+    /// Hash of the file and its version; `None` if the version is unknown. Versions of the
+    /// hub are made of contents: they stay when another commit leaves a file as it is.
     fn key(&self) -> Option<u64> {
         let stamp = self.expected?;
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
         let state = (stamp.size, stamp.modified_ns, stamp.inode);
-        let text = format!("{} {state:?}", without_query(&self.url));
+        let name = match &self.address {
+            Address::Hub { dataset, path, .. } => format!("hf://datasets/{dataset}/{path}"),
+            _ => without_query(&self.url).to_string(),
+        };
+        let text = format!("{name} {state:?}");
         is_known.then(|| XxHash3_64::oneshot(text.as_bytes()))
     }
 }
@@ -83,12 +88,12 @@ impl Live {
         let cache = self.cache.as_ref().zip(source.key());
         let source = Arc::new(source);
         let Some((cache, key)) = cache else {
-            let requests = Requests::covering(ranges);
+            let requests = Requests::covering(ranges, self.gate.request_bytes());
             let answers = self.answers(&source, &requests).await?;
             return Ok(requests.of_each(&answers, ranges));
         };
         let found = cache.find(key, &joined(ranges, 0));
-        let requests = Requests::covering(&found.missing);
+        let requests = Requests::covering(&found.missing, self.gate.request_bytes());
         let answers = self.answers(&source, &requests).await?;
         for (range, bytes) in requests.0.iter().zip(&answers) {
             cache.store(key, range.start, bytes);
@@ -150,8 +155,11 @@ impl Live {
         let tag = known.filter(|meta| *expected == Some(stamp(meta)));
         let tag = tag.and_then(|meta| meta.tag());
         let (body, meta) = self.body(address, range, tag).await?;
-        add(&self.counters.bytes_fetched, body.len());
         if expected.is_some_and(|expected| expected != stamp(&meta)) {
+            let had_tag = expected.is_some_and(|expected| expected.inode != 0);
+            if had_tag && meta.version.is_empty() {
+                return Err(Failure::Untagged);
+            }
             return Err(Failure::stale("the object changed since it was indexed"));
         }
         let bytes = body.whole()?;

@@ -7,16 +7,15 @@ use bytes::{Bytes, BytesMut};
 /// Ranges with at most this many bytes between them are joined: reading the gap is cheaper
 /// than the latency of another request.
 const GAP: u64 = 256 << 10;
-/// Bytes of one request, at most: object stores are fastest at this size.
-pub(crate) const MOST_BYTES: u64 = 8 << 20;
 
 /// Requests that cover some ranges, in rising order and without overlap.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Requests(pub(crate) Vec<Range<u64>>);
 
 impl Requests {
-    /// Covers `ranges`; empty ones need nothing.
-    pub(crate) fn covering(ranges: &[Range<u64>]) -> Self {
+    /// Covers `ranges` by requests of at most `most` bytes; empty ones need nothing.
+    pub(crate) fn covering(ranges: &[Range<u64>], most: u64) -> Self {
+        let parts = |range| parts(range, most);
         Self(joined(ranges, GAP).into_iter().flat_map(parts).collect())
     }
 
@@ -87,9 +86,9 @@ pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
 }
 
 /// A range in parts of about one size, none above the limit.
-fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+fn parts(range: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let size = range.end - range.start;
-    let count = size.div_ceil(MOST_BYTES);
+    let count = size.div_ceil(most);
     let at = move |number: u64| {
         range.start + (u128::from(size) * u128::from(number) / u128::from(count)) as u64
     };
@@ -100,14 +99,21 @@ fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 mod tests {
     use super::*;
 
+    const MOST_BYTES: u64 = 8 << 20;
+
     #[test]
     fn neighbours_are_joined_and_long_ranges_divided() {
-        let found = Requests::covering(&[1000..2000, 0..500, 5..5, 9 << 20..10 << 20]).0;
+        let found =
+            Requests::covering(&[1000..2000, 0..500, 5..5, 9 << 20..10 << 20], MOST_BYTES).0;
         assert_eq!(found, [0..2000, 9 << 20..10 << 20]);
-        let found = Requests::covering(std::slice::from_ref(&(100..100 + 3 * MOST_BYTES - 1))).0;
+        let found = Requests::covering(
+            std::slice::from_ref(&(100..100 + 3 * MOST_BYTES - 1)),
+            MOST_BYTES,
+        )
+        .0;
         assert_eq!(found.len(), 3);
         assert!(found.iter().all(|part| part.end - part.start <= MOST_BYTES));
-        assert_eq!(Requests::covering(&[]).0, []);
+        assert_eq!(Requests::covering(&[], MOST_BYTES).0, []);
     }
 
     #[test]
@@ -127,7 +133,7 @@ mod tests {
                     start..(start + random(2 * MOST_BYTES)).min(file.len() as u64)
                 })
                 .collect();
-            let requests = Requests::covering(&ranges);
+            let requests = Requests::covering(&ranges, MOST_BYTES);
             let slice = |range: &Range<u64>| &file[range.start as usize..range.end as usize];
             let answers: Vec<_> = requests
                 .0
@@ -160,7 +166,7 @@ mod tests {
             let parts = had
                 .into_iter()
                 .map(|(range, _)| (range.clone(), copy(&range)));
-            let requests = Requests::covering(&missing);
+            let requests = Requests::covering(&missing, MOST_BYTES);
             let answers: Vec<_> = requests.0.iter().map(copy).collect();
             let (all, answers) = requests.with(answers, parts.collect());
             for (range, bytes) in ranges.iter().zip(all.of_each(&answers, &ranges)) {

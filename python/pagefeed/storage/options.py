@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypedDict
 
 from pagefeed._base import parse_bytes
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage.credentials import environment, find_keys, profile_settings
 from pagefeed.storage.paths import local_path
 
 __all__ = ["StorageOptions", "core_settings", "texts_of"]
@@ -22,7 +24,9 @@ class StorageOptions(TypedDict, total=False):
     """
 
     deadline: float | str
-    """Seconds until a read that fails is an error."""
+    """Seconds without a further byte until a read that fails is an error."""
+    max_wait: float | str
+    """Seconds to wait, in all, where a server asks to wait longer than that."""
     timeout: float | str
     """Seconds of silence after which a request is sent again."""
     max_in_flight: int | str
@@ -38,6 +42,8 @@ class StorageOptions(TypedDict, total=False):
     access_key_id: str
     secret_access_key: str
     session_token: str
+    profile: str
+    """Profile of ``~/.aws`` in place of ``AWS_PROFILE``."""
     key: str
     """The same as ``access_key_id``."""
     secret: str
@@ -62,6 +68,8 @@ class StorageOptions(TypedDict, total=False):
     authorization: str
     """Value of that header for web servers."""
     hf_token: str
+    token: str
+    """The same as ``hf_token``; with ``key``, the same as ``session_token``."""
     hf_endpoint: str
 
 
@@ -76,7 +84,7 @@ _ALIASES = {
 """Names that Python's file systems use for the same settings."""
 _GENERAL = (
     *("allow_http", "authorization", "deadline", "hf_endpoint", "hf_token"),
-    *("max_in_flight", "storage_cache", "storage_cache_dir", "timeout"),
+    *("max_in_flight", "max_wait", "storage_cache", "storage_cache_dir", "timeout"),
 )
 """Settings that are not of one provider of buckets."""
 _PROVIDERS = ("aws_", "google_", "azure_")
@@ -89,13 +97,16 @@ def texts_of(options: Mapping[str, object]) -> dict[str, str]:
         InvalidArgumentError: If a value is neither text, nor a number, nor a flag.
     """
     texts = {}
+    names = {str(name).lower() for name in options}
+    has_key = not names.isdisjoint(("key", "access_key_id", "aws_access_key_id"))
+    aliases = _ALIASES | {"token": "session_token" if has_key else "hf_token"}
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float):
             raise InvalidArgumentError(
                 f"storage_options[{name!r}] must be text, a number, True or False, "
                 f"found {type(value).__name__}"
             )
-        known = _ALIASES.get(name.lower(), name.lower())
+        known = aliases.get(name.lower(), name.lower())
         texts[known] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
 
@@ -114,26 +125,48 @@ def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
     if allow_http is None:
         allow_http = _TRUTH.get(os.environ.get("AWS_ALLOW_HTTP", "").lower(), False)
     endpoint = options.get("hf_endpoint") or os.environ.get("HF_ENDPOINT")
+    amazon, google, azure = (_of_provider(options, each) for each in _PROVIDERS)
     return {
         "deadline": timedelta(seconds=deadline),
         "timeout": timedelta(seconds=min(_seconds(options, "timeout", 15.0), deadline)),
+        "max_wait": timedelta(seconds=_seconds(options, "max_wait", 600.0)),
         "max_in_flight": _in_flight(options),
         "cache": _cache(options),
         "allow_http": allow_http,
         "authorization": options.get("authorization"),
         "hub_endpoint": (endpoint or "https://huggingface.co").rstrip("/"),
         "hub_token": _hub_token(options),
-        "providers": [_of_provider(options, prefix) for prefix in _PROVIDERS],
+        "providers": [_with_profile(amazon), list(google.items()), list(azure.items())],
+        "keys": partial(find_keys, amazon),
     }
 
 
-def _of_provider(options: Mapping[str, str], prefix: str) -> list[tuple[str, str]]:
+def _with_profile(options: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return settings for Amazon's buckets, those of the profile last."""
+    env = environment(options)
+    settings = profile_settings(env)
+    for name, variables in _VARIABLES.items():
+        if not env.keys().isdisjoint(variables):
+            settings.pop(name, None)
+    given = {name: options[name] for name in options if name not in _PROFILE}
+    return list((settings | given).items())
+
+
+_PROFILE = ("profile", "aws_profile")
+_VARIABLES = {
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "endpoint_url": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
+}
+"""What comes before the settings of a profile."""
+
+
+def _of_provider(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     others = tuple({*_PROVIDERS, "hf_"} - {prefix})
-    return [
-        (name, value)
+    return {
+        name: value
         for name, value in sorted(options.items())
         if name not in _GENERAL and not name.startswith(others)
-    ]
+    }
 
 
 _TRUTH = {

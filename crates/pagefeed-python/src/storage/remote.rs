@@ -1,13 +1,15 @@
 //! Remote storage in Python.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use pagefeed_core::error::Result;
+use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::storage::Storage;
-use pagefeed_remote::{Condition, Listed, Options, Remote as CoreRemote, Version};
+use pagefeed_remote::{Condition, FindKeys, Keys, Listed, Options, Remote as CoreRemote, Version};
+use pyo3::exceptions::{PyOSError, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -24,6 +26,7 @@ type File = (String, u64, String);
 struct Settings {
     deadline: Duration,
     timeout: Duration,
+    max_wait: Duration,
     max_in_flight: usize,
     cache: Option<(String, u64)>,
     allow_http: bool,
@@ -31,6 +34,42 @@ struct Settings {
     hub_endpoint: String,
     hub_token: Option<String>,
     providers: [Vec<(String, String)>; 3],
+    keys: Py<PyAny>,
+}
+
+/// Key, secret, token, and seconds since 1970 when these expire.
+type FoundKeys = (String, String, Option<String>, Option<f64>);
+
+/// Asks a function of Python for keys, on the thread that calls.
+fn find_keys(function: Py<PyAny>) -> FindKeys {
+    Arc::new(move || {
+        let found = Python::try_attach(|py| {
+            let found = function.call0(py);
+            found
+                .and_then(|found| found.extract::<FoundKeys>(py))
+                .map_err(|error| key_error(py, &error))
+        });
+        let ended = || Error::new(Kind::Cancelled, "the process ends");
+        let (id, secret, token, expires) = found.ok_or_else(ended)??;
+        let seconds = expires.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e10)));
+        Ok(Keys {
+            id,
+            secret,
+            token,
+            expires: seconds.map(|seconds| SystemTime::UNIX_EPOCH + seconds),
+        })
+    })
+}
+
+fn key_error(py: Python<'_>, error: &PyErr) -> Error {
+    let kind = if error.is_instance_of::<PyTimeoutError>(py) {
+        Kind::Io(ErrorKind::TimedOut)
+    } else if error.is_instance_of::<PyOSError>(py) {
+        Kind::Io(ErrorKind::PermissionDenied)
+    } else {
+        Kind::Internal
+    };
+    Error::new(kind, error.value(py).to_string())
 }
 
 /// Files named by URLs. Wrapped by `pagefeed.storage.RemoteStorage`.
@@ -91,6 +130,7 @@ impl Remote {
         let options = Options {
             deadline: settings.deadline,
             timeout: settings.timeout,
+            max_wait: settings.max_wait,
             max_in_flight: settings.max_in_flight,
             cache: settings.cache,
             allow_http: settings.allow_http,
@@ -98,6 +138,7 @@ impl Remote {
             hub_endpoint: settings.hub_endpoint,
             hub_token: settings.hub_token,
             providers: settings.providers,
+            keys: Some(find_keys(settings.keys)),
             lost,
         };
         let remote = new(py, &options)?;

@@ -1,21 +1,29 @@
 //! Limits the requests under way, and adapts the limit to the measured rate.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pagefeed_core::error::{Error, Kind, Result};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
+use crate::counters::Counters;
+use crate::pace::pulse::queued;
 use crate::pace::{Depth, Durations};
 
 /// A round lasts at least this long, since shorter ones measure little.
 const LEAST_ROUND: Duration = Duration::from_millis(250);
+
+/// A round ends after this, however few requests were done in it.
+const LONGEST_ROUND: Duration = Duration::from_secs(2);
 
 /// Within this time several requests to slow down count as one.
 const CALM: Duration = Duration::from_secs(1);
 
 /// Limits requests, measures them, and adapts the limit.
 pub(crate) struct Gate {
+    counters: Arc<Counters>,
     permits: Semaphore,
     state: Mutex<State>,
 }
@@ -32,25 +40,29 @@ struct State {
 
 struct Round {
     begin: Instant,
+    /// Bytes that had arrived when it began.
     bytes: u64,
-    requests: usize,
+    requests: u32,
+    /// Of these requests.
+    time: Duration,
     /// Whether a request had to wait.
     is_full: bool,
 }
 
 impl Round {
-    fn new() -> Self {
+    fn new(counters: &Counters) -> Self {
         Self {
             begin: Instant::now(),
-            bytes: 0,
+            bytes: counters.bytes_fetched.load(Ordering::Relaxed),
             requests: 0,
+            time: Duration::ZERO,
             is_full: false,
         }
     }
 }
 
 impl Gate {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize, counters: Arc<Counters>) -> Self {
         let depth = Depth::new(most);
         Self {
             permits: Semaphore::new(depth.limit()),
@@ -59,8 +71,9 @@ impl Gate {
                 throttled: None,
                 depth,
                 durations: Durations::default(),
-                round: Round::new(),
+                round: Round::new(&counters),
             }),
+            counters,
         }
     }
 
@@ -70,25 +83,53 @@ impl Gate {
             self.lock().round.is_full = true;
         }
         let closed = |_| Error::new(Kind::Cancelled, "the storage was closed");
-        self.permits.acquire().await.map_err(closed)?.forget();
+        let acquired = async {
+            loop {
+                match timeout(LONGEST_ROUND, self.permits.acquire()).await {
+                    Ok(permit) => return permit,
+                    // Those under way may be large and slow.
+                    Err(_) => self.end_round(&mut self.lock()),
+                }
+            }
+        };
+        queued(acquired).await.map_err(closed)?.forget();
         Ok(Pass { gate: self })
+    }
+
+    /// Bytes of one request, at most.
+    pub(crate) fn request_bytes(&self) -> u64 {
+        self.lock().depth.request_bytes()
     }
 
     /// Notes the bytes and time of a request.
     pub(crate) fn measure(&self, bytes: u64, time: Duration) {
         let mut state = self.lock();
         state.durations.note(bytes, time);
-        state.round.bytes += bytes;
         state.round.requests += 1;
+        state.round.time += time;
+        self.end_round(&mut state);
+    }
+
+    /// Ends a round, if it is over, and adapts the limit.
+    fn end_round(&self, state: &mut State) {
         let elapsed = state.round.begin.elapsed();
-        if state.round.requests < state.depth.limit() || elapsed < LEAST_ROUND {
+        let is_over = state.round.requests as usize >= state.depth.limit();
+        if elapsed < LEAST_ROUND || (!is_over && elapsed < LONGEST_ROUND) {
             return;
         }
-        let round = std::mem::replace(&mut state.round, Round::new());
-        if round.is_full {
-            let rate = round.bytes as f64 / elapsed.as_secs_f64();
-            state.depth.end_round(rate);
-            self.give_out(&mut state);
+        let round = std::mem::replace(&mut state.round, Round::new(&self.counters));
+        let bytes = state.round.bytes - round.bytes;
+        if bytes == 0 {
+            return; // A server that answers nothing says nothing about the line.
+        }
+        // Where none is done yet, each takes longer than the round.
+        let time = round
+            .time
+            .checked_div(round.requests)
+            .unwrap_or(elapsed * 2);
+        if !state.depth.suit(time) && round.is_full {
+            state.depth.end_round(bytes as f64 / elapsed.as_secs_f64());
+            self.give_out(state);
         }
     }
 
@@ -144,7 +185,7 @@ mod tests {
     fn no_more_pass_than_may_be_under_way() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap().block_on(async {
-            let gate = Gate::new(8);
+            let gate = Gate::new(8, Arc::default());
             let mut passes = Vec::new();
             for _ in 0..8 {
                 passes.push(gate.enter().await.unwrap());

@@ -1,6 +1,7 @@
 //! How many requests may be under way, and when one of them is slow, from measurements.
 
 pub(crate) mod gate;
+pub(crate) mod pulse;
 pub(crate) mod retry;
 
 use std::time::Duration;
@@ -16,12 +17,23 @@ const GAIN: f64 = 1.08;
 const STEP: f64 = 1.5;
 /// Rounds until a higher limit is tried again.
 const ROUNDS_HELD: u32 = 16;
+/// Where requests take longer than this, the line is full of them: they become smaller,
+/// and fewer. Others may use the line as well, so that the rate alone does not show it.
+const CROWDED: Duration = Duration::from_secs(2);
+/// Where they take less than this, they become larger again.
+const QUICK: Duration = Duration::from_millis(500);
+/// Bytes of one request, at most: object stores are fastest at this size.
+const LARGEST: u64 = 8 << 20;
+/// The most bytes of a request never fall below this.
+const SMALLEST: u64 = 1 << 20;
 
 /// The limit of requests under way. It rises as long as the rate rises with it.
 #[derive(Debug)]
 pub(crate) struct Depth {
     most: usize,
     limit: usize,
+    /// Bytes of one request, at most.
+    bytes: u64,
     /// The last limit and its rate, while a higher limit is tried.
     before: Option<(usize, f64)>,
     rounds_to_hold: u32,
@@ -32,6 +44,7 @@ impl Depth {
         Self {
             most,
             limit: AT_FIRST.min(most),
+            bytes: LARGEST,
             before: None,
             rounds_to_hold: 0,
         }
@@ -39,6 +52,27 @@ impl Depth {
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Bytes of one request, at most.
+    pub(crate) fn request_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Ends a round in which a request took so long. Returns whether the line is full.
+    pub(crate) fn suit(&mut self, time: Duration) -> bool {
+        if time < QUICK {
+            self.bytes = (self.bytes * 2).min(LARGEST);
+        } else if time > CROWDED && self.bytes > SMALLEST {
+            self.bytes /= 2;
+        } else if time > CROWDED {
+            let fewer = (self.limit as f64 / STEP) as usize;
+            self.limit = self.limit.min(fewer.max(FEWEST));
+        }
+        if time > CROWDED {
+            self.before = None;
+        }
+        time > CROWDED
     }
 
     /// Ends a round in which requests had to wait, with its rate in bytes a second.
@@ -165,6 +199,24 @@ mod tests {
             depth.end_round(depth.limit() as f64);
         }
         assert!(depth.limit() > FEWEST, "and more again later");
+    }
+
+    #[test]
+    fn a_full_line_gets_smaller_and_fewer_requests() {
+        let mut depth = Depth::new(64);
+        let sizes: Vec<_> = (0..9)
+            .map(|_| {
+                assert!(depth.suit(CROWDED * 2));
+                (depth.request_bytes() >> 20, depth.limit())
+            })
+            .collect();
+        assert_eq!(sizes[..4], [(4, 16), (2, 16), (1, 16), (1, 10)]);
+        assert_eq!(sizes[8], (1, FEWEST));
+        assert!(!depth.suit(QUICK) && depth.request_bytes() == SMALLEST);
+        assert!(!depth.suit(QUICK / 2) && depth.request_bytes() == 2 * SMALLEST);
+        let mut two = Depth::new(2);
+        assert!((0..9).all(|_| two.suit(CROWDED * 2)));
+        assert_eq!(two.limit(), 2, "never more than allowed");
     }
 
     #[test]

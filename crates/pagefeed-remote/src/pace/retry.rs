@@ -1,36 +1,55 @@
-//! Tries again, with pauses, until one deadline.
+//! Tries again, with pauses, until nothing has moved for too long.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pagefeed_core::error::{Error, Kind, Result};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::counters::{Counters, add};
+use crate::pace::pulse::Pulse;
 use crate::transport::failure::Failure;
 
 /// Pauses grow from the first to the last, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Answers without a tag, of an object that has one, after which it is asked again.
+const MOST_UNTAGGED: u32 = 2;
+const NO_TAG: &str = "the answer has no ETag, which the index knows of";
 
-/// Repeats `attempt` until it succeeds, cannot succeed, or `deadline` has passed; calls
-/// `throttled` whenever the server asks for fewer requests.
+/// How long it is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// While nothing moves.
+    pub(crate) deadline: Duration,
+    /// In all, where a server asks to wait.
+    pub(crate) max_wait: Duration,
+}
+
+/// Repeats `attempt` until it succeeds, cannot succeed, or has not moved until a deadline;
+/// calls `throttled` whenever the server asks for fewer requests.
 pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
-    deadline: Duration,
-    counters: &Counters,
+    limits: Limits,
+    counters: &Arc<Counters>,
     throttled: impl Fn(),
     attempt: impl Fn() -> F,
 ) -> Result<T> {
-    let begin = Instant::now();
-    let end = begin + deadline;
+    let pulse = Pulse::new(Arc::clone(counters));
+    let (begin, mut waited, mut untagged) = (Instant::now(), Duration::ZERO, 0);
     let (mut pause, mut last, mut number) = (FIRST_PAUSE, String::new(), 0u32);
     loop {
         number += 1;
-        let (why, after) = match timeout_at(end, attempt()).await {
-            Ok(Ok(done)) => return Ok(done),
-            Ok(Err(Failure::Final(error))) => return Err(error),
-            Ok(Err(Failure::Again {
+        let (why, after) = match pulse.watch(limits.deadline, attempt()).await {
+            Some(Ok(done)) => return Ok(done),
+            Some(Err(Failure::Final(error))) => return Err(error),
+            Some(Err(Failure::Untagged)) if untagged == MOST_UNTAGGED => return Err(no_tag()),
+            Some(Err(Failure::Untagged)) => {
+                untagged += 1;
+                (NO_TAG.to_string(), None)
+            }
+            Some(Err(Failure::Again {
                 why,
                 after,
                 is_throttled,
@@ -40,18 +59,51 @@ pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
                 }
                 (why, after)
             }
-            Err(_) if last.is_empty() => return Err(overdue(number, begin, "no answer")),
-            Err(_) => return Err(overdue(number, begin, &last)),
+            None if last.is_empty() => return Err(overdue(number, begin, "no answer")),
+            None => return Err(overdue(number, begin, &last)),
         };
-        let wait = pause.mul_f64(jitter()).max(after.unwrap_or_default());
-        if Instant::now() + wait >= end {
-            return Err(overdue(number, begin, &why));
+        let asked = after.unwrap_or_default();
+        let wait = pause.mul_f64(jitter()).max(asked);
+        waited += asked;
+        if Instant::now() + wait >= pulse.end(limits.deadline) {
+            if asked.is_zero() {
+                return Err(overdue(number, begin, &why));
+            }
+            if waited > limits.max_wait {
+                return Err(too_long(asked, limits.max_wait, &why));
+            }
+            sleep(wait).await;
+            pulse.touch();
+        } else {
+            sleep(wait).await;
         }
         last = why;
-        sleep(wait).await;
         add(&counters.retries, 1);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+fn no_tag() -> Error {
+    Error::new(
+        Kind::Io(ErrorKind::InvalidData),
+        format!(
+            "{NO_TAG}, asked {} times, so that nobody can tell whether the object changed: a \
+             proxy may drop the header",
+            MOST_UNTAGGED + 1
+        ),
+    )
+}
+
+fn too_long(asked: Duration, limit: Duration, why: &str) -> Error {
+    Error::new(
+        Kind::Io(ErrorKind::TimedOut),
+        format!(
+            "{why} and asks to wait {} s, which with waits before is more than the {} s of \
+             storage_options={{\"max_wait\": SECONDS}}: try again then, or give more",
+            asked.as_secs(),
+            limit.as_secs()
+        ),
+    )
 }
 
 fn overdue(attempts: u32, begin: Instant, why: &str) -> Error {
@@ -61,7 +113,8 @@ fn overdue(attempts: u32, begin: Instant, why: &str) -> Error {
         Kind::Io(ErrorKind::TimedOut),
         format!(
             "the storage cannot be reached: {attempts} {times} in {seconds:.1} s, at last: \
-             {why}; storage_options={{\"deadline\": SECONDS}} sets how long it is tried"
+             {why}; storage_options={{\"deadline\": SECONDS}} sets for how long nothing may \
+             arrive"
         ),
     )
 }
@@ -78,6 +131,13 @@ mod tests {
 
     use super::*;
 
+    fn within(milliseconds: u64) -> Limits {
+        Limits {
+            deadline: Duration::from_millis(milliseconds),
+            max_wait: Duration::from_secs(1),
+        }
+    }
+
     fn run<T>(work: impl Future<Output = T>) -> T {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap().block_on(work)
@@ -85,7 +145,7 @@ mod tests {
 
     #[test]
     fn failures_pass() {
-        let (counters, left) = (Counters::default(), Cell::new(2));
+        let (counters, left) = (Arc::default(), Cell::new(2));
         let attempt = || async {
             left.set(left.get() - 1);
             if left.get() > 0 {
@@ -94,43 +154,26 @@ mod tests {
                 Ok(7)
             }
         };
-        let done = run(until_done(
-            Duration::from_secs(60),
-            &counters,
-            || (),
-            attempt,
-        ));
+        let done = run(until_done(within(60_000), &counters, || (), attempt));
         assert_eq!(done.unwrap(), 7);
         assert_eq!(counters.counts().retries, 1);
     }
 
     #[test]
     fn one_deadline_ends_it() {
-        let counters = Counters::default();
+        let counters = Arc::default();
         let busy = || async { Err::<(), _>(Failure::again("busy")) };
-        let error = run(until_done(
-            Duration::from_millis(250),
-            &counters,
-            || (),
-            busy,
-        ))
-        .unwrap_err();
+        let error = run(until_done(within(250), &counters, || (), busy)).unwrap_err();
         assert_eq!(error.kind(), Kind::Io(ErrorKind::TimedOut));
         assert!(error.message().contains("busy"), "{error}");
         let silent = || std::future::pending::<Result<(), Failure>>();
-        let error = run(until_done(
-            Duration::from_millis(50),
-            &counters,
-            || (),
-            silent,
-        ))
-        .unwrap_err();
+        let error = run(until_done(within(50), &counters, || (), silent)).unwrap_err();
         assert!(error.message().contains("no answer"), "{error}");
     }
 
     #[test]
     fn what_the_server_asks_is_done() {
-        let counters = Counters::default();
+        let counters = Arc::default();
         let later = || async {
             Err::<(), _>(Failure::Again {
                 why: "429".into(),
@@ -138,13 +181,45 @@ mod tests {
                 is_throttled: true,
             })
         };
-        let begin = Instant::now();
-        let error = run(until_done(Duration::from_secs(60), &counters, || (), later)).unwrap_err();
-        assert!(error.message().contains("1 attempt in"), "{error}");
+        let begin = std::time::Instant::now();
+        let error = run(until_done(within(60_000), &counters, || (), later)).unwrap_err();
+        assert!(error.message().contains("wait 3600 s"), "{error}");
         assert!(
             begin.elapsed() < Duration::from_secs(30),
             "it does not wait in vain"
         );
+    }
+
+    #[test]
+    fn a_wait_beyond_the_deadline_is_waited_for() {
+        let (counters, left) = (Arc::default(), Cell::new(3));
+        let later = || async {
+            left.set(left.get() - 1);
+            if left.get() == 0 {
+                return Ok(7);
+            }
+            Err(Failure::Again {
+                why: "429".into(),
+                after: Some(Duration::from_millis(200)),
+                is_throttled: true,
+            })
+        };
+        assert_eq!(
+            run(until_done(within(50), &counters, || (), later)).unwrap(),
+            7
+        );
+        left.set(1000);
+        let error = run(until_done(within(50), &counters, || (), later)).unwrap_err();
+        assert!(error.message().contains("max_wait"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_tag_is_asked_for_again_and_then_told() {
+        let counters: Arc<Counters> = Arc::default();
+        let untagged = || async { Err::<(), _>(Failure::Untagged) };
+        let error = run(until_done(within(60_000), &counters, || (), untagged)).unwrap_err();
+        assert!(error.message().contains("no ETag"), "{error}");
+        assert_eq!(counters.counts().retries, 2);
     }
 
     #[test]

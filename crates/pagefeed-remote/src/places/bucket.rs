@@ -1,16 +1,27 @@
 //! Objects of one bucket, through object_store.
 
 use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::TryStreamExt;
+use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta};
+use pagefeed_core::error::Result;
 
 use crate::places::address::object_path;
+use crate::places::keys::KeyRing;
 use crate::places::uploads::Objects;
 use crate::transport::body::Body;
-use crate::transport::failure::Failure;
-use crate::transport::observed;
+use crate::transport::failure::{Failure, error_code, region};
+use crate::transport::{Answer, observed};
+
+/// Words of servers for keys that were valid once.
+const EXPIRED: [&str; 3] = [
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "TokenRefreshRequired",
+];
 
 /// The state of a file, as a server tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,19 +52,40 @@ impl Meta {
     }
 }
 
-pub(crate) struct Bucket(pub(crate) Box<dyn Objects>);
+/// Opens a bucket, in a region if one is given.
+type Open = Box<dyn Fn(Option<&str>) -> Result<Box<dyn Objects>> + Send + Sync>;
+
+pub(crate) struct Bucket {
+    open: Open,
+    store: RwLock<(Option<String>, Arc<dyn Objects>)>,
+    keys: Option<Arc<KeyRing>>,
+}
+
+/// A page of a list.
+pub(crate) struct Page {
+    pub(crate) objects: Vec<(String, Meta)>,
+    pub(crate) folders: Vec<String>,
+    /// Where the list goes on.
+    pub(crate) next: Option<String>,
+}
 
 impl Bucket {
+    pub(crate) fn new(open: Open, keys: Option<Arc<KeyRing>>) -> Result<Self> {
+        let store = RwLock::new((None, Arc::from(open(None)?)));
+        Ok(Self { open, store, keys })
+    }
+
     pub(crate) async fn head(&self, key: &str) -> Result<Meta, Failure> {
         let options = GetOptions {
             head: true,
             ..GetOptions::default()
         };
         let path = object_path(key).map_err(Failure::Final)?;
-        let (result, answer) = observed(self.0.get_opts(&path, options)).await;
+        let (result, answer) = observed(self.store().get_opts(&path, options)).await;
         match result {
             Ok(found) => Ok(meta(&found.meta)),
-            Err(error) => Err(Failure::of_store(&error, &answer)),
+            Err(_) if answer.may_refuse_head() => Ok(self.get(key, &(0..1), None).await?.1),
+            Err(error) => Err(self.failed(&error, &answer).await),
         }
     }
 
@@ -70,8 +102,9 @@ impl Bucket {
             ..GetOptions::default()
         };
         let path = object_path(key).map_err(Failure::Final)?;
+        let store = self.store();
         let read = async {
-            let found = self.0.get_opts(&path, options).await?;
+            let found = store.get_opts(&path, options).await?;
             let meta = meta(&found.meta);
             let mut body = Body::of(range);
             let mut pieces = found.into_stream();
@@ -80,20 +113,79 @@ impl Bucket {
             }
             Ok((body, meta))
         };
-        let (result, answer) = observed(read).await;
-        let (body, meta) = result.map_err(|error| Failure::of_store(&error, &answer))?;
-        Ok((body, meta))
+        match observed(read).await {
+            (Ok(read), _) => Ok(read),
+            (Err(error), answer) => Err(self.failed(&error, &answer).await),
+        }
     }
 
-    /// Objects whose keys begin with a prefix of whole names, in no order.
-    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(String, Meta)>, Failure> {
-        let prefix = object_path(prefix.trim_matches('/')).map_err(Failure::Final)?;
-        let prefix = (prefix != Path::default()).then_some(&prefix);
-        let objects = self.0.list(prefix).try_collect::<Vec<ObjectMeta>>();
-        let (result, answer) = observed(objects).await;
-        let objects = result.map_err(|error| Failure::of_store(&error, &answer))?;
+    /// A page of the objects whose keys begin with a prefix: of all of them, or of those
+    /// of one folder and the folders in it.
+    pub(crate) async fn page(
+        &self,
+        prefix: &str,
+        by_folder: bool,
+        next: Option<String>,
+    ) -> Result<Page, Failure> {
+        let options = PaginatedListOptions {
+            delimiter: by_folder.then_some("/".into()),
+            page_token: next,
+            ..PaginatedListOptions::default()
+        };
+        let prefix = (!prefix.is_empty()).then_some(prefix);
+        let (result, answer) = observed(self.store().list_paginated(prefix, options)).await;
+        let page = match result {
+            Ok(page) => page,
+            Err(error) => return Err(self.failed(&error, &answer).await),
+        };
         let named = |object: ObjectMeta| (object.location.to_string(), meta(&object));
-        Ok(objects.into_iter().map(named).collect())
+        let folder = |path: Path| format!("{path}/");
+        Ok(Page {
+            objects: page.result.objects.into_iter().map(named).collect(),
+            folders: page
+                .result
+                .common_prefixes
+                .into_iter()
+                .map(folder)
+                .collect(),
+            next: page.page_token,
+        })
+    }
+
+    /// What to do after an error: the bucket may be in another region, keys may be old.
+    pub(super) async fn failed(&self, error: &object_store::Error, answer: &Answer) -> Failure {
+        let is_elsewhere = matches!(answer.status, Some(301 | 307 | 400));
+        let named = answer.region.clone().or_else(|| region(error));
+        if let Some(region) = named.filter(|_| is_elsewhere)
+            && self.moved_to(&region)
+        {
+            return Failure::again(format!("the bucket is in region {region}"));
+        }
+        let is_expired = EXPIRED.contains(&error_code(&error.to_string()));
+        if let Some(keys) = self.keys.as_ref().filter(|_| is_expired)
+            && keys.forget().await
+        {
+            return Failure::again("the credentials are expired");
+        }
+        Failure::of_store(error, answer)
+    }
+
+    /// Opens the bucket in a region; returns whether it was not opened there before.
+    fn moved_to(&self, region: &str) -> bool {
+        let Ok(store) = (self.open)(Some(region)) else {
+            return false;
+        };
+        let mut opened = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = opened.0.as_deref() != Some(region);
+        if is_new {
+            *opened = (Some(region.to_string()), Arc::from(store));
+        }
+        is_new
+    }
+
+    pub(super) fn store(&self) -> Arc<dyn Objects> {
+        let opened = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&opened.1)
     }
 }
 

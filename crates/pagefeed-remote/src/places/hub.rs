@@ -3,23 +3,24 @@
 //! The token goes to the hub alone. A commit never changes, so neither do its files.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, ETAG, LINK, RANGE};
-use http::{HeaderValue, Method};
+use http::header::{ETAG, LINK, RANGE};
+use http::{HeaderName, HeaderValue, Method};
 use pagefeed_core::error::{Error, Result};
 use reqwest::Response;
 use url::Url;
 
 use crate::options::{Options, check_web_address};
 use crate::places::bucket::Meta;
-use crate::places::web::{read_range, redirect, request, send, text};
-use crate::transport::Transport;
+use crate::places::web::{read_range, redirect, request, send, text, whole_size};
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
+use crate::transport::{Answer, Transport};
 
 /// Signed URLs are valid for about an hour. They are renewed at this age.
 const KEPT: Duration = Duration::from_secs(20 * 60);
@@ -64,16 +65,29 @@ impl Hub {
 
     /// What the hub answers at a URL, and the URL at which a long answer goes on.
     pub(crate) async fn answer(&self, url: &str) -> Result<(Bytes, Option<String>), Failure> {
-        let url = self.endpoint.join(url);
-        let url = url.map_err(|_| unexpected("no web address"))?;
-        if url.origin() != self.endpoint.origin() {
+        let url = Url::parse(url).map_err(|_| unexpected("no web address"))?;
+        let asked = self.ask(Method::GET, url, &[]).await;
+        let (at, response) = asked.map_err(|(_, failure)| failure)?;
+        if !response.status().is_success() {
             return Err(unexpected("a list that goes on elsewhere"));
         }
-        let response = self.ask(Method::GET, url).await?.1;
-        let next = next_page(&response).map(str::to_string);
+        let next = match next_page(&response) {
+            Some(next) => Some(self.own(&at, next)?),
+            None => None,
+        };
         let body = response.bytes().await;
         let body = body.map_err(|_| Failure::again("the hub's answer broke off"))?;
         Ok((body, next))
+    }
+
+    /// The URL where a list goes on, which may be written relative to where it is. The
+    /// hub's token goes with it, so it must be the hub's.
+    fn own(&self, at: &Url, next: &str) -> Result<String, Failure> {
+        let url = at.join(next).map_err(|_| unexpected("no web address"))?;
+        if url.origin() != self.endpoint.origin() {
+            return Err(unexpected("a list that goes on at another server"));
+        }
+        Ok(url.to_string())
     }
 
     pub(crate) async fn head(
@@ -97,7 +111,9 @@ impl Hub {
         let response = match send(&self.transport, request).await {
             Ok(response) => response,
             // Signatures expire; a new one may be had until the deadline.
-            Err((Some(400 | 401 | 403), _)) if resolved.location != name => {
+            Err((answer, _))
+                if matches!(answer.status, Some(400 | 401 | 403)) && resolved.location != name =>
+            {
                 self.lock().remove(&name);
                 return Err(Failure::again(
                     "the signed URL of the file is not valid any more",
@@ -126,15 +142,23 @@ impl Hub {
         if let Some(known) = known.filter(|known| known.since.elapsed() < KEPT) {
             return Ok((name, known));
         }
-        let (location, response) = self.ask(Method::HEAD, name.clone()).await?;
+        let first = [(RANGE, "bytes=0-0".to_string())];
+        let asked = match self.ask(Method::HEAD, name.clone(), &[]).await {
+            Err((answer, failure)) if answer.may_refuse_head() && answer.code.is_none() => {
+                let again = self.ask(Method::GET, name.clone(), &first).await;
+                again.map_err(|_| failure)
+            }
+            asked => asked.map_err(|(_, failure)| failure),
+        };
+        let (location, response) = asked?;
         let headers = response.headers();
-        let size = text(headers, "x-linked-size").or_else(|| text(headers, CONTENT_LENGTH));
+        let size = text(headers, "x-linked-size").and_then(|size| size.parse().ok());
+        let is_here = response.status().is_success();
+        let size = size.or_else(|| whole_size(&response).filter(|_| is_here));
         let version = text(headers, "x-linked-etag").or_else(|| text(headers, ETAG));
         let resolved = Resolved {
             meta: Meta {
-                size: size
-                    .and_then(|size| size.parse().ok())
-                    .ok_or_else(|| unexpected("no size of the file"))?,
+                size: size.ok_or_else(|| unexpected("no size of the file"))?,
                 version: Meta::version_of(version.unwrap_or_default()),
                 modified: 0,
             },
@@ -147,13 +171,21 @@ impl Hub {
 
     /// Asks the hub and follows its redirects. Returns the last URL and response; a URL of
     /// another server is returned without being asked.
-    async fn ask(&self, method: Method, url: Url) -> Result<(Url, Response), Failure> {
+    async fn ask(
+        &self,
+        method: Method,
+        url: Url,
+        headers: &[(HeaderName, String)],
+    ) -> Result<(Url, Response), (Answer, Failure)> {
         let mut at = url;
         for _ in 0..=MOST_REDIRECTS {
-            let request = request(&method, &at, &[], self.token_for(&at));
+            let request = request(&method, &at, headers, self.token_for(&at));
             let response = send(&self.transport, request)
                 .await
-                .map_err(|(_, failure)| failure)?;
+                .map_err(|(answer, failure)| {
+                    let told = self.told(answer.code.as_deref().unwrap_or_default(), &at);
+                    (answer, told.unwrap_or(failure))
+                })?;
             match redirect(&response, &at) {
                 None => return Ok((at, response)),
                 Some(next) if next.origin() != self.endpoint.origin() => {
@@ -162,7 +194,36 @@ impl Hub {
                 Some(next) => at = next,
             }
         }
-        Err(unexpected("redirects without end"))
+        Err((Answer::default(), unexpected("redirects without end")))
+    }
+
+    /// What an error of the hub means, by its own word for it.
+    fn told(&self, code: &str, at: &Url) -> Option<Failure> {
+        let parts: Vec<_> = at.path().split('/').collect();
+        let dataset = parts.iter().position(|part| *part == "datasets")?;
+        let page = parts.get(dataset..dataset + 3)?.join("/");
+        let page = self.endpoint.join(&page).ok()?;
+        let token = match self.token {
+            Some(_) => "the token (HF_TOKEN) that was sent is of nobody who may",
+            None => "no token was sent: set HF_TOKEN, or run `hf auth login`",
+        };
+        let (kind, what) = match code {
+            "GatedRepo" => (
+                ErrorKind::PermissionDenied,
+                format!("the dataset is gated: ask for access at {page}; {token}"),
+            ),
+            // The hub does not tell these apart, so that nobody learns of private ones.
+            "RepoNotFound" => (
+                ErrorKind::NotFound,
+                format!("the dataset does not exist, or is private and {token}; see {page}"),
+            ),
+            "RevisionNotFound" => (
+                ErrorKind::NotFound,
+                format!("does not exist in this revision; {page} lists branches and tags"),
+            ),
+            _ => return None,
+        };
+        Some(Failure::io(kind, what))
     }
 
     /// The token, if the URL is the hub's.
@@ -192,7 +253,7 @@ impl Hub {
 
 fn unexpected(what: &str) -> Failure {
     Failure::io(
-        std::io::ErrorKind::InvalidData,
+        ErrorKind::InvalidData,
         format!("the hub's answer is not as expected: {what}"),
     )
 }

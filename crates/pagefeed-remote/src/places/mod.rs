@@ -3,5 +3,6 @@
 pub(crate) mod address;
 pub(crate) mod bucket;
 pub(crate) mod hub;
+pub(crate) mod keys;
 pub(crate) mod uploads;
 pub(crate) mod web;

@@ -1,6 +1,7 @@
 //! Writes objects of one bucket: whole, or as parts that appear together.
 
 use bytes::Bytes;
+use object_store::list::PaginatedListStore;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutResult, UpdateVersion};
@@ -11,9 +12,9 @@ use crate::transport::failure::Failure;
 use crate::transport::observed;
 
 /// What buckets can do.
-pub(crate) trait Objects: ObjectStore + MultipartStore {}
+pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
 
-impl<T: ObjectStore + MultipartStore> Objects for T {}
+impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
 
 /// Tag and number of an object's version; providers compare the one or the other.
 pub type Version = (Option<String>, Option<String>);
@@ -49,7 +50,8 @@ impl Bucket {
             mode,
             ..PutOptions::default()
         };
-        let (result, answer) = observed(self.0.put_opts(&path(key)?, bytes.into(), options)).await;
+        let (result, answer) =
+            observed(self.store().put_opts(&path(key)?, bytes.into(), options)).await;
         match result {
             Ok(done) => Ok(Some(version(done))),
             Err(
@@ -60,15 +62,16 @@ impl Bucket {
             Err(_) if answer.status == Some(409) => {
                 Err(Failure::again("the object is being written"))
             }
-            Err(error) => Err(Failure::of_store(&error, &answer)),
+            Err(error) => Err(self.failed(&error, &answer).await),
         }
     }
 
     /// A whole object and its version; `None` if there is none.
     pub(crate) async fn fetch(&self, key: &str) -> Result<Option<(Bytes, Version)>, Failure> {
         let path = path(key)?;
+        let store = self.store();
         let read = async {
-            let found = self.0.get(&path).await?;
+            let found = store.get(&path).await?;
             let version = (found.meta.e_tag.clone(), found.meta.version.clone());
             Ok((found.bytes().await?, version))
         };
@@ -76,25 +79,29 @@ impl Bucket {
         match result {
             Ok(found) => Ok(Some(found)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(Failure::of_store(&error, &answer)),
+            Err(error) => Err(self.failed(&error, &answer).await),
         }
     }
 
     /// Removes an object, if there is one.
     pub(crate) async fn remove(&self, key: &str) -> Result<(), Failure> {
         let path = path(key)?;
-        let (result, answer) = observed(self.0.delete(&path)).await;
+        let (result, answer) = observed(self.store().delete(&path)).await;
         match result {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
-            result => result.map_err(|error| Failure::of_store(&error, &answer)),
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.failed(&error, &answer).await),
         }
     }
 
     /// Begins an upload of parts; returns its name.
     pub(crate) async fn begin(&self, key: &str) -> Result<String, Failure> {
         let path = path(key)?;
-        let (result, answer) = observed(self.0.create_multipart(&path)).await;
-        result.map_err(|error| Failure::of_store(&error, &answer))
+        let (result, answer) = observed(self.store().create_multipart(&path)).await;
+        match result {
+            Ok(name) => Ok(name),
+            Err(error) => Err(self.failed(&error, &answer).await),
+        }
     }
 
     /// Writes a part of an upload; returns its name.
@@ -106,9 +113,13 @@ impl Bucket {
         bytes: Bytes,
     ) -> Result<String, Failure> {
         let path = path(key)?;
-        let put = self.0.put_part(&path, upload, number, bytes.into());
+        let store = self.store();
+        let put = store.put_part(&path, upload, number, bytes.into());
         let (result, answer) = observed(put).await;
-        let part = result.map_err(|error| Failure::of_store(&error, &answer))?;
+        let part = match result {
+            Ok(part) => part,
+            Err(error) => return Err(self.failed(&error, &answer).await),
+        };
         Ok(part.content_id)
     }
 
@@ -123,20 +134,25 @@ impl Bucket {
         let parts = parts.iter().map(|part| PartId {
             content_id: part.clone(),
         });
-        let complete = self.0.complete_multipart(&path, upload, parts.collect());
+        let store = self.store();
+        let complete = store.complete_multipart(&path, upload, parts.collect());
         let (result, answer) = observed(complete).await;
-        let done = result.map_err(|error| Failure::of_store(&error, &answer))?;
+        let done = match result {
+            Ok(done) => done,
+            Err(error) => return Err(self.failed(&error, &answer).await),
+        };
         Ok(version(done))
     }
 
     /// Removes the parts of an upload, if there are any.
     pub(crate) async fn abort(&self, key: &str, upload: &String) -> Result<(), Failure> {
         let path = path(key)?;
-        let (result, answer) = observed(self.0.abort_multipart(&path, upload)).await;
+        let (result, answer) = observed(self.store().abort_multipart(&path, upload)).await;
         match result {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(_) if answer.status == Some(404) => Ok(()),
-            result => result.map_err(|error| Failure::of_store(&error, &answer)),
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.failed(&error, &answer).await),
         }
     }
 }

@@ -14,7 +14,7 @@ use url::Url;
 use crate::places::bucket::Meta;
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
-use crate::transport::{Transport, observed};
+use crate::transport::{Answer, Transport, observed};
 
 /// Redirects that are followed at most.
 const MOST_REDIRECTS: usize = 5;
@@ -49,17 +49,12 @@ impl Web {
                 size: length(response.headers()).ok_or_else(no_size)?,
                 ..meta(response.headers())
             }),
-            // Some servers, and signed URLs, know GET alone.
-            Err((Some(400 | 403 | 405 | 501), _)) => {
+            Err((answer, _)) if answer.may_refuse_head() => {
                 let first = [(RANGE, "bytes=0-0".to_string())];
                 let response = self.follow(Method::GET, url, &first).await;
                 let response = response.map_err(|(_, failure)| failure)?;
-                let size = match response.status().as_u16() {
-                    206 => total(response.headers()),
-                    _ => length(response.headers()),
-                };
                 Ok(Meta {
-                    size: size.ok_or_else(no_size)?,
+                    size: whole_size(&response).ok_or_else(no_size)?,
                     ..meta(response.headers())
                 })
             }
@@ -86,7 +81,7 @@ impl Web {
         method: Method,
         url: &Url,
         headers: &[(HeaderName, String)],
-    ) -> Result<Response, (Option<u16>, Failure)> {
+    ) -> Result<Response, (Answer, Failure)> {
         let mut at = url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let trusted = at.origin() == url.origin();
@@ -99,7 +94,10 @@ impl Web {
             at = next;
         }
         let message = format!("redirects more than {MOST_REDIRECTS} times");
-        Err((None, Failure::io(std::io::ErrorKind::Other, message)))
+        Err((
+            Answer::default(),
+            Failure::io(std::io::ErrorKind::Other, message),
+        ))
     }
 }
 
@@ -121,17 +119,24 @@ pub(crate) fn request(
     request
 }
 
-/// Sends a request; responses that are errors become failures, with their status.
+/// Sends a request; responses that are errors become failures.
 pub(crate) async fn send(
     transport: &Transport,
     request: Request,
-) -> Result<Response, (Option<u16>, Failure)> {
+) -> Result<Response, (Answer, Failure)> {
     let (result, answer) = observed(transport.send(request)).await;
-    let response = result.map_err(|problem| (None, Failure::of_sent(&problem, &answer)))?;
-    let status = response.status().as_u16();
-    if status >= 400 {
-        let failure = Failure::of_status(status, "", answer.retry_after);
-        return Err((Some(status), failure));
+    let response = match result {
+        Ok(response) => response,
+        Err(problem) => {
+            let failure = Failure::of_sent(&problem, &answer);
+            return Err((answer, failure));
+        }
+    };
+    let is_redirect =
+        response.status().is_redirection() && redirect(&response, response.url()).is_some();
+    if !response.status().is_success() && !is_redirect {
+        let failure = Failure::of_answer(&answer, answer.code.as_deref().unwrap_or_default());
+        return Err((answer, failure));
     }
     Ok(response)
 }
@@ -168,7 +173,10 @@ pub(crate) async fn read_range(
                  be fetched for every page: copy the file, or use another server",
             ));
         }
-        status => return Err(Failure::of_status(status, "", None)),
+        status => {
+            let message = format!("the server answers a range of bytes with {status}");
+            return Err(Failure::io(std::io::ErrorKind::InvalidData, message));
+        }
     };
     if from != Some(range.start) {
         return Err(Failure::again("the server sent another range"));
@@ -189,6 +197,14 @@ fn no_size() -> Failure {
 
 pub(crate) fn text(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
+}
+
+/// Size of the whole file, of an answer to a request for its first byte.
+pub(crate) fn whole_size(response: &Response) -> Option<u64> {
+    match response.status().as_u16() {
+        206 => total(response.headers()),
+        _ => length(response.headers()),
+    }
 }
 
 fn length(headers: &HeaderMap) -> Option<u64> {

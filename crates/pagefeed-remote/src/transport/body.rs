@@ -6,6 +6,7 @@ use bytes::Bytes;
 use pagefeed_core::buffers::RecycledBuffer;
 use pagefeed_core::error::Result;
 
+use crate::pace::pulse::arrived;
 use crate::transport::failure::Failure;
 
 /// The bytes of a range that have come so far.
@@ -32,15 +33,11 @@ impl Body {
         }
     }
 
-    /// Bytes that came.
-    pub(crate) fn len(&self) -> u64 {
-        self.come as u64
-    }
-
     /// Takes the next bytes.
     pub(crate) fn push(&mut self, piece: Bytes) {
         let at = self.come;
         self.come = self.come.saturating_add(piece.len());
+        arrived(piece.len() as u64, self.come as u64);
         match &mut self.held {
             Held::Nothing => self.held = Held::Piece(piece),
             Held::Piece(first) => {

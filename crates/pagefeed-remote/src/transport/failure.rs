@@ -6,7 +6,13 @@ use std::time::Duration;
 
 use pagefeed_core::error::{Error, Kind};
 
+use crate::places::keys::may_pass;
 use crate::transport::{Answer, Sent};
+
+/// Seconds by which clocks may differ: servers refuse signatures that are 15 minutes old.
+const CLOCK: i64 = 600;
+const CREDENTIALS: &str = "give credentials that are valid and may read it, by environment \
+     variables or storage_options";
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -19,6 +25,8 @@ pub(crate) enum Failure {
         /// Whether it asked for fewer requests.
         is_throttled: bool,
     },
+    /// The answer has no tag, though the object had one: once it may be a server's slip.
+    Untagged,
     /// No further attempt can succeed.
     Final(Error),
 }
@@ -44,44 +52,74 @@ impl Failure {
     }
 
     /// Of a response that is an error.
-    pub(crate) fn of_status(status: u16, code: &str, after: Option<Duration>) -> Self {
+    pub(crate) fn of_answer(answer: &Answer, code: &str) -> Self {
+        let status = answer.status.unwrap_or_default();
         let shown = match code {
             "" => status.to_string(),
             code if code == status.to_string() => code.to_string(),
             code => format!("{status} {code}"),
         };
-        match status {
-            404 | 410 => Self::io(ErrorKind::NotFound, format!("does not exist ({shown})")),
-            412 | 416 => Self::stale(&format!(
+        let denied = |why: &str| {
+            Self::io(
+                ErrorKind::PermissionDenied,
+                format!("access is denied ({shown}): {why}"),
+            )
+        };
+        match (status, code) {
+            (404 | 410, _) => Self::io(ErrorKind::NotFound, format!("does not exist ({shown})")),
+            (412 | 416, _) => Self::stale(&format!(
                 "the object changed since it was indexed ({shown})"
             )),
-            401 | 403 => Self::denied(&shown),
-            400 if code.contains("Token") || code.contains("Credential") => Self::denied(&shown),
-            400 if code == "RequestTimeout" => Self::again(format!("the server answers {shown}")),
-            408 | 425 | 429 | 500..=599 if status != 501 => Self::Again {
+            (403, "InvalidObjectState") => Self::io(
+                ErrorKind::Unsupported,
+                format!("the object is archived ({shown}): restore it first, then read it"),
+            ),
+            (400 | 401 | 403, _)
+                if code == "RequestTimeTooSkewed" || answer.seconds_ahead.abs() > CLOCK =>
+            {
+                let (seconds, side) = (answer.seconds_ahead, ["behind", "ahead of"]);
+                denied(&format!(
+                    "the clock of this machine is {} s {} the server's: set it",
+                    seconds.abs(),
+                    side[usize::from(seconds > 0)]
+                ))
+            }
+            (401 | 403, _) => denied(CREDENTIALS),
+            (400, code) if code.contains("Token") || code.contains("Credential") => {
+                denied(CREDENTIALS)
+            }
+            (400, "RequestTimeout") => Self::again(format!("the server answers {shown}")),
+            (300..=399, _) => Self::moved(answer, &shown),
+            (408 | 425 | 429 | 500..=599, _) if status != 501 => Self::Again {
                 why: format!("the server answers {shown}"),
-                after,
+                after: answer.retry_after,
                 is_throttled: matches!(status, 429 | 503),
             },
             _ => Self::io(ErrorKind::Other, format!("the server answers {shown}")),
         }
     }
 
-    fn denied(shown: &str) -> Self {
-        Self::io(
-            ErrorKind::PermissionDenied,
-            format!(
-                "access is denied ({shown}): give credentials that are valid and may read it, by \
-                 environment variables or storage_options"
+    /// Of a redirect that is not followed.
+    fn moved(answer: &Answer, shown: &str) -> Self {
+        let advice = match &answer.region {
+            Some(region) => format!(
+                "the bucket is in region {region}: give storage_options={{\"region\": \
+                 {region:?}}} (AWS_REGION), and no endpoint_url of another region"
             ),
+            None => "it leads nowhere: see to URL, region and endpoint_url".to_string(),
+        };
+        Self::io(
+            ErrorKind::Other,
+            format!("the server answers {shown}; {advice}"),
         )
     }
 
     /// Of a request that had no response.
     pub(crate) fn of_sent(problem: &Sent, answer: &Answer) -> Self {
-        match problem {
-            Sent::Refused => Self::refused(answer.refused.unwrap_or_default()),
-            Sent::Failed(error) => Self::again(cause(error)),
+        match (problem, &answer.refused) {
+            (Sent::Failed(error), _) => Self::again(cause(error)),
+            (Sent::Refused, Some(why)) => Self::Final(why.clone()),
+            (Sent::Refused, None) => Self::Final(Error::internal("nothing was sent")),
         }
     }
 
@@ -90,27 +128,48 @@ impl Failure {
         Self::again(cause(&error.without_url()))
     }
 
-    fn refused(why: &str) -> Self {
-        Self::Final(Error::invalid(why))
-    }
-
     /// Of an error of object_store, with the answer it was made of.
     pub(crate) fn of_store(error: &object_store::Error, answer: &Answer) -> Self {
-        if let Some(why) = answer.refused {
-            return Self::refused(why);
-        }
-        match answer.status {
-            Some(status) if status >= 300 => {
-                Self::of_status(status, error_code(&error.to_string()), answer.retry_after)
+        match (&answer.refused, answer.status) {
+            (Some(why), _) if may_pass(why) => Self::again(why.message()),
+            (Some(why), _) => Self::Final(why.clone()),
+            (_, None) if answer.is_near => Self::no_credentials(),
+            (_, Some(status)) if answer.is_near && status >= 400 => Self::no_credentials(),
+            (_, Some(status)) if status >= 300 => {
+                Self::of_answer(answer, error_code(&error.to_string()))
             }
+            (_, Some(_)) if is_without_tag(error) => Self::Untagged,
             _ if !answer.sent => Self::Final(Error::invalid(cause(error))),
             _ => Self::again(cause(error)),
         }
     }
+
+    fn no_credentials() -> Self {
+        Self::io(
+            ErrorKind::PermissionDenied,
+            "no credentials were found: neither storage_options nor the environment name any, and \
+             no service of this machine gives some. For a public bucket give \
+             storage_options={\"skip_signature\": True}",
+        )
+    }
+}
+
+/// Whether object_store found no tag in an answer that is right in all else.
+fn is_without_tag(error: &object_store::Error) -> bool {
+    cause(error).contains("ETag Header missing")
+}
+
+/// The region that an answer of XML names.
+pub(crate) fn region(error: &object_store::Error) -> Option<String> {
+    let text = error.to_string();
+    let region = text.split_once("<Region>")?.1.split_once("</Region>")?.0;
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_region = region.len() < 64 && region.bytes().all(is_part);
+    is_region.then(|| region.to_string())
 }
 
 /// The error code in an answer of XML or JSON, if there is one.
-fn error_code(text: &str) -> &str {
+pub(crate) fn error_code(text: &str) -> &str {
     let found = [("<Code>", "</Code>"), ("\"reason\": \"", "\"")]
         .iter()
         .find_map(|(begin, end)| Some(text.split_once(begin)?.1.split_once(end)?.0));
@@ -139,10 +198,39 @@ mod tests {
     use super::*;
 
     fn kind(status: u16, code: &str) -> Option<Kind> {
-        match Failure::of_status(status, code, None) {
-            Failure::Again { .. } => None,
+        match Failure::of_answer(&answer(status), code) {
+            Failure::Again { .. } | Failure::Untagged => None,
             Failure::Final(error) => Some(error.kind()),
         }
+    }
+
+    fn answer(status: u16) -> Answer {
+        Answer {
+            status: Some(status),
+            ..Answer::default()
+        }
+    }
+
+    fn told(answer: &Answer, code: &str) -> String {
+        format!("{:?}", Failure::of_answer(answer, code))
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_as_what_it_is() {
+        let archived = told(&answer(403), "InvalidObjectState");
+        assert!(archived.contains("archived"), "{archived}");
+        let late = Answer {
+            seconds_ahead: -3600,
+            ..answer(403)
+        };
+        let late = told(&late, "");
+        assert!(late.contains("3600 s behind the server's"), "{late}");
+        let elsewhere = Answer {
+            region: Some("eu-west-1".into()),
+            ..answer(301)
+        };
+        let elsewhere = told(&elsewhere, "PermanentRedirect");
+        assert!(elsewhere.contains("in region eu-west-1"), "{elsewhere}");
     }
 
     #[test]

@@ -5,10 +5,12 @@ pub(crate) mod failure;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use http::header::{AUTHORIZATION, RETRY_AFTER};
+use chrono::DateTime;
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, DATE, RETRY_AFTER};
 use http_body_util::BodyExt;
 use object_store::ClientOptions;
 use object_store::client::{
@@ -29,8 +31,43 @@ pub(crate) struct Answer {
     pub(crate) status: Option<u16>,
     /// How long the server asks to wait.
     pub(crate) retry_after: Option<Duration>,
-    /// Why sending was refused as unsafe.
-    pub(crate) refused: Option<&'static str>,
+    /// Why nothing was sent: it would be unsafe, or there are no credentials.
+    pub(crate) refused: Option<Error>,
+    /// The region where the bucket is.
+    pub(crate) region: Option<String>,
+    /// The hub's word for what is wrong.
+    pub(crate) code: Option<String>,
+    /// Seconds by which this machine's clock is ahead of the server's.
+    pub(crate) seconds_ahead: i64,
+    /// Whether a service of this machine was asked, for credentials.
+    pub(crate) is_near: bool,
+}
+
+impl Answer {
+    /// Whether GET may be answered where HEAD was not: some servers, proxies and signed
+    /// URLs know GET alone, and an error of HEAD does not say what is wrong.
+    pub(crate) fn may_refuse_head(&self) -> bool {
+        matches!(self.status, Some(400 | 403 | 405 | 501))
+    }
+
+    fn of(status: u16, headers: &HeaderMap, is_near: bool) -> Self {
+        let word = |name: &str| {
+            let value = headers.get(name)?.to_str().ok()?;
+            let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            let is_short = value.len() < 64 && value.bytes().all(is_word);
+            is_short.then(|| value.to_string())
+        };
+        Self {
+            sent: true,
+            status: Some(status),
+            retry_after: retry_after(headers),
+            refused: None,
+            region: word("x-amz-bucket-region"),
+            code: word("x-error-code"),
+            seconds_ahead: seconds_ahead(headers).unwrap_or_default(),
+            is_near,
+        }
+    }
 }
 
 tokio::task_local! {
@@ -48,6 +85,11 @@ pub(crate) async fn observed<T>(work: impl Future<Output = T>) -> (T, Answer) {
     (result, answer)
 }
 
+/// Notes why nothing is sent, which object_store's own errors would not tell.
+pub(crate) fn refuse(why: &Error) {
+    observe(|answer| answer.refused = Some(why.clone()));
+}
+
 fn observe(change: impl FnOnce(&mut Answer)) {
     let note = |answer: &Arc<Mutex<Answer>>| {
         change(&mut answer.lock().unwrap_or_else(PoisonError::into_inner));
@@ -59,10 +101,22 @@ fn observe(change: impl FnOnce(&mut Answer)) {
 /// The client of a storage: its connections, and whether secrets may go over http.
 pub(crate) struct Transport {
     client: reqwest::Client,
+    /// For services of this machine, which no proxy reaches and which answer at once.
+    near: reqwest::Client,
     counters: Arc<Counters>,
     /// Credentials may be sent unencrypted.
     allow_http: bool,
 }
+
+/// Services that give credentials to what runs on a machine of a provider.
+const HOSTS_NEAR: [&str; 4] = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "metadata.google.internal",
+    "metadata",
+];
+/// Silence after which one of these is not there.
+const NEAR: Duration = Duration::from_secs(1);
 
 /// Why a request was not sent.
 const UNENCRYPTED: &str = "credentials would be sent unencrypted over http://: use https://, or say \
@@ -72,17 +126,23 @@ impl Transport {
     pub(crate) fn new(options: &Options, counters: Arc<Counters>) -> Result<Arc<Self>> {
         // Another library of the process may have chosen already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(5).min(options.deadline))
-            .read_timeout(options.timeout)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .redirect(Policy::none())
-            .referer(false)
-            .user_agent(concat!("pagefeed/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| Error::limit(format!("no client for remote reads: {error}")))?;
+        let client = || {
+            reqwest::Client::builder()
+                .connect_timeout(Duration::from_secs(5).min(options.deadline))
+                .read_timeout(options.timeout)
+                .pool_idle_timeout(Duration::from_secs(60))
+                .redirect(Policy::none())
+                .referer(false)
+                .user_agent(concat!("pagefeed/", env!("CARGO_PKG_VERSION")))
+        };
+        let near = client().no_proxy().connect_timeout(NEAR).read_timeout(NEAR);
+        let built = |builder: reqwest::ClientBuilder| {
+            let failed = |error| Error::limit(format!("no client for remote reads: {error}"));
+            builder.build().map_err(failed)
+        };
         Ok(Arc::new(Self {
-            client,
+            client: built(client())?,
+            near: built(near)?,
             counters,
             allow_http: options.allow_http,
         }))
@@ -100,23 +160,28 @@ impl Transport {
     ) -> Result<reqwest::Response, Sent> {
         let carries_secret = request.headers().contains_key(AUTHORIZATION);
         if request.url().scheme() != "https" && carries_secret && !allow_http {
-            observe(|answer| answer.refused = Some(UNENCRYPTED));
+            refuse(&Error::invalid(UNENCRYPTED));
             return Err(Sent::Refused);
         }
+        let is_near = request
+            .url()
+            .host_str()
+            .is_some_and(|host| HOSTS_NEAR.contains(&host));
         observe(|answer| {
-            answer.sent = true;
-            answer.status = None;
+            *answer = Answer {
+                sent: true,
+                is_near,
+                ..Answer::default()
+            };
         });
         add(&self.counters.requests, 1);
-        let response = self
-            .client
+        let client = if is_near { &self.near } else { &self.client };
+        let response = client
             .execute(request)
             .await
             .map_err(|error| Sent::Failed(error.without_url()))?;
-        observe(|answer| {
-            answer.status = Some(response.status().as_u16());
-            answer.retry_after = retry_after(response.headers());
-        });
+        let status = response.status().as_u16();
+        observe(|answer| *answer = Answer::of(status, response.headers(), is_near));
         Ok(response)
     }
 }
@@ -129,7 +194,7 @@ pub(crate) enum Sent {
 
 /// Seconds that `Retry-After` names, or the hub's `RateLimit: "name";r=0;t=55` of a
 /// window that is used up. Dates, which hardly anybody sends, are passed over.
-fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(limit) = headers
         .get("ratelimit")
         .and_then(|value| value.to_str().ok())
@@ -151,6 +216,15 @@ fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
         .parse()
         .ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+/// How far this machine's clock is ahead of a server's.
+fn seconds_ahead(headers: &HeaderMap) -> Option<i64> {
+    let date = DateTime::parse_from_rfc2822(headers.get(DATE)?.to_str().ok()?).ok()?;
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()?;
+    Some(i64::try_from(now.as_secs()).ok()? - date.timestamp())
 }
 
 /// Makes object_store's clients send through a transport.

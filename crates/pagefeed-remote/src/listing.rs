@@ -1,0 +1,89 @@
+//! Lists folders of buckets: page by page, each tried again alone, and large folders by
+//! the folders in them, many at a time.
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use pagefeed_core::error::{Error, Result};
+
+use crate::live::{Live, listed};
+use crate::places::address::{Address, object_path};
+use crate::places::bucket::{Bucket, Meta, Page};
+use crate::remote::Listed;
+
+/// Objects of a folder, and folders in it that are still to be listed.
+type Walked = (Vec<(String, Meta)>, Vec<String>);
+
+impl Live {
+    /// Files of a bucket below a folder, sorted by name.
+    pub(crate) async fn list(&self, url: &str) -> Result<Vec<Listed>> {
+        let Address::Object {
+            provider,
+            bucket,
+            key,
+        } = Address::parse(url)?
+        else {
+            return Err(Error::unsupported(
+                "web servers do not list folders: name the files one by one",
+            ));
+        };
+        let objects = self.bucket(provider, &bucket)?;
+        let folder = object_path(key.trim_matches('/'))?.to_string();
+        let prefix = if folder.is_empty() {
+            folder
+        } else {
+            format!("{folder}/")
+        };
+        let mut found = Vec::new();
+        let mut walks = FuturesUnordered::new();
+        walks.push(self.walk(&objects, prefix));
+        while let Some(walked) = walks.next().await {
+            let (objects_there, folders) = walked?;
+            found.extend(objects_there);
+            for folder in folders {
+                walks.push(self.walk(&objects, folder));
+            }
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        let (scheme, _) = url.split_once("://").unwrap_or_default();
+        let listed = found.into_iter().map(|(name, meta)| {
+            let url = format!("{scheme}://{bucket}/{name}");
+            self.note(&url, &meta);
+            listed(url, meta)
+        });
+        Ok(listed.collect())
+    }
+
+    /// Lists a folder: all of it where one page holds it or few folders divide it, else
+    /// what lies in it directly.
+    async fn walk(&self, bucket: &Bucket, prefix: String) -> Result<Walked> {
+        let first = self.page(bucket, &prefix, false, None).await?;
+        let Some(mut next) = first.next else {
+            return Ok((first.objects, Vec::new()));
+        };
+        let divided = self.page(bucket, &prefix, true, None).await?;
+        if divided.next.is_none() {
+            return Ok((divided.objects, divided.folders));
+        }
+        let mut objects = first.objects;
+        loop {
+            let page = self.page(bucket, &prefix, false, Some(next)).await?;
+            objects.extend(page.objects);
+            match page.next {
+                Some(token) => next = token,
+                None => return Ok((objects, Vec::new())),
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        bucket: &Bucket,
+        prefix: &str,
+        by_folder: bool,
+        next: Option<String>,
+    ) -> Result<Page> {
+        let _permit = self.questions.acquire().await;
+        self.retried(|| bucket.page(prefix, by_folder, next.clone()))
+            .await
+    }
+}

@@ -1,0 +1,210 @@
+//! Keys that sign requests to Amazon's S3: asked for when they are needed, and renewed
+//! before they expire. The control plane knows where they come from.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use object_store::CredentialProvider;
+use object_store::aws::AwsCredential;
+use pagefeed_core::error::{Error, Kind, Result};
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::transport::refuse;
+
+/// Keys are renewed so long before they expire.
+const AHEAD: Duration = Duration::from_secs(300);
+/// They are not asked for more often than this: a service may give the same ones again.
+const LEAST: Duration = Duration::from_secs(10);
+
+/// Keys, as the control plane found them.
+#[derive(Clone)]
+pub struct Keys {
+    /// Names them.
+    pub id: String,
+    /// Signs with them.
+    pub secret: String,
+    /// Goes with temporary ones.
+    pub token: Option<String>,
+    /// When they expire; nothing if they do not.
+    pub expires: Option<SystemTime>,
+}
+
+/// Finds keys. May take seconds, and is called by a thread of its own.
+pub type FindKeys = Arc<dyn Fn() -> Result<Keys> + Send + Sync>;
+
+/// The keys of a storage, shared by its buckets.
+pub(crate) struct KeyRing {
+    find: FindKeys,
+    held: Mutex<Option<Held>>,
+}
+
+#[derive(Clone)]
+struct Held {
+    keys: Arc<AwsCredential>,
+    since: Instant,
+    /// When others are to be asked for.
+    due: Option<Instant>,
+    expires: Option<SystemTime>,
+}
+
+impl Held {
+    fn new(keys: Keys) -> Self {
+        let now = Instant::now();
+        let left = |expires: SystemTime| {
+            let left = expires.duration_since(SystemTime::now());
+            left.unwrap_or_default().saturating_sub(AHEAD).max(LEAST)
+        };
+        Self {
+            since: now,
+            due: keys.expires.map(|expires| now + left(expires)),
+            expires: keys.expires,
+            keys: Arc::new(AwsCredential {
+                key_id: keys.id,
+                secret_key: keys.secret,
+                token: keys.token,
+            }),
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.expires
+            .is_none_or(|expires| expires > SystemTime::now())
+    }
+}
+
+impl KeyRing {
+    pub(crate) fn new(find: FindKeys) -> Self {
+        Self {
+            find,
+            held: Mutex::default(),
+        }
+    }
+
+    /// Forgets keys that a server calls expired. Returns whether others may be found:
+    /// not if these were found just now.
+    pub(crate) async fn forget(&self) -> bool {
+        let mut held = self.held.lock().await;
+        let is_old = held
+            .as_ref()
+            .is_none_or(|held| held.since.elapsed() > LEAST);
+        if is_old {
+            *held = None;
+        }
+        is_old
+    }
+
+    async fn keys(&self) -> Result<Arc<AwsCredential>> {
+        // One asks, the others wait for it.
+        let mut held = self.held.lock().await;
+        if let Some(held) = held.as_ref()
+            && held.due.is_none_or(|due| due > Instant::now())
+        {
+            return Ok(Arc::clone(&held.keys));
+        }
+        let find = Arc::clone(&self.find);
+        let failed = |_| Error::internal("credentials could not be asked for");
+        match (
+            spawn_blocking(move || find()).await.map_err(failed)?,
+            held.as_mut(),
+        ) {
+            (Ok(found), _) => *held = Some(Held::new(found)),
+            // What is left of the old ones is time to try again.
+            (Err(_), Some(old)) if old.is_valid() => old.due = Some(Instant::now() + LEAST),
+            (Err(error), _) => return Err(error),
+        }
+        let keys = held.as_ref().map(|held| Arc::clone(&held.keys));
+        keys.ok_or_else(|| Error::internal("credentials were lost"))
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KeyRing")
+    }
+}
+
+#[async_trait]
+impl CredentialProvider for KeyRing {
+    type Credential = AwsCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
+        self.keys().await.map_err(|error| {
+            refuse(&error);
+            object_store::Error::Generic {
+                store: "S3",
+                source: error.message().to_string().into(),
+            }
+        })
+    }
+}
+
+/// Whether an error of finding keys may pass.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    error.kind() == Kind::Io(ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap().block_on(work)
+    }
+
+    /// Keys numbered by how often they were asked for, valid for some seconds.
+    fn ring(seconds: u64) -> KeyRing {
+        let asked = AtomicU64::new(0);
+        KeyRing::new(Arc::new(move || {
+            let number = asked.fetch_add(1, Ordering::Relaxed);
+            if number == 1 {
+                return Err(Error::new(Kind::Io(ErrorKind::TimedOut), "later"));
+            }
+            Ok(Keys {
+                id: number.to_string(),
+                secret: "hidden".into(),
+                token: None,
+                expires: Some(SystemTime::now() + Duration::from_secs(seconds)),
+            })
+        }))
+    }
+
+    #[test]
+    fn keys_are_asked_for_once_and_renewed_ahead_of_their_end() {
+        run(async {
+            let ring = ring(3600);
+            for _ in 0..3 {
+                assert_eq!(ring.keys().await.unwrap().key_id, "0");
+            }
+            assert!(!ring.forget().await, "these are new");
+            let due = |ring: &KeyRing| {
+                let held = ring.held.try_lock().unwrap();
+                held.as_ref().unwrap().due.unwrap() - Instant::now()
+            };
+            assert!((3290..=3300).contains(&due(&ring).as_secs()));
+            let overdue = || {
+                ring.held.try_lock().unwrap().as_mut().unwrap().due = Some(Instant::now());
+            };
+            overdue();
+            assert_eq!(ring.keys().await.unwrap().key_id, "0", "the service fails");
+            overdue();
+            assert_eq!(ring.keys().await.unwrap().key_id, "2");
+            assert!(!format!("{ring:?}").contains("hidden"));
+        });
+    }
+
+    #[test]
+    fn keys_of_a_short_life_are_not_asked_for_all_the_time() {
+        run(async {
+            let ring = ring(60);
+            assert_eq!(ring.keys().await.unwrap().key_id, "0");
+            assert_eq!(ring.keys().await.unwrap().key_id, "0");
+        });
+    }
+}

@@ -1,0 +1,66 @@
+"""What a source of credentials gives, and why it gives nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pagefeed.errors import AccessDeniedError
+
+__all__ = ["Absent", "Environment", "Keys", "broken", "keys_of"]
+
+Environment = Mapping[str, str]
+"""Variables of the environment, and options in the form of variables."""
+
+
+class Keys(NamedTuple):
+    """Credentials that sign requests."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str | None = None
+    expires: float | None = None
+    """Seconds since 1970; None if they are valid until they are replaced."""
+
+    def __repr__(self) -> str:
+        return "Keys(...)"
+
+
+class Absent(Exception):  # noqa: N818  # It is no error: the next source is asked.
+    """A source is not set up; the text says what was looked at."""
+
+
+def broken(source: str, found: str, advice: str) -> AccessDeniedError:
+    """Return the error of a source that is set up and gives no credentials."""
+    return AccessDeniedError(f"credentials by {source}: {found}: {advice}")
+
+
+def keys_of(found: Any, names: tuple[str, str, str, str], source: str) -> Keys:  # noqa: ANN401
+    """Return the credentials in an answer.
+
+    Args:
+        found: A decoded answer.
+        names: Its names of key, secret, token and time of expiry.
+        source: What answered, for messages.
+
+    Raises:
+        AccessDeniedError: If the answer holds none, or a time that is none.
+    """
+    fields = found if isinstance(found, dict) else {}
+    key, secret, token, expires = map(fields.get, names)
+    if not (isinstance(key, str) and isinstance(secret, str) and key and secret):
+        raise broken(source, "its answer holds no credentials", "see to its settings")
+    return Keys(key, secret, token or None, _seconds(expires, source))
+
+
+def _seconds(expires: str | float | None, source: str) -> float | None:
+    if expires is None:
+        return None
+    if isinstance(expires, int | float):
+        return expires / 1000.0
+    try:
+        when = datetime.fromisoformat(expires)
+    except ValueError:
+        raise broken(source, "its time of expiry is none", "see to it") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
