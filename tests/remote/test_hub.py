@@ -8,10 +8,11 @@ import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.errors import (
     AccessDeniedError,
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
 )
-from servers.web_servers import COMMIT, TOKEN, Cdn, Hub, running
+from servers.web_servers import COMMIT, TOKEN, Cdn, Hub, as_json, running
 
 PINNED = f"hf://datasets/owner/name@{COMMIT}/tokens"
 
@@ -101,3 +102,92 @@ def test_gated_and_missing(hub):
         dataset(hub, "hf://datasets/owner/name@v9/tokens")
     with pytest.raises(MissingFileError):
         dataset(hub, f"{PINNED}/part-7.parquet")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error", "words"),
+    [
+        (403, "GatedRepo", AccessDeniedError, "gated: ask for access at {}; the token"),
+        (
+            401,
+            "RepoNotFound",
+            MissingFileError,
+            "does not exist, or is private and the",
+        ),
+        (404, "RevisionNotFound", MissingFileError, "{} lists branches and tags"),
+    ],
+)
+def test_the_hub_says_what_is_wrong(hub, status, code, error, words):
+    def refuse(handler):
+        handler.send(status, b"", {"X-Error-Code": code})
+        return True
+
+    hub.fault = refuse
+    page = f"{hub.url}/datasets/owner/name"
+    with pytest.raises(error) as caught:
+        dataset(hub)
+    assert words.format(page) in str(caught.value)
+    with pytest.raises(error) as caught:
+        dataset(hub, f"{PINNED}/part-0.parquet")
+    assert words.format(page) in str(caught.value)
+    if code != "RevisionNotFound":
+        with pytest.raises(error, match="no token was sent: set HF_TOKEN"):
+            dataset(hub, hf_token="")
+
+
+def test_the_token_has_the_hubs_own_name(hub):
+    settings: Any = {"hf_endpoint": hub.url, "token": TOKEN, "allow_http": True}
+    url = "hf://datasets/owner/name/tokens"
+    found = pf.parquet(url, column="input_ids", storage_options=settings)
+    assert len(found) == 600
+
+
+@pytest.mark.parametrize("link", ["http://127.0.0.1:1/elsewhere", "//other.example/"])
+def test_a_list_goes_on_at_the_hub_alone(hub, link):
+    def leads_away(handler):
+        if "/tree/" not in handler.path:
+            return False
+        handler.send(200, b"[]", {"Link": f'<{link}>; rel="next"'})
+        return True
+
+    hub.fault = leads_away
+    with pytest.raises(FileAccessError, match="goes on at another server"):
+        dataset(hub)
+
+
+def test_a_list_may_go_on_at_a_relative_link(hub):
+    cursors = []
+
+    def relative(handler):
+        if "/tree/" not in handler.path:
+            return False
+        found = "?recursive=true&cursor=1" in handler.path
+        cursors.append(handler.path)
+        name = f"tokens/part-{int(found)}.parquet"
+        entry = {"type": "file", "path": name, "size": 9, "oid": "0" * 40}
+        link = {} if found else {"Link": '<?recursive=true&cursor=1>; rel="next"'}
+        handler.send(200, as_json([entry]), link)
+        return True
+
+    hub.fault = relative
+    assert len(dataset(hub).files) == 2
+    assert len(cursors) == 2
+
+
+def test_another_commit_leaves_the_cache_as_it_is(hub, tmp_path, monkeypatch):
+    def read(commit):
+        monkeypatch.setattr("servers.web_servers.COMMIT", commit)
+        data = dataset(hub, storage_cache="1GB", storage_cache_dir=str(tmp_path))
+        found = [batch["input_ids"].tolist() for batch in numbered_loader(data)]
+        return found, data.storage.counts()["bytes_fetched"]
+
+    first, cold = read(COMMIT)
+    again, warm = read(COMMIT)
+    assert again == first
+    assert warm < cold / 10
+    assert read("f" * 40) == (first, warm)
+
+
+def test_head_may_be_refused(hub):
+    hub.fault = lambda handler: handler.command == "HEAD" and handler.send(405) is None
+    assert len(dataset(hub, f"{PINNED}/part-0.parquet")) == 300

@@ -46,6 +46,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: WebServer
     timeout = 30
+    is_untagged = False
+    """Whether the answer to this request has no tag."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -56,6 +58,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.asked.append((self.command, self.path, headers))
+        self.is_untagged = False
         if self.server.fault is None or not self.server.fault(self):
             self.answer()
 
@@ -73,7 +76,9 @@ class Handler(BaseHTTPRequestHandler):
         if wanted is not None and wanted != tag:
             self.send(412)
             return
-        status, headers = 200, {"ETag": tag, "Accept-Ranges": "bytes"}
+        status, headers = 200, {"Accept-Ranges": "bytes"}
+        if not self.is_untagged:
+            headers["ETag"] = tag
         asked = self.headers.get("Range")
         if asked is not None:
             first, _, last = asked.removeprefix("bytes=").partition("-")

@@ -1,0 +1,86 @@
+"""Lists of many objects: by pages, folders at the same time, failures in between."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from pagefeed.errors import UnavailableError
+from pagefeed.storage import located
+from servers.list_server import ListServer
+from servers.web_servers import running
+
+FOLDERS, FILES = 12, 2500
+
+
+def keys_of(folders, files):
+    return [
+        f"web/day={folder:02}/part-{number:06}.parquet"
+        for folder in range(folders)
+        for number in range(files)
+    ]
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = ListServer(keys_of(FOLDERS, FILES))
+    with running(server):
+        yield server
+
+
+@pytest.fixture
+def fresh(server):
+    server.asked.clear()
+    server.fails, server.latency = lambda _: False, 0.0
+    return server
+
+
+def listed(server, url="s3://corpus/web/", **options):
+    return located(url, server.options | options).files
+
+
+def test_folders_are_listed_at_the_same_time(fresh):
+    fresh.latency = 0.05
+    found = listed(fresh)
+    assert list(found) == [f"s3://corpus/{key}" for key in fresh.keys]
+    pages = FOLDERS * (FILES // 1000 + 1)
+    assert len(fresh.asked) <= pages + FOLDERS + 2
+    by_folder = Counter(asked["prefix"] for asked in fresh.asked)
+    assert set(by_folder) == {"web/"} | {f"web/day={at:02}/" for at in range(FOLDERS)}
+
+
+def test_a_page_that_fails_is_asked_for_again_alone(fresh):
+    left = [3]
+
+    def fails(asked):
+        is_late = "continuation-token" in asked and left[0] > 0
+        left[0] -= is_late
+        return is_late
+
+    fresh.fails = fails
+    assert len(listed(fresh)) == FOLDERS * FILES
+    asked_for = Counter(tuple(sorted(asked.items())) for asked in fresh.asked)
+    assert sum(asked_for.values()) - len(asked_for) == 3, "nothing else came again"
+
+
+def test_each_page_has_the_whole_deadline(fresh):
+    """A list that takes far longer than the deadline is complete."""
+    fresh.latency = 0.3
+    found = listed(fresh, "s3://corpus/web/day=00/", deadline=1)
+    assert len(found) == FILES
+    keys = [f"flat/part-{number:06}.parquet" for number in range(6000)]
+    flat = ListServer(keys, latency=0.3)
+    with running(flat):
+        begin = time.monotonic()
+        assert (
+            len(located("s3://corpus/flat/", flat.options | {"deadline": 1}).files)
+            == 6000
+        )
+        assert time.monotonic() - begin > 1, "longer than the deadline"
+        assert len(flat.asked) == 7
+
+
+def test_a_list_that_goes_on_failing_is_an_error(fresh):
+    fresh.fails = lambda asked: "continuation-token" in asked
+    with pytest.raises(UnavailableError, match="503"):
+        listed(fresh, deadline=0.5)

@@ -1,0 +1,100 @@
+"""A bucket of S3 that only lists: any number of objects, without bytes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+__all__ = ["ListServer"]
+
+_PAGE = 1000
+_OBJECT = (
+    "<Contents><Key>{}</Key><LastModified>2026-11-22T03:26:39.000Z</LastModified>"
+    '<ETag>"tag"</ETag><Size>1000</Size></Contents>'
+)
+
+
+class ListServer(ThreadingHTTPServer):
+    """Lists one bucket, ``corpus``, in pages of a thousand.
+
+    Args:
+        keys: Names of the objects, sorted.
+        latency: Seconds until each answer.
+    """
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+    def __init__(self, keys: Sequence[str], latency: float = 0.0) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.keys, self.latency = keys, latency
+        self.asked: list[dict[str, str]] = []
+        """Parameters of all requests."""
+        self.fails: Callable[[dict[str, str]], bool] = lambda _asked: False
+        """Whether a request is answered with 503."""
+        self.lock = threading.Lock()
+
+    @property
+    def options(self) -> Any:
+        """Settings that lead there."""
+        return {
+            "endpoint_url": f"http://127.0.0.1:{self.server_port}",
+            "region": "us-east-1",
+            "skip_signature": "true",
+            "allow_http": "true",
+        }
+
+    def page(self, asked: dict[str, str]) -> str:
+        """Answer a request: objects, folders, and where the list goes on."""
+        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter")
+        after = max(asked.get("continuation-token", ""), prefix)
+        at = bisect_left(self.keys, prefix)
+        if "continuation-token" in asked:
+            at = bisect_right(self.keys, after)
+        found, count, last = [], 0, ""
+        while (
+            at < len(self.keys) and self.keys[at].startswith(prefix) and count < _PAGE
+        ):
+            last, name = self.keys[at], self.keys[at].removeprefix(prefix)
+            count += 1
+            if delimiter and delimiter in name:
+                folder = prefix + name.partition(delimiter)[0] + delimiter
+                found.append(
+                    f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>"
+                )
+                last = folder + "\U0010ffff"
+                at = bisect_right(self.keys, last)
+            else:
+                found.append(_OBJECT.format(last))
+                at += 1
+        more = at < len(self.keys) and self.keys[at].startswith(prefix)
+        told = f"<IsTruncated>{str(more).lower()}</IsTruncated>" + "".join(found)
+        if more:
+            told += f"<NextContinuationToken>{last}</NextContinuationToken>"
+        return f"<ListBucketResult>{told}</ListBucketResult>"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        server = cast("ListServer", self.server)
+        query = parse_qs(urlsplit(self.path).query)
+        asked = {name: one for name, [one] in query.items()}
+        with server.lock:
+            server.asked.append(asked)
+            fails = server.fails(asked)
+        time.sleep(server.latency)
+        body = b"" if fails else server.page(asked).encode()
+        self.send_response(503 if fails else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
