@@ -158,8 +158,8 @@ impl Engine {
     /// Appends `num_batches` to the work; the arrays are those of the core's `Plan`, one
     /// element for each segment: `page` uint64, `destination`, the row among those of all
     /// these batches, int64, and the rest uint32. Without `first_token` and `num_tokens`
-    /// all are cells. `bundles` are those of the core's `Bundles`: `key` and `part_page`
-    /// uint64, the rest uint32.
+    /// all are cells. `bundles` are those of the core's `Bundles`, in its order: `key` and
+    /// `part_page` uint64, the rest uint32.
     #[pyo3(signature = (
         num_batches, page, row, first_token, num_tokens, destination,
         destination_offset, bundles=None
@@ -178,17 +178,32 @@ impl Engine {
         num_tokens: Option<&Bound<'_, PyAny>>,
         destination: &Bound<'_, PyAny>,
         destination_offset: &Bound<'_, PyAny>,
-        bundles: Option<[Bound<'_, PyAny>; 6]>,
+        bundles: Option<[Bound<'_, PyAny>; 9]>,
     ) -> PyResult<()> {
         let bundles = match bundles {
             None => Bundles::default(),
-            Some([key, num_sequences, part_offsets, page, row, rows]) => Bundles {
+            Some(
+                [
+                    key,
+                    num_sequences,
+                    part_offsets,
+                    page,
+                    row,
+                    rows,
+                    erased_offsets,
+                    erased_first,
+                    erased_end,
+                ],
+            ) => Bundles {
                 key: elements(py, &key)?,
                 num_sequences: elements(py, &num_sequences)?,
                 part_offsets: elements(py, &part_offsets)?,
                 part_page: elements(py, &page)?,
                 part_row: elements(py, &row)?,
                 part_rows: elements(py, &rows)?,
+                erased_offsets: elements(py, &erased_offsets)?,
+                erased_first: elements(py, &erased_first)?,
+                erased_end: elements(py, &erased_end)?,
             },
         };
         let page: Vec<u64> = elements(py, page)?;

@@ -24,6 +24,7 @@ from pagefeed._base.arrays import (
     joined_ranges,
     looked_up,
     narrow_difference,
+    ranges_between,
     sorted_with_places,
 )
 from pagefeed._base.extras import require
@@ -90,6 +91,7 @@ __all__ = [
     "near_name",
     "parse_bytes",
     "printable_output",
+    "ranges_between",
     "remove_arrays",
     "require",
     "show_progress",

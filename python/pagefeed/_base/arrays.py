@@ -14,6 +14,7 @@ __all__ = [
     "joined_ranges",
     "looked_up",
     "narrow_difference",
+    "ranges_between",
     "sorted_with_places",
 ]
 
@@ -103,3 +104,33 @@ def sorted_with_places(numbers: Int64Array) -> tuple[Int64Array, Int64Array]:
     packed >>= place_bits
     packed += low
     return packed, places
+
+
+def ranges_between(
+    starts: Int64Array, stops: Int64Array, begins: Int64Array, ends: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return what is left of ranges between others, which rise and are apart.
+
+    Args:
+        starts: First number of each range: int64 [ranges].
+        stops: One past its last.
+        begins: First number of each range to leave out: int64 [gaps].
+        ends: One past its last.
+
+    Returns:
+        Of each part that is left the range, its first number, and one past its last;
+        none is empty.
+
+    Example:
+        >>> found = ranges_between(*np.array([[0, 10], [10, 20], [4, 8], [6, 12]]))
+        >>> [part.tolist() for part in found]
+        [[0, 0, 1], [0, 6, 12], [4, 8, 20]]
+    """
+    first = np.searchsorted(ends, starts, side="right")
+    last = np.maximum(np.searchsorted(begins, stops, side="left"), first)
+    of = np.repeat(np.arange(len(starts)), last - first + 1)
+    gap = joined_ranges(first, last + 1) if len(starts) else first
+    low = np.where(gap > first[of], np.append(ends, 0)[gap - 1], starts[of])
+    high = np.where(gap < last[of], np.append(begins, 0)[gap], stops[of])
+    left = np.flatnonzero(np.minimum(high, stops[of]) > low)
+    return of[left], low[left], high[left]

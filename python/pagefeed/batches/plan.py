@@ -49,8 +49,9 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
         place = places[segments.sequence]
     bundles: tuple[npt.NDArray[Any], ...] | None = None
     if index.layout.packing is not None and len(segments.page):
-        key, counts, offsets, page, row, rows = index.bundles(distinct(segments.page))
-        bundles = _unsigned(key), counts, offsets, _unsigned(page), row, rows
+        found = index.bundles(distinct(segments.page))
+        key, page = _unsigned(found.key), _unsigned(found.part_page)
+        bundles = key, *found[1:3], page, *found[4:]
     return BatchPlan(
         num_batches=len(sequences) // batch_size,
         page=_unsigned(segments.page),

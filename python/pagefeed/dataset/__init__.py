@@ -11,6 +11,7 @@ from pagefeed.dataset import flat
 from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
+from pagefeed.dataset.erased import Erased
 from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.growth import before_growth
@@ -34,6 +35,7 @@ __all__ = [
     "Aligned",
     "BlockKind",
     "Dataset",
+    "Erased",
     "FolderColumn",
     "Page",
     "PageIndex",

@@ -131,10 +131,19 @@ class ParquetDataset(DatasetRows):
         """Return the same of some of its files, by their numbers."""
         table = None if self.table is None else self.table.with_files(numbers)
         files = tuple(self.files[number] for number in numbers)
-        part = replace(self, files=files, table=table, selection=None)
-        if self.selection is None:
+        part = replace(self, files=files, table=table, selection=None, erasures=())
+        if self.selection is None and not self.erasures:
             return part
-        return replace(part, selection=self.selection.over(part.spans))
+        return self._over(part)
+
+    def _over(self, part: ParquetDataset) -> ParquetDataset:
+        """Return a dataset with the selection and the erasures of this one."""
+        spans, chosen = part.spans, self.selection
+        return replace(
+            part,
+            selection=None if chosen is None else chosen.over(spans),
+            erasures=tuple(each.over(spans) for each in self.erasures),
+        )
 
     def column_index(self, column: str) -> PageIndex:
         """Return the page index of any column of the same rows."""
@@ -333,6 +342,11 @@ class ParquetDataset(DatasetRows):
         )
         rows = on_day(rows, today)
         if not check_flag(count, "count"):
+            if self.erasures:
+                raise InvalidArgumentError(
+                    "count=False streams texts, and erased documents keep the places "
+                    "of tokens that are counted: select the others by where()"
+                )
             if rows is not None:
                 raise InvalidArgumentError(
                     "count=False streams texts: chats, and texts made of rows, are "
@@ -342,15 +356,16 @@ class ParquetDataset(DatasetRows):
         texts = replace(
             self,
             selection=None,
+            erasures=(),
             tokenizer=tokenizer,
             row_encoder=rows,
             _require_labels=check_flag(require_labels, "require_labels"),
         )
         if rows is not None and rows.has_labels:
             texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))
-        if self.selection is None:
+        if self.selection is None and not self.erasures:
             return texts
-        return replace(texts, selection=self.selection.over(texts.spans))
+        return self._over(texts)
 
     def where(self, predicate: str | Expression) -> ParquetDataset:
         """Select the rows for which a predicate over other columns is true.

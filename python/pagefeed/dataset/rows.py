@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
+
+import numpy as np
 
 from pagefeed._base import Facts, check_whole, html_of, is_made, lazy, text_of
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned
+from pagefeed.dataset.erased import Erased
+from pagefeed.dataset.erasing import erased_rows
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
-from pagefeed.dataset.select import Selection
+from pagefeed.dataset.select import Expression, Selection
 from pagefeed.dataset.spans import Spans
 
 __all__ = ["DatasetRows"]
@@ -37,6 +42,8 @@ class DatasetRows(ABC):
     """Folder of the index."""
     selection: Selection | None = None
     """The selected rows; None for all rows of the files."""
+    erasures: tuple[Selection, ...] = ()
+    """Rows of the files that were erased, by each call."""
 
     @property
     @abstractmethod
@@ -60,9 +67,11 @@ class DatasetRows(ABC):
     @lazy
     def spans(self) -> Spans:
         """The rows of the dataset, as sequences are cut from them."""
-        if self.selection is not None:
-            return self.selection
-        return Spans(self.index)
+        spans = Spans(self.index) if self.selection is None else self.selection
+        if self.erasures:
+            spans = copy.copy(spans)
+            spans.erased = Erased(spans, self.erasures)
+        return spans
 
     @property
     def fingerprint(self) -> str:
@@ -81,7 +90,8 @@ class DatasetRows(ABC):
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
 
-        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many.
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many. Of
+        an erased row all values are None.
 
         Args:
             row: Number of the row in this dataset; negative ones count from the end.
@@ -104,7 +114,23 @@ class DatasetRows(ABC):
     def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         beside = (each.column for each in self.aligned)
         names = (self.column, *beside, *self.metadata, *self.span_columns)
-        return rows_at({n: self.source_of(n) for n in names}, self.spans, numbers)
+        spans, sources = self.spans, {name: self.source_of(name) for name in names}
+        if spans.erased is None:
+            return rows_at(sources, spans, numbers)
+        return self._rows_left(spans.erased, sources, numbers)
+
+    def _rows_left(
+        self,
+        erased: Erased,
+        sources: Mapping[str, PageIndex | FolderColumn],
+        numbers: Iterable[int],
+    ) -> Iterator[dict[str, Any]]:
+        """Yield rows; of those that were erased no value."""
+        for number in numbers:
+            if erased.holds(np.array([number]))[0]:
+                yield dict.fromkeys(sources)
+            else:
+                yield from rows_at(sources, self.spans, [number])
 
     def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
         """Return the first rows, or all if there are fewer.
@@ -139,6 +165,7 @@ class DatasetRows(ABC):
             "aligned": [each.column for each in self.aligned] or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),
+            "erased": [name for each in self.erasures for name in each.names] or None,
             "rows": rows,
             "tokens": tokens,
         }
@@ -222,6 +249,44 @@ class DatasetRows(ABC):
             >>> web.take(share=0.01)  # doctest: +SKIP
         """
         return self._of(select.taken(self.spans, tokens, share, seed))
+
+    def erase(
+        self,
+        *,
+        where: str | Expression | None = None,
+        rows: Mapping[str, Iterable[int]] | None = None,
+        snapshot: DatasetRows | None = None,
+    ) -> Self:
+        """Leave documents out of all batches, and all others where they are.
+
+        A run that began without it goes on: its state loads, every other sequence keeps
+        its place, and from then on states record what is erased, so that none loads
+        without it. Tokens of an erased document become padding without loss; one of
+        :class:`Documents` is an empty row. Nothing is told of it in metadata. Its
+        numbers and lengths count as before. Call it again for further documents, after
+        those of before, in their order.
+
+        Args:
+            where: A predicate, see :meth:`ParquetDataset.where`.
+            rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
+            snapshot: Of a table, a dataset of a later snapshot: documents that it does
+                not have any more.
+
+        Returns:
+            A dataset of the same rows.
+
+        Raises:
+            InvalidArgumentError: If not one of them is given, or it cannot be right.
+            UnsupportedError: If the snapshot has files in the place of others.
+            MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
+
+        Example:
+            >>> web = web.erase(where="url == 'https://a.org/1'")  # doctest: +SKIP
+            >>> loader = Loader(web, sequences=Windows(2048), ...)  # doctest: +SKIP
+            >>> loader.load_state_dict(state)  # doctest: +SKIP
+        """
+        found = erased_rows(self.index, where, rows, snapshot)
+        return replace(self, erasures=(*self.erasures, found))
 
     def check_not_empty(self) -> None:
         """Raise if rows were selected and there are none.

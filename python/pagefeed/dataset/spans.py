@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.page_index import BlockKind, PageIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pagefeed.dataset.erased import Erased
 
 __all__ = [
     "SpanParts",
@@ -56,8 +59,20 @@ class Spans:
         index: The index whose pages hold the rows.
     """
 
+    erased: Erased | None = None
+    """Rows that no batch has; they count as all others."""
+
     def __init__(self, index: PageIndex) -> None:
         self.index = index
+
+    @property
+    def row_runs(self) -> Int64Array:
+        """First row of the index of each run, and the one behind: int64 [runs, 2]."""
+        return np.array([[0, self.num_rows]])
+
+    def ranks(self, rows: Int64Array) -> Int64Array:
+        """Return the rows of the spans before each of ``rows`` of the index."""
+        return rows
 
     @property
     def fingerprint(self) -> str:

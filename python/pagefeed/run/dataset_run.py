@@ -172,6 +172,7 @@ class DatasetRun(Run):
             shuffle=self.shuffle.identity,
             balance=None if balance is None else balance.identity,
             ranks=None if balance is None else self.world_size,
+            erased=self.erased,
         )
 
     @property

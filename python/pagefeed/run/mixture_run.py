@@ -326,6 +326,7 @@ class MixtureRun(Run):
             shuffle=self.shuffle.identity,
             balance=None if balance is None else balance.identity,
             ranks=None if balance is None else self.world_size,
+            erased=self.erased,
             mixture=resolve(self.mixture, self.parts, anchor),
         )
         # Its course is not looked at yet: a state may bring another.

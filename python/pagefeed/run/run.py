@@ -19,6 +19,7 @@ from pagefeed._base import Int64Array, finished, lazy
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import Balance, Costs, Shuffle
+from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
 from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.state import LoaderState
@@ -154,7 +155,8 @@ class Run(ABC):
         Raises:
             StateMismatchError: If it belongs to another run, or lies beyond the end.
         """
-        accepted = self._adopt(state)
+        records = records_after(state.erased, self.names, self.datasets)
+        accepted = replace(self._adopt(state), erased=records)
         cursor = self.at(accepted)
         start, end = cursor.start, cursor.end
         if end is not None and end < start:
@@ -165,6 +167,11 @@ class Run(ABC):
                 "of the run that saved it"
             )
         return accepted
+
+    @property
+    def erased(self) -> Records:
+        """What states record of rows that were erased."""
+        return records_of(self.names, self.datasets)
 
     def check_steps(self, begin: LoaderState) -> None:
         """Refuse to iterate over nothing.

@@ -12,6 +12,7 @@ from pagefeed.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
+from pagefeed.run.erasures import Records, checked_records
 from pagefeed.run.route import Ranges, Route, merge_ranges
 
 __all__ = ["LoaderState"]
@@ -19,7 +20,7 @@ __all__ = ["LoaderState"]
 VERSION = 3
 MAX_SKIPPED = 16
 """Skipped ranges in a state. With more of them a state could exceed 1 KB."""
-OPTIONAL = ("balance", "ranks", "mixture")
+OPTIONAL = ("balance", "ranks", "erased", "mixture")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
@@ -60,6 +61,8 @@ class LoaderState:
     """How ranks are balanced."""
     ranks: int | None = None
     """Number of ranks that the epoch's order balances."""
+    erased: Records = ()
+    """What was erased, as a record of each dataset by its name, "" if it has none."""
     mixture: Schedule | None = None
     """Datasets and weights of a mixture, by position."""
 
@@ -68,6 +71,7 @@ class LoaderState:
         values = asdict(replace(self, mixture=None))
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = [list(span) for span in self.skipped]
+        values["erased"] = dict(self.erased) or None
         for name in OPTIONAL:
             if values[name] is None:
                 del values[name]
@@ -207,6 +211,7 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(balance, str):
             raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
         values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
+    values["erased"] = checked_records(state.get("erased", {}))
     sizes, spans = state["sizes"], state["skipped"]
     if not isinstance(spans, list | tuple):
         raise InvalidArgumentError(f"skipped={spans!r:.60} must be a list of ranges")

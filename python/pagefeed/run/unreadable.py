@@ -10,7 +10,12 @@ import numpy as np
 from pagefeed._base import Int64Array, UInt32Array
 from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import PagefeedError
-from pagefeed.sequences import DocumentIndex, SequenceIndex, are_bundles
+from pagefeed.sequences import (
+    DocumentIndex,
+    SequenceIndex,
+    are_bundles,
+    with_erased,
+)
 
 __all__ = ["unreadable_sequences"]
 
@@ -35,7 +40,7 @@ def unreadable_sequences(
     if rows is None:
         return np.empty(0, dtype=np.int64)
     begin, end = rows
-    spread = _Spread(dataset.index, sequences)
+    spread = _Spread(dataset.index, with_erased(sequences))
     first = _first(
         sequences.num_sequences, lambda sequence: spread.last_row(sequence) >= begin
     )

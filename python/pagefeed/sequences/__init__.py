@@ -20,6 +20,7 @@ from pagefeed.sequences.sequence_index import (
     Segments,
     SequenceIndex,
     SequenceLayout,
+    with_erased,
 )
 from pagefeed.sequences.windows import Windows
 
@@ -41,4 +42,5 @@ __all__ = [
     "are_bundles",
     "check_sequences",
     "cut_sequences",
+    "with_erased",
 ]

@@ -56,10 +56,17 @@ class Bundles(NamedTuple):
     """First row of that page: uint32 [parts]."""
     part_rows: UInt32Array
     """Number of rows: uint32 [parts]."""
+    erased_offsets: UInt32Array
+    """Its first run of erased rows, and the number of runs: uint32 [bundles + 1]."""
+    erased_first: UInt32Array
+    """First row of each run, counted through the bundle: uint32 [runs]."""
+    erased_end: UInt32Array
+    """One past its last: uint32 [runs]."""
 
     @classmethod
     def none(cls) -> Bundles:
         """Return no bundles, for sequences that need none."""
         numbers, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32)
         offsets = np.zeros(1, dtype=np.uint32)
-        return cls(numbers, counts, offsets, numbers, counts, counts)
+        parts = numbers, counts, counts
+        return cls(numbers, counts, offsets, *parts, offsets, counts, counts)

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed._base import Int64Array, check_choice, check_columns, check_whole, lazy
+from pagefeed._base import (
+    Int64Array,
+    check_choice,
+    check_columns,
+    check_whole,
+    joined_ranges,
+    lazy,
+)
 from pagefeed.dataset import (
     BlockKind,
     Spans,
@@ -132,6 +140,7 @@ class DocumentIndex:
             refuse_null_tokens(spans)
         refuse_unknown_rows(spans, "Documents()")
         self.spans = spans
+        self.erased = spans.erased
         self.documents = documents
 
     @property
@@ -218,8 +227,11 @@ class DocumentIndex:
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the document, cut; its tokens are counted if the column has some."""
-        page, row = self.places(np.array([sequence]))
-        zero = np.zeros(1, dtype=np.int64)
+        left = self.are_left(np.array([sequence]))
+        page, row = self.places(np.array([sequence])[left])
+        zero = np.zeros(len(page), dtype=np.int64)
+        if not len(page):
+            return DocumentParts(page, row, zero, zero, zero)
         try:
             starts = self.spans.index.row_offsets(int(page[0]))
             tokens = starts[row + 1] - starts[row]
@@ -234,3 +246,15 @@ class DocumentIndex:
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the document that is a row of the spans."""
         return np.array([row])
+
+    def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return which documents were not erased: bool."""
+        if self.erased is None:
+            return np.ones(len(sequences), dtype=bool)
+        return ~self.erased.holds(sequences)
+
+    def erased_sequences(self) -> Int64Array:
+        """Return the documents that were erased, rising."""
+        if self.erased is None:
+            return np.empty(0, dtype=np.int64)
+        return joined_ranges(*self.erased.runs.T)

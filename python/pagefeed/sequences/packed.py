@@ -14,7 +14,9 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import (
     Int64Array,
+    UInt32Array,
     check_choice,
+    distinct,
     joined_ranges,
     narrow_difference,
 )
@@ -165,6 +167,7 @@ class PackedIndex:
     def __init__(self, spans: Spans, packed: Packed) -> None:
         refuse_unknown_rows(spans, "Packed()")
         self.spans = spans
+        self.erased = spans.erased
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
@@ -239,6 +242,7 @@ class PackedIndex:
         span = joined_ranges(first, end)
         page, row = self.spans.places(span)
         before, rows = self._first_sequence, self.spans.first_rows
+        erased = self._erased_runs(rows(first), rows(end))
         return Bundles(
             key=keys,
             num_sequences=narrow_difference(before[block + 1], before[block]),
@@ -246,7 +250,29 @@ class PackedIndex:
             part_page=page,
             part_row=row,
             part_rows=narrow_difference(rows(span + 1), rows(span)),
+            **erased,
         )
+
+    def _erased_runs(
+        self, first_row: Int64Array, end_row: Int64Array
+    ) -> dict[str, UInt32Array]:
+        """Runs of erased rows of some blocks, counted through each of them."""
+        runs = np.empty((0, 2), dtype=np.int64)
+        if self.erased is not None:
+            runs = self.erased.runs
+        begins, ends = runs.T
+        first = np.searchsorted(ends, first_row, side="right")
+        last = np.maximum(np.searchsorted(begins, end_row, side="left"), first)
+        offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
+        np.cumsum(last - first, out=offsets[1:])
+        run = joined_ranges(first, last)
+        of = np.repeat(first_row, last - first)
+        stop = np.minimum(ends[run], np.repeat(end_row, last - first))
+        return {
+            "erased_offsets": offsets,
+            "erased_first": narrow_difference(np.maximum(begins[run], of), of),
+            "erased_end": narrow_difference(stop, of),
+        }
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of all pages of each bundle."""
@@ -262,9 +288,11 @@ class PackedIndex:
         """Return the parts of documents in a sequence; reads its block's pages."""
         block = int(self._blocks.block_of(np.array([sequence]))[0])
         packing = self._packing(block)
+        first_row = self.spans.first_rows(self.first_span[block : block + 1])
         here = packing.sequence == sequence - self._first_sequence[block]
-        row = packing.row[here]
-        row = row + self.spans.first_rows(self.first_span[block : block + 1])
+        if self.erased is not None:
+            here &= ~self.erased.holds(packing.row + first_row)
+        row = packing.row[here] + first_row
         span = self.spans.spans_of_rows(row)
         page, page_row = self.spans.places(span)
         return DocumentParts(
@@ -285,6 +313,21 @@ class PackedIndex:
         sequences += self._first_sequence[block]
         return sequences
 
+    def erased_sequences(self) -> Int64Array:
+        """Return the sequences with tokens of erased rows; reads their blocks."""
+        if self.erased is None:
+            return np.empty(0, dtype=np.int64)
+        borders = self.spans.first_rows(self.first_span)
+        runs = self.erased.runs
+        first = np.searchsorted(borders, runs[:, 0], side="right") - 1
+        last = np.searchsorted(borders, runs[:, 1], side="left")
+        found = [np.empty(0, dtype=np.int64)]
+        for block in distinct(joined_ranges(first, last)).tolist():
+            packing = self._packing(block)
+            is_erased = self.erased.holds(packing.row + borders[block])
+            found.append(packing.sequence[is_erased] + self._first_sequence[block])
+        return distinct(np.concatenate(found))
+
     def lengths(self, block: int) -> Int64Array:
         """Return the tokens of the rows of a block, separators included: int64 [rows].
 
@@ -294,7 +337,7 @@ class PackedIndex:
         rows = [
             np.diff(self.spans.index.row_offsets(page)[row : row + count + 1])
             for page, row, count in zip(
-                *(part.tolist() for part in bundle[3:]), strict=True
+                *(part.tolist() for part in bundle[3:6]), strict=True
             )
         ]
         found: Int64Array = np.concatenate(rows) + self.layout.per_row

@@ -6,6 +6,7 @@ No seed, no epoch and no data enter here.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -19,7 +20,7 @@ from pagefeed._base import (
     check_token,
     check_whole,
 )
-from pagefeed.dataset import BlockKind, Spans
+from pagefeed.dataset import BlockKind, Erased, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks
 from pagefeed.sequences.bundles import Bundles
@@ -30,6 +31,7 @@ __all__ = [
     "Segments",
     "SequenceIndex",
     "SequenceLayout",
+    "with_erased",
 ]
 
 Join: TypeAlias = Literal["dataset", "file"]
@@ -100,6 +102,9 @@ class DocumentParts(NamedTuple):
 class SequenceIndex(Protocol):
     """The sequences of a dataset."""
 
+    erased: Erased | None
+    """Rows that are left out of segments, bundles and parts."""
+
     @property
     def num_sequences(self) -> int:
         """Number of sequences."""
@@ -149,6 +154,16 @@ class SequenceIndex(Protocol):
 
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the sequences with tokens of a row of the spans; reads its page."""
+
+    def erased_sequences(self) -> Int64Array:
+        """Return the sequences with tokens of erased rows, rising: int64."""
+
+
+def with_erased(index: SequenceIndex) -> SequenceIndex:
+    """Return the same sequences as they were before rows were erased."""
+    whole = copy.copy(index)
+    whole.erased = None
+    return whole
 
 
 def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass

@@ -12,6 +12,10 @@ from pagefeed._base import (
     Int64Array,
     check_choice,
     check_whole,
+    distinct,
+    joined_ranges,
+    narrow_difference,
+    ranges_between,
 )
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
@@ -100,11 +104,14 @@ class WindowIndex:
 
     def __init__(self, spans: Spans, windows: Windows) -> None:
         self.spans = spans
+        self.erased = spans.erased
         self.windows = windows
         self.layout = SequenceLayout(
             bos=windows.bos, eos=windows.eos, learn_eos=windows.learn_eos
         )
         self.lines = Lines(spans, self.layout.per_row)
+        if spans.erased is not None:
+            self._gaps = spans.erased.tokens(self.layout.per_row)
         self.num_tokens = self.lines.num_tokens
         self.stride = stride = windows.length - windows.overlap
         ends = slice(None) if windows.join == "file" else [0, -1]
@@ -188,15 +195,31 @@ class WindowIndex:
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the windows with tokens of a row of the spans; reads its page."""
         first, last = self.lines.row_range(row)
-        if first >= last:
+        return self._holding(np.array([first]), np.array([last]))
+
+    def erased_sequences(self) -> Int64Array:
+        """Return the windows with tokens of erased rows, rising."""
+        if self.erased is None:
             return np.empty(0, dtype=np.int64)
-        line = int(np.searchsorted(self.line_first, first, side="right")) - 1
-        before = int(self.line_first[line])
-        begin, end = self.line_first_sequence[line : line + 2].tolist()
-        # The first window that ends behind `first`, and the last that begins by `last`.
-        early = -(-(first - before + 1 - self.length) // self.stride)
-        late = (last - 1 - before) // self.stride
-        return np.arange(begin + max(early, 0), min(begin + late + 1, end))
+        return distinct(self._holding(*self._gaps))
+
+    def _holding(self, begins: Int64Array, ends: Int64Array) -> Int64Array:
+        """Return the windows with tokens of ranges of tokens, range by range."""
+        borders = self.line_first
+        first = np.searchsorted(borders, begins, side="right") - 1
+        last = np.searchsorted(borders, ends, side="left")
+        line = joined_ranges(first, np.maximum(first, last))
+        of = np.repeat(np.arange(len(begins)), np.maximum(last - first, 0))
+        before = borders[line]
+        low = np.maximum(begins[of], before) - before
+        high = np.minimum(ends[of], borders[line + 1]) - before
+        # The first window that ends behind the first token, and the last that begins
+        # by the last one.
+        early = np.maximum(-(-(low + 1 - self.length) // self.stride), 0)
+        late = (high - 1) // self.stride + 1
+        begin, end = self.line_first_sequence[line], self.line_first_sequence[line + 1]
+        starts, stops = begin + early, np.minimum(begin + late, end)
+        return joined_ranges(starts, np.where(high > low, stops, starts).clip(starts))
 
     def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
         """Return no bundles: windows need none."""
@@ -224,7 +247,19 @@ class WindowIndex:
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return the token ranges: one for each span that a window touches."""
-        parts = self.spans.cut(*self.token_ranges(sequences), self.layout.per_row)
+        starts, stops = self.token_ranges(sequences)
+        if self.erased is None:
+            return self._cut(starts, stops)
+        sequence, left, stops = ranges_between(starts, stops, *self._gaps)
+        found = self._cut(left, stops)
+        before = narrow_difference(left, starts[sequence])
+        return found._replace(
+            sequence=sequence[found.sequence],
+            offset=found.offset + before[found.sequence],
+        )
+
+    def _cut(self, starts: Int64Array, stops: Int64Array) -> Segments:
+        parts = self.spans.cut(starts, stops, self.layout.per_row)
         page, row = self.spans.places(parts.span)
         return Segments(
             sequence=parts.range,

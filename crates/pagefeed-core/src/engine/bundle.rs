@@ -1,6 +1,7 @@
 //! Bundles: rows of several pages that are loaded, packed and let go as one.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::page_hasher::PageHasher;
@@ -31,19 +32,25 @@ pub struct Bundles {
     pub part_row: Vec<u32>,
     /// Number of its rows.
     pub part_rows: Vec<u32>,
+    /// Runs of erased rows of bundle `b`: `erased_offsets[b]..erased_offsets[b + 1]`.
+    /// They are packed as all others, and their places are left empty.
+    pub erased_offsets: Vec<u32>,
+    /// First row of each run, counted through the bundle.
+    pub erased_first: Vec<u32>,
+    /// One past its last.
+    pub erased_end: Vec<u32>,
 }
 
 impl Bundles {
     pub(super) fn by_key(&self) -> Result<HashMap<u64, Arc<Bundle>, PageHasher>> {
         let (num_bundles, num_parts) = (self.key.len(), self.part_page.len());
-        let offsets = &self.part_offsets;
+        let (offsets, erased) = (&self.part_offsets, &self.erased_offsets);
         let is_whole = self.num_sequences.len() == num_bundles
-            && offsets.len() == num_bundles + usize::from(num_bundles > 0)
             && self.part_row.len() == num_parts
             && self.part_rows.len() == num_parts
-            && offsets.is_sorted()
-            && offsets.first().is_none_or(|&first| first == 0)
-            && offsets.last().map_or(0, |&last| last as usize) == num_parts;
+            && are_offsets(offsets, num_bundles, num_parts)
+            && self.erased_first.len() == self.erased_end.len()
+            && (are_offsets(erased, num_bundles, self.erased_end.len()) || erased.is_empty());
         if !is_whole {
             return Err(Error::invalid(format!(
                 "the arrays of a plan's bundles do not fit together: {num_bundles} keys, {} \
@@ -62,11 +69,25 @@ impl Bundles {
                 first_row: self.part_row[part],
                 num_rows: self.part_rows[part],
             });
-            let bundle = Bundle::new(parts.collect(), self.num_sequences[number]);
+            let mut bundle = Bundle::new(parts.collect(), self.num_sequences[number]);
+            if let [first, end] = erased.get(number..number + 2).unwrap_or_default() {
+                let runs = *first as usize..*end as usize;
+                bundle.erased = runs
+                    .map(|run| self.erased_first[run]..self.erased_end[run])
+                    .collect();
+            }
             (self.key[number], Arc::new(bundle))
         };
         Ok((0..num_bundles).map(bundle).collect())
     }
+}
+
+/// Whether offsets rise from 0 to `last`, for `count` things.
+fn are_offsets(offsets: &[u32], count: usize, last: usize) -> bool {
+    offsets.len() == count + usize::from(count > 0)
+        && offsets.is_sorted()
+        && offsets.first().is_none_or(|&first| first == 0)
+        && offsets.last().map_or(0, |&end| end as usize) == last
 }
 
 /// Consecutive rows of a page.
@@ -80,7 +101,10 @@ pub(super) struct PageRows {
 /// Rows of several pages, joined. Loaded like a page, under a key of its own.
 #[derive(Debug)]
 pub struct Bundle {
+    /// Those of a page follow each other.
     parts: Vec<PageRows>,
+    /// Runs of rows whose places are left empty, rising.
+    erased: Vec<Range<u32>>,
     /// Sequences its rows are promised to pack into.
     num_sequences: u32,
     packing: OnceLock<Packing>,
@@ -90,6 +114,7 @@ impl Bundle {
     pub(super) fn new(parts: Vec<PageRows>, num_sequences: u32) -> Self {
         Self {
             parts,
+            erased: Vec::new(),
             num_sequences,
             packing: OnceLock::new(),
         }
@@ -97,7 +122,9 @@ impl Bundle {
 
     /// Memory it takes, the packing left out.
     pub(super) fn num_bytes(&self) -> usize {
-        size_of::<Self>() + self.parts.capacity() * size_of::<PageRows>()
+        size_of::<Self>()
+            + self.parts.capacity() * size_of::<PageRows>()
+            + self.erased.capacity() * size_of::<Range<u32>>()
     }
 
     /// Memory of the packing, if its rows have been loaded.
@@ -110,17 +137,29 @@ impl Bundle {
         self.packing.get()
     }
 
+    /// Whether the place of a row, counted through all parts, is left empty.
+    pub(super) fn is_erased(&self, row: u32) -> bool {
+        let next = self.erased.partition_point(|run| run.end <= row);
+        self.erased.get(next).is_some_and(|run| run.contains(&row))
+    }
+
+    /// Its pages, each once, with the parts that are of it.
+    fn by_page(&self) -> impl Iterator<Item = (u64, &[PageRows])> {
+        let parts = self.parts.chunk_by(|one, next| one.page == next.page);
+        parts.map(|parts| (parts[0].page, parts))
+    }
+
     /// Its pages.
     pub(super) fn pages(&self) -> Vec<u64> {
-        self.parts.iter().map(|part| part.page).collect()
+        self.by_page().map(|(page, _)| page).collect()
     }
 
     /// What the source says of its pages, together. While it is loaded it takes, beside
     /// what becomes of it, one page as it is decoded, and one or all as they are stored.
     pub(super) fn entry(&self, source: &dyn PageSource) -> PageEntry {
         let mut sum = PageEntry::default();
-        for part in &self.parts {
-            let page = source.entry(part.page);
+        for (page, _) in self.by_page() {
+            let page = source.entry(page);
             sum.file = page.file;
             let decoded = source.decoded_size(&page);
             sum.num_values = sum.num_values.saturating_add(page.num_values);
@@ -159,20 +198,20 @@ impl Bundle {
         joined.skipped = 0;
         let mut rows: Vec<Vec<ArrayRef>> = Vec::new();
         if fetched.is_empty() {
-            self.parts
-                .iter()
-                .for_each(|part| source.will_need(part.page));
+            self.by_page().for_each(|(page, _)| source.will_need(page));
         }
-        for (number, part) in self.parts.iter().enumerate() {
+        for (number, (page, parts)) in self.by_page().enumerate() {
             let fetched = fetched.get(number).unwrap_or(Fetched::NOTHING);
             let recycle = Some(std::mem::take(&mut scratch.page));
-            let page = source.decode(&mut scratch.opener, part.page, fetched, recycle)?;
-            scratch.page = page.into_tokens()?;
-            append(&mut joined, &scratch.page, part, count)
-                .map_err(|error| source.locate(error, part.page))?;
-            let (first, count) = (part.first_row as usize, part.num_rows as usize);
-            let own = scratch.page.metadata.drain(..);
-            rows.push(own.map(|array| array.slice(first, count)).collect());
+            let decoded = source.decode(&mut scratch.opener, page, fetched, recycle)?;
+            scratch.page = decoded.into_tokens()?;
+            let own = std::mem::take(&mut scratch.page.metadata);
+            for part in parts {
+                append(&mut joined, &scratch.page, part, count)
+                    .map_err(|error| source.locate(error, page))?;
+                let (first, count) = (part.first_row as usize, part.num_rows as usize);
+                rows.push(own.iter().map(|array| array.slice(first, count)).collect());
+            }
         }
         joined.metadata = joined_columns(&rows)?;
         if let Some(rule) = config.layout.packing {
@@ -263,12 +302,7 @@ fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, count: usiz
 
 /// Appends in the type that holds both: one page of a chunk may have a dictionary of
 /// 16-bit values and the next none.
-fn append_tokens(
-    joined: &mut Tokens,
-    tokens: &Tokens,
-    range: std::ops::Range<usize>,
-    count: usize,
-) {
+fn append_tokens(joined: &mut Tokens, tokens: &Tokens, range: Range<usize>, count: usize) {
     if joined.is_empty() && std::mem::discriminant(joined) != std::mem::discriminant(tokens) {
         *joined = tokens.empty();
     }

@@ -102,14 +102,16 @@ impl<'a> Maker<'a> {
     #[inline(always)]
     fn make<T: Number + Into<i64>>(&mut self, row: Range<usize>, tokens: &[T], borders: &Borders) {
         let (mut start, mut num_documents) = (row.start, 0);
+        let mut follows = false; // Whether a document lies before the segment.
         while start < row.end {
             let end = borders.next(start + 1).min(row.end);
             let is_document = borders.is_document(start);
             self.put_border(start);
             self.made.max_seqlen = self.made.max_seqlen.max(end - start);
             self.put_segment(start..end, is_document, num_documents);
-            self.put_labels(&row, start..end, is_document, tokens);
+            self.put_labels(&row, start..end, (is_document, follows), tokens);
             num_documents += i32::from(is_document);
+            follows = is_document;
             start = end;
         }
         if self.shift > 0 {
@@ -136,20 +138,21 @@ impl<'a> Maker<'a> {
             .fill(segment, is_document.into());
     }
 
-    /// Writes the labels that are the tokens of a segment.
+    /// Writes the labels that are the tokens of a segment: whether it is of a document,
+    /// and behind one.
     #[inline(always)]
     fn put_labels<T: Number + Into<i64>>(
         &mut self,
         row: &Range<usize>,
         segment: Range<usize>,
-        is_document: bool,
+        (is_document, follows): (bool, bool),
         tokens: &[T],
     ) {
         let Range { start, end } = segment;
         // Padding has no loss, nor a token without one before it.
         let predicted = match is_document {
             false => end,
-            true if self.across_documents && start > row.start => start,
+            true if self.across_documents && follows => start,
             true => start + 1,
         };
         let first = start.max(row.start + self.shift) - self.shift;

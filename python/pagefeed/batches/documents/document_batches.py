@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
@@ -94,7 +95,7 @@ class DocumentFeed(EngineFeed):
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
-        places = np.flatnonzero(sequences != NO_SEQUENCE)
+        places = np.flatnonzero(self._are_there(sequences))
         page, row = self._cells(sequences[places])
         num_columns = self._num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
@@ -107,6 +108,17 @@ class DocumentFeed(EngineFeed):
             destination=np.repeat(places, num_columns),
             destination_offset=np.tile(columns, len(places)),
         )
+
+    def _are_there(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
+        """Which of them are documents, and were not erased."""
+        found: npt.NDArray[np.bool_] = sequences != NO_SEQUENCE
+        run, part = self._run, self._run.dataset_of(sequences)
+        for number, index in enumerate(run.indexes):
+            if index.erased is not None:
+                which = np.flatnonzero(part == number)
+                local = sequences[which] - run.first_sequence[number]
+                found[which] = cast("DocumentIndex", index).are_left(local)
+        return found
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""

@@ -9,6 +9,7 @@ from pagefeed.dataset.select.divide import (
     by_length,
     by_tiers,
     by_weights,
+    rows_of,
     where,
     without_rows,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
+    "rows_of",
     "schema_of",
     "taken",
     "where",

@@ -23,10 +23,10 @@ from pagefeed.errors import (
 __all__ = [
     "NO_PART",
     "Criterion",
-    "Deletions",
     "Hashing",
     "Labels",
     "Lengths",
+    "Listed",
     "Scan",
     "mix_hash",
 ]
@@ -132,33 +132,36 @@ class Lengths(Criterion):
         return Labels(part.astype(np.uint16), num_values)
 
 
-class Deletions(Criterion):
-    """Leaves out rows that are listed, as tables do, and reads nothing.
+class Listed(Criterion):
+    """Takes rows that are listed, or all others as tables do, and reads nothing.
 
     Args:
-        deleted: Of files by their number, numbers of rows of each, which rise.
+        rows: Of files by their path, numbers of rows of each, which rise.
+        are_deleted: Whether these are left out.
     """
 
-    def __init__(self, deleted: Mapping[int, Int64Array]) -> None:
-        self._deleted = dict(deleted)
-        self.parts = ("not deleted",)
-        self.what = "deleted rows"
+    def __init__(self, rows: Mapping[str, Int64Array], *, are_deleted: bool) -> None:
+        self._rows = dict(rows)
+        self._are_deleted = are_deleted
+        self.parts = ("not deleted" if are_deleted else "listed",)
+        self.what = "deleted rows" if are_deleted else "listed rows"
         digest = hashlib.blake2b(digest_size=16)
-        for file, rows in sorted(self._deleted.items()):
-            digest.update(f"{file} {len(rows)} ".encode() + rows.tobytes())
-        self.key = f"deletions {digest.hexdigest()}"
+        for file, numbers in sorted(self._rows.items()):
+            digest.update(f"{file} {len(numbers)} ".encode() + numbers.tobytes())
+        self.key = f"{self.what} {digest.hexdigest()}"
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
-        part = np.zeros(piece.num_rows, dtype=np.uint16)
-        rows = self._deleted.get(piece.file)
+        others, those = (0, NO_PART) if self._are_deleted else (NO_PART, 0)
+        part = np.full(piece.num_rows, others, dtype=np.uint16)
+        rows = self._rows.get(piece.path)
         if rows is not None:
             before, end = piece.index.file_first_row[[piece.file, piece.file + 1]]
             if len(rows) and (rows[0] < 0 or rows[-1] >= end - before):
                 raise _no_such_row(piece.path, int(rows[-1]), int(end - before))
             first = piece.begin - int(before)
             here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
-            part[rows[here] - first] = NO_PART
+            part[rows[here] - first] = those
         return Labels(part)
 
 

@@ -12,9 +12,9 @@ from pagefeed._base import Int64Array
 from pagefeed.dataset.select.criteria import (
     NO_PART,
     Criterion,
-    Deletions,
     Hashing,
     Lengths,
+    Listed,
     Scan,
 )
 from pagefeed.dataset.select.division import Division
@@ -25,7 +25,7 @@ from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["by_length", "by_tiers", "by_weights", "where", "without_rows"]
+__all__ = ["by_length", "by_tiers", "by_weights", "rows_of", "where", "without_rows"]
 
 
 def where(spans: Spans, predicate: str | Expression) -> Selection:
@@ -38,9 +38,14 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
     return Selection(_division(spans, criterion), 0)
 
 
-def without_rows(spans: Spans, deleted: Mapping[int, Int64Array]) -> Selection:
-    """Leave rows out: of files by their number, numbers of rows that rise."""
-    return Selection(_division(spans, Deletions(deleted)), 0)
+def rows_of(spans: Spans, rows: Mapping[str, Int64Array]) -> Selection:
+    """Select rows: of files by their path, numbers of rows that rise."""
+    return Selection(_division(spans, Listed(rows, are_deleted=False)), 0)
+
+
+def without_rows(spans: Spans, deleted: Mapping[str, Int64Array]) -> Selection:
+    """Leave rows out, likewise."""
+    return Selection(_division(spans, Listed(deleted, are_deleted=True)), 0)
 
 
 def by_tiers(

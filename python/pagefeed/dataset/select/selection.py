@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,9 +47,9 @@ class Selection(Spans):
         self._division = division
         self._number = number
 
-    def __reduce__(self) -> tuple[type[Selection], tuple[Division, int]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the division and the number of the part."""
-        return Selection, (self._division, self._number)
+        return Selection, (self._division, self._number), {"erased": self.erased}
 
     @property
     def name(self) -> str:
@@ -178,6 +179,20 @@ class Selection(Spans):
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
         """Cut ranges of tokens, none of them empty, at the ends of spans."""
         return cut_at(self.values_before, self._rows_before, per_row, starts, stops)
+
+    @property
+    def row_runs(self) -> Int64Array:
+        """First row of the index of each run, and the one behind: int64 [runs, 2]."""
+        return np.stack([self._row, self._row + np.diff(self._rows_before)], axis=1)
+
+    def ranks(self, rows: Int64Array) -> Int64Array:
+        """Return the rows of the spans before each of ``rows`` of the index."""
+        if len(self) == 0:
+            return np.zeros_like(rows)
+        span = np.maximum(np.searchsorted(self._row, rows, side="right") - 1, 0)
+        first, end = self.first_rows(span), self.first_rows(span + 1)
+        ranks: Int64Array = np.clip(first + rows - self._row[span], first, end)
+        return ranks
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""

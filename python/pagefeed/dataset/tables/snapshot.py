@@ -95,8 +95,8 @@ class Snapshot:
         files = located_exactly(paths, storage_options)
         found = named_dataset(files, self.columns, **wanted)
         deleted = {
-            number: file.deleted
-            for number, file in enumerate(self.files)
+            file.path: file.deleted
+            for file in self.files
             if file.deleted is not None and len(file.deleted)
         }
         count = sum(map(len, deleted.values()))

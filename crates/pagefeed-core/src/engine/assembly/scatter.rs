@@ -321,12 +321,19 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             if piece.first_token as usize + part.num_tokens > line {
                 return Err(too_short().into());
             }
+            let at = segment.start + begin;
+            if bundle.is_erased(piece.row) {
+                self.written.num_padding += place.len() as u64;
+                place.fill(self.padding);
+                self.aligned.pad(at..at + part.num_tokens);
+                continue;
+            }
             let ahead = if later.is_empty() {
                 ahead
             } else {
                 first_of(page, later)
             };
-            self.write_part(page, part, place, segment.start + begin, ahead)?;
+            self.write_part(page, part, place, at, ahead)?;
             let is_split = part.first_token > 0 && line <= self.config.row_length;
             self.written.num_splits += u64::from(is_split);
         }
