@@ -38,7 +38,8 @@ def model_fields(
         here = (begins >= first) & (begins < first + length) & is_document
         numbers[here] = np.arange(here.sum())
     has_loss = spread(is_document)
-    has_loss.reshape(-1)[firsts[:-1] if across else begins] = False
+    follows = np.append(False, is_document[:-1]) & ~np.isin(begins, firsts)
+    has_loss.reshape(-1)[begins[~follows] if across else begins] = False
     labels = np.where(has_loss, tokens.astype(np.int64), ignored)
     if shifted:
         labels = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=ignored)

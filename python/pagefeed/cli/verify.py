@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 from pagefeed.cli.common import arg, configure_run, declare, make_loader, tell
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import Leg, verify
+from pagefeed.reports import Leg, Verification, verify
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
             f"{result.num_sequences:,} sequences in {result.num_steps:,} steps, "
             f"{result.num_dropped:,} dropped by the last, incomplete step"
         ),
+        *_erased(result),
         *(f"WRONG: {problem}" for problem in result.problems),
     ]
     if result.ok:
@@ -42,6 +43,13 @@ def run(options: argparse.Namespace) -> int:
         lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
     tell(options, asdict(result) | {"ok": result.ok}, lines)
     return 0 if result.ok else 1
+
+
+def _erased(result: Verification) -> list[str]:
+    if not result.num_erased:
+        return []
+    changed = f"{len(result.changed):,} sequences are not as before"
+    return [f"{result.num_erased:,} documents erased: {changed}"]
 
 
 def _legs(options: argparse.Namespace) -> list[Leg]:

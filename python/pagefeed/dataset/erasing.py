@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Int64Array, check_whole, joined_ranges
+from pagefeed._base import Int64Array, check_whole, distinct, joined_ranges
 from pagefeed.dataset import select
+from pagefeed.dataset.index_recipe import IndexRecipe
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select import Selection
 from pagefeed.dataset.spans import Spans, refuse_unknown_rows
@@ -36,6 +37,11 @@ def erased_rows(
         )
     refuse_unknown_rows(Spans(index), "erase()")
     if where is not None:
+        if not isinstance(index.recipe, IndexRecipe):
+            raise InvalidArgumentError(
+                f"where= asks columns, and {index.files[0]} has tokens alone: name "
+                "documents by rows="
+            )
         return select.where(Spans(index), where)
     if rows is not None:
         return select.rows_of(Spans(index), _checked(index, rows))
@@ -59,12 +65,13 @@ def _checked(
                 f"{len(index.files)}, such as {index.files[0]!r}"
             )
         count = int(np.diff(index.file_first_row)[number])
-        for row in given if isinstance(given, Sequence) else (given := [*given]):
-            if not 0 <= check_whole(row, "row") < count:
+        numbers = [check_whole(row, "row") for row in given]
+        for row in numbers:
+            if not 0 <= row < count:
                 raise InvalidArgumentError(
                     f"rows: row {row} is out of range: {file} has {count} rows"
                 )
-        found[index.files[number]] = np.unique(np.array(given, dtype=np.int64))
+        found[index.files[number]] = distinct(np.array(numbers, dtype=np.int64))
     return found
 
 

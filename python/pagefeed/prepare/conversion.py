@@ -19,7 +19,7 @@ from pagefeed.dataset import (
     given_dtype,
     parquet,
 )
-from pagefeed.errors import UnsupportedError
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.rows import rows_of
 from pagefeed.storage import PathLike, local_path
@@ -89,6 +89,11 @@ def convert(
         >>> convert(web, "corpus-stream", to="stream", dtype="uint16")  # doctest: +SKIP
     """
     check_dataset(dataset, "dataset")
+    if dataset.spans.erased is not None:
+        raise InvalidArgumentError(
+            "documents of the dataset are erased, which keeps their places in a run, "
+            "and convert writes documents: select the others by where()"
+        )
     check_choice(to, tuple(TOKEN_FORMATS), "to")
     behind = check_token(eos, "eos")
     make = TOKEN_FORMATS[to].writer

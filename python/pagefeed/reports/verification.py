@@ -16,6 +16,7 @@ from pagefeed._base import Work
 from pagefeed.batches import LoaderSettings, make_run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import Loader, session_of
+from pagefeed.reports.erasure import changed_sequences
 from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureCursor, Route, Run
 
 __all__ = ["Leg", "Verification", "verify"]
@@ -49,6 +50,10 @@ class Verification:
     """Sequences delivered."""
     num_dropped: int
     """Sequences left out by the last, incomplete step."""
+    num_erased: int = 0
+    """Documents that were erased."""
+    changed: list[int] = field(default_factory=list)
+    """Sequences that are not what they were before documents were erased."""
     problems: list[str] = field(default_factory=list)
     """What is wrong; empty if all is well."""
 
@@ -62,6 +67,9 @@ def verify(
     loader: Loader, legs: Sequence[Leg] | None = None, *, epoch: int = 0
 ) -> Verification:
     """Follow an epoch through stops and resumes on changing numbers of ranks.
+
+    If documents were erased, all sequences are planned with and without them: those
+    that differ must be those that held one.
 
     Args:
         loader: The run; its own rank does not matter.
@@ -121,11 +129,28 @@ def verify(
     result.num_sequences = end - start
     result.num_delivered = int(seen.sum())
     result.num_dropped = end - position
+    _judge_erasures(runs[0], result)
     if isinstance(cursor, MixtureCursor):
         _judge_mixture(cursor, position, seen, result)
     else:
         _judge(seen, result, finished=legs[-1].steps is None)
     return result
+
+
+def _judge_erasures(run: Run, result: Verification) -> None:
+    """Hold the sequences that changed against those with tokens of erased documents."""
+    for first, index in zip(run.first_sequence.tolist(), run.indexes, strict=False):
+        if index.erased is None:
+            continue
+        result.num_erased += index.erased.num_rows
+        changed, held = changed_sequences(index), index.erased_sequences()
+        result.changed += (first + changed).tolist()
+        wrong = np.setxor1d(changed, held)
+        if len(wrong):
+            result.problems.append(
+                f"{len(wrong)} sequences held erased documents and are as before, or "
+                f"held none and are not, such as {(first + wrong[:5]).tolist()}"
+            )
 
 
 def _run_of(settings: LoaderSettings, leg: Leg) -> Run:

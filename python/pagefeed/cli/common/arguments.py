@@ -114,6 +114,13 @@ TOKENIZER = {
 }
 RUN = {
     "--tokenize": TOKENIZER_FILE,
+    "--erase": arg(
+        [],
+        "documents to erase, by a predicate",
+        nargs=None,
+        action="append",
+        metavar="PREDICATE",
+    ),
     **TOKENIZER,
     "--length": arg(int, "tokens of a sequence"),
     "--batch-size": arg(8, "sequences of a step on each rank"),

@@ -292,15 +292,19 @@ def selected(
     """
     tokenize = getattr(options, "tokenize", None)
     if not isinstance(dataset, ParquetDataset):
-        if options.where is not None or tokenize is not None:
+        if any((options.where, tokenize, getattr(options, "erase", []))):
             raise InvalidArgumentError(
-                f"--where and --tokenize need columns, and {dataset.files[0]} has "
-                "tokens alone: only Parquet has them"
+                "--where, --erase and --tokenize need columns, and "
+                f"{dataset.files[0]} has tokens alone: only Parquet has them"
             )
         return dataset
     if tokenize is not None:
         dataset = dataset.tokenize(make_tokenizer(options))
-    return dataset if options.where is None else dataset.where(options.where)
+    if options.where is not None:
+        dataset = dataset.where(options.where)
+    for predicate in getattr(options, "erase", []):
+        dataset = dataset.erase(where=predicate)
+    return dataset
 
 
 def _check_paths(options: argparse.Namespace) -> None:
@@ -308,11 +312,12 @@ def _check_paths(options: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             "give paths, or --mix with paths of its own: exactly one of them"
         )
-    of_paths = options.where is not None or options.tokenize is not None
+    of_paths = any((options.where, options.tokenize, getattr(options, "erase", [])))
     beside = any(getattr(options, flag[2:], None) for flag in BESIDE)
     if options.mix and (of_paths or beside):
         raise InvalidArgumentError(
-            "--where, --tokenize and further columns are for paths, not for a --mix"
+            "--where, --erase, --tokenize and further columns are for paths, not for a "
+            "--mix"
         )
 
 

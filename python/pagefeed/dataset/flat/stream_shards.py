@@ -233,6 +233,7 @@ class StreamDataset(FlatDataset):
 
         Raises:
             OutOfRangeError: If there is no such document.
+            InvalidArgumentError: If it is erased.
             CorruptFileError: If a token names a payload that is not there.
             MissingDependencyError: If payloads are msgpack, which is not installed.
 
@@ -242,6 +243,8 @@ class StreamDataset(FlatDataset):
         """
         number = checked_row(row, len(self))
         spans, storage = self.spans, Storage()
+        if spans.erased is not None and spans.erased.holds(np.array([number]))[0]:
+            raise InvalidArgumentError(f"document {number} is erased")
         span = spans.spans_of_rows([number])
         [page], [first] = spans.places(span)
         place = int(first + number - spans.first_rows(span)[0])

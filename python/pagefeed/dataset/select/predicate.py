@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
@@ -305,4 +306,5 @@ def _hint(source: str) -> str | None:
         return "write != for <>"
     if "&&" in source or "||" in source:
         return "write and, or for &&, ||"
-    return "write == for equality" if "=" in words else None
+    # One = alone, whatever is beside it.
+    return "write == for equality" if re.search(r"(?<![=!<>])=(?!=)", source) else None

@@ -1,0 +1,68 @@
+"""Proof that erasing documents changes the sequences that held them, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.sequences import (
+    DocumentIndex,
+    PackedIndex,
+    Segments,
+    SequenceIndex,
+    with_erased,
+)
+
+__all__ = ["changed_sequences"]
+
+CHUNK = 1 << 16
+
+
+def changed_sequences(index: SequenceIndex) -> Int64Array:
+    """Return the sequences that are planned otherwise than without any erasure.
+
+    All sequences are planned both ways and compared. Of packed ones, pages of the
+    blocks with erased rows are read.
+
+    Returns:
+        Their numbers, rising: int64.
+    """
+    if index.erased is None:
+        return np.empty(0, dtype=np.int64)
+    return np.array([*_changed(index)], dtype=np.int64)
+
+
+def _changed(index: SequenceIndex) -> Iterator[int]:
+    whole = with_erased(index)
+    for begin in range(0, index.num_sequences, CHUNK):
+        numbers = np.arange(begin, min(begin + CHUNK, index.num_sequences))
+        if isinstance(index, DocumentIndex):
+            yield from numbers[~index.are_left(numbers)].tolist()
+        elif isinstance(index, PackedIndex):
+            keys = index.segments(numbers).page
+            bundles = index.bundles(np.unique(keys))
+            changed = bundles.key[np.diff(bundles.erased_offsets) > 0]
+            for number in numbers[np.isin(keys, changed)].tolist():
+                now, then = index.parts(number), whole.parts(number)
+                if not all(map(np.array_equal, now, then)):
+                    yield number
+        else:
+            both = index.segments(numbers), whole.segments(numbers)
+            yield from numbers[_differ(*both, len(numbers))].tolist()
+
+
+def _differ(one: Segments, other: Segments, count: int) -> Int64Array:
+    """Which of some sequences have other segments, or another number of them."""
+    num_segments = [
+        np.bincount(each.sequence, minlength=count) for each in (one, other)
+    ]
+    differs = num_segments[0] != num_segments[1]
+    one, other = (
+        Segments(*(column[~differs[each.sequence]] for column in each))
+        for each in (one, other)
+    )
+    for ours, theirs in zip(one, other, strict=True):
+        differs[one.sequence[ours != theirs]] = True
+    return np.flatnonzero(differs)
