@@ -11,6 +11,7 @@ from pagefeed.dataset.spans import cut_at
 class ListedSpans:
     """Spans of listed sizes: of each file, the rows and the values of its spans."""
 
+    erased = None
     index: Any = SimpleNamespace(null_pages=(), is_joined=False, value_bytes=4)
 
     def __init__(self, files: list[list[tuple[int, int]]]) -> None:

@@ -11,7 +11,6 @@ from pagefeed.dataset import flat
 from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
-from pagefeed.dataset.erased import Erased
 from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.growth import before_growth
@@ -22,6 +21,7 @@ from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.recorded import RecordedTokenizer, known_vocab_size
 from pagefeed.dataset.row_lengths import length_counts, lengths_of_rows
 from pagefeed.dataset.spans import (
+    Erased,
     SpanParts,
     Spans,
     refuse_null_tokens,

@@ -83,8 +83,8 @@ fn labels_stand_where_they_are_asked_for() {
     for (shifted, across, expected) in [
         (false, false, [NO, 2, NO, 4, 5, NO, NO, NO, NO, 10, 11, 12]),
         (true, false, [2, NO, 4, 5, NO, NO, NO, NO, 10, 11, 12, NO]),
-        (false, true, [NO, 2, 3, 4, 5, NO, NO, NO, 9, 10, 11, 12]),
-        (true, true, [2, 3, 4, 5, NO, NO, NO, 9, 10, 11, 12, NO]),
+        (false, true, [NO, 2, 3, 4, 5, NO, NO, NO, NO, 10, 11, 12]),
+        (true, true, [2, 3, 4, 5, NO, NO, NO, NO, 10, 11, 12, NO]),
     ] {
         let (sections, mut memory, _) = made(&ALL, shifted, across);
         let labels = field::<i64>(&sections, &mut memory, Field::Labels);
