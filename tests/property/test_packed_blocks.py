@@ -132,7 +132,7 @@ def test_no_bundles_are_of_the_types_of_some():
     some = cut_sequences(pf.Packed(64), spans).bundles(bundle_keys(np.arange(1)))
     none = Bundles.none()
     assert [each.dtype for each in none] == [each.dtype for each in some]
-    assert [each.tolist() for each in none] == [[], [], [0], [], [], []]
+    assert [each.tolist() for each in none] == [[], [], [0], [], [], [], [0], [], []]
 
 
 @given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))

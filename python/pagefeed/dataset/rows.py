@@ -280,8 +280,8 @@ class DatasetRows(ABC):
             MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
 
         Example:
-            >>> web = web.erase(where="quality < 0.01")  # doctest: +SKIP
-            >>> sum(row["input_ids"] is None for row in web) > 0  # doctest: +SKIP
+            >>> without = web.erase(rows={web.files[0]: [17]})  # doctest: +SKIP
+            >>> without[17]["input_ids"] is None  # doctest: +SKIP
             True
         """
         found = erased_rows(self.index, where, rows, snapshot)

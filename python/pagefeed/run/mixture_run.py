@@ -260,8 +260,7 @@ class MixtureCursor(Cursor):
         return orders.of(epoch, self.begin.num_lanes)
 
     def _number_of(self, name: str) -> int:
-        names = self.run.names
-        if name not in names:
+        if name not in (names := self.run.names):
             raise InvalidArgumentError(
                 f"dataset {name!r} was delivered before this run, which does not have "
                 f"it: it has {', '.join(map(str, names))}; give it, with a weight of "
