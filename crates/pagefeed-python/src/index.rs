@@ -196,6 +196,17 @@ impl Index {
         })
     }
 
+    /// Of some files, by their numbers, those that changed since they were indexed, or are
+    /// gone; serves Ctrl-C.
+    fn changed_files(&self, py: Python<'_>, files: Vec<usize>) -> PyResult<Vec<usize>> {
+        let storage = self.storage();
+        let nothing = || Ok(());
+        cancellable(py, nothing, |cancel| {
+            let storage = stopped_by(&storage, cancel);
+            self.index.changed_files(&*storage, &files)
+        })
+    }
+
     /// Column as it was asked for.
     #[getter]
     fn column(&self) -> &str {
@@ -248,6 +259,12 @@ impl Index {
     #[getter]
     fn fingerprint(&self) -> String {
         self.index.fingerprint()
+    }
+
+    /// Digest of the states of the files.
+    #[getter]
+    fn states(&self) -> String {
+        self.index.states()
     }
 
     /// Paths of the files.

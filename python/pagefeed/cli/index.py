@@ -1,7 +1,13 @@
 """Build the page index of a column, or open it, and report what it holds.
 
+With --output the index is written for all nodes of a run, which then read neither a
+listing nor footers: pagefeed.parquet(URL, index=URL/_pagefeed). Written again, only new
+and changed files are read. With --check nothing is written: it is compared with a
+listing, and the exit code is 1 if files were added, removed or changed since.
+
 For example:
   pagefeed index corpus/ --column input_ids
+  pagefeed index s3://bucket/corpus --column input_ids --output s3://bucket/corpus/_pagefeed
   pagefeed index 'corpus/*.parquet' --column text --cache-dir ~/.cache/pagefeed --json
 """
 
@@ -9,12 +15,17 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from pagefeed.cli.common import PATHS, arg, declare, storage_options, tell_facts
-from pagefeed.dataset import PageIndex
+from pagefeed.dataset import PageIndex, check_index, write_index
+from pagefeed.errors import InvalidArgumentError
+
+_SHOWN = 5
+"""Files that are named of each kind of difference."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +46,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="take whole row groups for pages: only footers are read",
     )
-    declare(parser, {"--refresh": arg(bool, "build anew even if it is cached")})
+    table = {
+        "--refresh": arg(bool, "build anew even if it is cached"),
+        "--output": arg(str, "write it for all nodes, to this folder or bucket"),
+        "--check": arg(bool, "compare what --output names with a listing"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build and report."""
+    """Build and report, write, or compare."""
+    if options.check and options.output is None:
+        raise InvalidArgumentError("--check needs --output: the folder of the index")
+    if options.output is not None:
+        return _check(options) if options.check else _write(options)
     started = time.perf_counter()
     index = PageIndex.build(
         options.paths,
@@ -50,6 +70,35 @@ def run(options: argparse.Namespace) -> int:
         storage_options=storage_options(options),
     )
     return tell_facts(options, _report(index, time.perf_counter() - started))
+
+
+def _write(options: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    done = write_index(
+        options.paths,
+        options.output,
+        column=options.column,
+        page_index=options.page_index,
+        storage_options=storage_options(options),
+    )
+    seconds = round(time.perf_counter() - started, 4)
+    return tell_facts(options, asdict(done) | {"seconds": seconds})
+
+
+def _check(options: argparse.Namespace) -> int:
+    found = check_index(
+        options.paths,
+        options.output,
+        column=options.column,
+        page_index=options.page_index,
+        storage_options=storage_options(options),
+    )
+    names = ("added", "removed", "changed")
+    counts = {f"num_{name}": len(getattr(found, name)) for name in names}
+    first = {name: " ".join(getattr(found, name)[:_SHOWN]) or None for name in names}
+    about = {"written": found.written, "files": found.num_files}
+    tell_facts(options, about | counts | first)
+    return 0 if found.ok else 1
 
 
 def _report(index: PageIndex, seconds: float) -> dict[str, Any]:

@@ -15,6 +15,12 @@ from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.growth import before_growth
 from pagefeed.dataset.identity import identity_of_data, what_changed
+from pagefeed.dataset.index_writing import (
+    IndexDifferences,
+    WrittenIndex,
+    check_index,
+    write_index,
+)
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
@@ -37,6 +43,7 @@ __all__ = [
     "Dataset",
     "Erased",
     "FolderColumn",
+    "IndexDifferences",
     "Page",
     "PageIndex",
     "ParquetDataset",
@@ -45,9 +52,11 @@ __all__ = [
     "Spans",
     "TokenizedIndex",
     "UncountedText",
+    "WrittenIndex",
     "before_growth",
     "check_abilities",
     "check_dataset",
+    "check_index",
     "delta",
     "derived_arrays",
     "derived_key",
@@ -61,5 +70,6 @@ __all__ = [
     "refuse_texts",
     "refuse_unknown_rows",
     "what_changed",
+    "write_index",
 ]
 __all__ += flat.__all__

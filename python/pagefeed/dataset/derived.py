@@ -21,12 +21,9 @@ def derived_key(index: PageIndex, *parts: str | bytes) -> str:
         index: The index of the files.
         parts: All else that decides on them: contents, settings, version of the code.
 
-    Raises:
-        MissingFileError: If a file is gone.
     """
     digest = hashlib.blake2b(digest_size=16)
-    versions = (index.storage.version(file) for file in index.files)
-    for part in (*parts, *versions):
+    for part in (*parts, index.core.states):
         data = part if isinstance(part, bytes) else part.encode()
         digest.update(f"{len(data)} ".encode() + data)
     return digest.hexdigest()

@@ -22,6 +22,7 @@ from pagefeed._base import (
     warn_of_folder,
 )
 from pagefeed.dataset.folders import TableColumns
+from pagefeed.dataset.shared_index import SharedIndex
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -98,6 +99,10 @@ class Recipe(ABC):
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
         """Build the index; call ``advance`` with the number of files read."""
 
+    def ready(self) -> _core.Index | None:
+        """Return the index, if nothing is to be built."""
+        return None
+
     @abstractmethod
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return bytes that differ between files with different contents."""
@@ -128,6 +133,8 @@ class IndexRecipe(Recipe):
     """How to index a column of Parquet files."""
 
     page_index: PageIndexUse
+    shared: SharedIndex | None = None
+    """Where the index of these files, and perhaps of others, was written."""
 
     @classmethod
     def of(
@@ -138,6 +145,7 @@ class IndexRecipe(Recipe):
         page_index: PageIndexUse,
         verify_checksums: bool,  # noqa: FBT001 - as the caller gave it
         table: TableColumns | None = None,
+        shared: SharedIndex | None = None,
     ) -> IndexRecipe:
         """Check the arguments of a caller."""
         return cls(
@@ -148,15 +156,37 @@ class IndexRecipe(Recipe):
             page_index=check_page_index(page_index),
             verify_checksums=check_flag(verify_checksums, "verify_checksums"),
             table=table,
+            shared=shared,
         )
 
     @property
     def settings(self) -> list[str]:
         """All that decides on the index but the files."""
-        return [self.column, str(self.page_index)]
+        digest = self.shared and self.shared.digest(self.column, self.page_index)
+        return [self.column, str(self.page_index), *([digest] if digest else [])]
+
+    def ready(self) -> _core.Index | None:
+        """Return the shared index, if it has these files and no others."""
+        shared = self.shared
+        if shared is None or shared.digest(self.column, self.page_index) is None:
+            return None
+        core = shared.open(self.column, self.page_index)
+        return core if core.files == list(self.files) else None
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
-        """Read the footers of all files, and page headers where footers need them."""
+        """Read the footers of all files, and page headers where footers need them.
+
+        Nothing is read of files that a shared index has.
+        """
+        shared = self.shared
+        if shared is not None:
+            if shared.digest(self.column, self.page_index) is not None:
+                return _part_of(self, shared.open(self.column, self.page_index))
+            _logger.warning(
+                "%s has no index of %r: the footers of %d files are read; write it "
+                "with `pagefeed index --column %s --output`",
+                *(shared.folder.path, self.column, len(self.files), self.column),
+            )
         before = self.storage.counts().get("bytes_fetched", 0)
         try:
             core = _core.Index.build(
@@ -193,6 +223,19 @@ class IndexRecipe(Recipe):
         return footer_of(storage, self.files[file])
 
 
+def _part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
+    """Return the index of some of the files of an index."""
+    number_of = {file: number for number, file in enumerate(core.files)}
+    missing = next((file for file in recipe.files if file not in number_of), None)
+    if missing is not None:
+        raise MissingFileError(
+            f"{missing} is not in the index of {core.column!r}: write that again with "
+            "`pagefeed index --output`"
+        ).at(file=missing, column=core.column)
+    pieces = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
+    return _core.Index.join([core], pieces, storage=recipe.storage.handle)
+
+
 def footer_of(storage: Storage, file: str) -> bytes:
     """Return the footer of a Parquet file: its bytes, not parsed."""
     size = storage.size(file)
@@ -212,6 +255,9 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
 
     One process of a machine builds it, and the others wait.
     """
+    ready = recipe.ready()
+    if ready is not None:
+        return ready
     cache_file = recipe.cache_file()
     if cache_file is None:
         return _build(recipe, num_threads, "no cache folder is given")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Required, TypedDict, Unpack
 
 from pagefeed._base import check_column, check_columns, check_flag
 from pagefeed.dataset.aligned import parse_aligned
 from pagefeed.dataset.folders import TableColumns
-from pagefeed.dataset.index_recipe import PageIndexUse, check_page_index
+from pagefeed.dataset.index_recipe import (
+    PageIndexUse,
+    cache_folder,
+    check_page_index,
+)
 from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.shared_index import SharedIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import (
     Located,
@@ -18,6 +25,8 @@ from pagefeed.storage import (
     StorageOptions,
     local_path,
     located,
+    located_among,
+    output_folder,
 )
 from pagefeed.tokenizer import Tokenizer
 
@@ -37,6 +46,7 @@ def parquet(
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
     tokenizer: Tokenizer | None = None,
+    index: PathLike | None = None,
 ) -> ParquetDataset:
     """Name a dataset of Parquet files, as they lie.
 
@@ -74,6 +84,11 @@ def parquet(
             much as this: ``"200GB"``. The folder is ``storage_cache_dir`` of
             ``storage_options``, or ``$PAGEFEED_CACHE_DIR``.
         tokenizer: The one that made the tokens: files that name another are refused.
+        index: Folder of an index that ``pagefeed index --output`` wrote. Nothing is
+            listed, and no footer is read: the dataset is the files that the index had
+            then, of these ``paths``. Or one of its manifests, whose name has a digest,
+            for the same files whatever is written later. Every read proves that its
+            file is the one that was indexed.
 
     Returns:
         The dataset. No data is read before it is used.
@@ -88,8 +103,16 @@ def parquet(
     """
     if storage_cache is not None:
         storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
+    shared = None
+    if index is None:
+        files = located(paths, storage_options)
+    else:
+        shared, files = _shared(
+            paths, index, column, page_index, cache_dir, storage_options
+        )
     return named_dataset(
-        located(paths, storage_options),
+        files,
+        shared=shared,
         column=column,
         aligned=aligned,
         metadata=metadata,
@@ -99,6 +122,26 @@ def parquet(
         verify_checksums=verify_checksums,
         tokenizer=tokenizer,
     )
+
+
+def _shared(
+    paths: Paths,
+    index: PathLike,
+    column: str,
+    page_index: PageIndexUse,
+    cache_dir: PathLike | None,
+    options: StorageOptions | None,
+) -> tuple[SharedIndex, Located]:
+    """Open a shared index; return it with the files of it that paths mean."""
+    place, pinned = os.fspath(index), None
+    if place.endswith(".json"):
+        place, _, pinned = place.rpartition("/")
+    folder = output_folder(place, options, "index")
+    cache = cache_folder(cache_dir)
+    shared = SharedIndex(folder, cache, folder.storage, pinned)
+    core = shared.open(check_column(column, "column"), check_page_index(page_index))
+    files = located_among(paths, core.files, options)
+    return replace(shared, storage=files.storage), files
 
 
 class Columns(TypedDict, total=False):
@@ -115,7 +158,10 @@ class Columns(TypedDict, total=False):
 
 
 def named_dataset(
-    files: Located, table: TableColumns | None = None, **wanted: Unpack[Columns]
+    files: Located,
+    table: TableColumns | None = None,
+    shared: SharedIndex | None = None,
+    **wanted: Unpack[Columns],
 ) -> ParquetDataset:
     """Name a dataset of files that were found, perhaps those of a table."""
     column, cache_dir = wanted["column"], wanted.get("cache_dir")
@@ -142,6 +188,7 @@ def named_dataset(
             wanted.get("verify_checksums", True), "verify_checksums"
         ),
         table=table,
+        shared=shared,
     )
     if tokenizer is not None:
         dataset.check_tokenizer(tokenizer)

@@ -25,6 +25,7 @@ from pagefeed.dataset.recorded import (
 )
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression
+from pagefeed.dataset.shared_index import SharedIndex
 from pagefeed.dataset.text import TokenizedIndex, UncountedText, tokenized
 from pagefeed.errors import (
     ColumnNotFoundError,
@@ -61,6 +62,8 @@ class ParquetDataset(DatasetRows):
     """Encodes rows, if the column does not hold plain texts."""
     table: TableColumns | None = None
     """What a table says of its columns, if the files are of one."""
+    shared: SharedIndex | None = None
+    """The index that was written for all nodes, if it was given."""
     _require_labels: bool = True
     """Refuse chats in which no token has a label."""
 
@@ -108,6 +111,7 @@ class ParquetDataset(DatasetRows):
             self._page_index,
             self.verify_checksums,
             table,
+            self.shared,
         )
         if table is None:
             return PageIndex.of(recipe)

@@ -3,15 +3,24 @@
 :func:`located` finds files and their storage. :class:`Storage` reads files of this
 machine, and its module is the only one of Python that opens files of data.
 :class:`RemoteStorage` adds URLs, whose requests the data plane sends.
-:class:`FileWriter` writes new files.
+:class:`OutputFolder` is written to, here or in a bucket, by :class:`FileWriter` and
+:class:`ObjectWriter`.
 """
 
 from pagefeed.storage.options import StorageOptions
+from pagefeed.storage.outputs import (
+    ObjectWriter,
+    OutputFolder,
+    Version,
+    output_file,
+    output_folder,
+)
 from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path
 from pagefeed.storage.remote import (
     Located,
     RemoteStorage,
     located,
+    located_among,
     located_exactly,
 )
 from pagefeed.storage.storage import Storage
@@ -29,18 +38,24 @@ __all__ = [
     "PARQUET",
     "FileWriter",
     "Located",
+    "ObjectWriter",
+    "OutputFolder",
     "PathLike",
     "Paths",
     "RemoteStorage",
     "Storage",
     "StorageOptions",
     "SummedWriter",
+    "Version",
     "is_url",
     "local_path",
     "located",
+    "located_among",
     "located_exactly",
     "locked",
     "make_folder",
     "names_in",
+    "output_file",
+    "output_folder",
     "remove_files",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pagefeed.storage.urls import is_url
 
 __all__ = [
     "PARQUET",
+    "SHARED_INDEX",
     "PathLike",
     "Paths",
     "check_files_given",
@@ -21,6 +23,7 @@ __all__ = [
     "nothing_listed",
     "plain_path",
     "plain_paths",
+    "tell_of_index",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -28,6 +31,11 @@ Paths = PathLike | Iterable[PathLike]
 
 PARQUET = (".parquet", ".parq")
 """Suffixes of Parquet files in a folder."""
+SHARED_INDEX = "_pagefeed"
+"""Usual name of the folder of an index that all nodes share."""
+
+_logger = logging.getLogger("pagefeed")
+_told: set[str] = set()
 
 
 def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]:
@@ -124,8 +132,21 @@ def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         raise MissingFileError(f"{path} does not exist")
 
 
+def tell_of_index(folder: str) -> None:
+    """Log, once in a process, that a folder has an index that was not given."""
+    if folder not in _told:
+        _told.add(folder)
+        _logger.info(
+            '%s was indexed: index="%s" reads neither a listing nor footers, and '
+            "takes the files that it had then",
+            *(folder, f"{folder.rstrip('/')}/{SHARED_INDEX}"),
+        )
+
+
 def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
     for directory, names, files in os.walk(folder, followlinks=True):
+        if SHARED_INDEX in names:
+            tell_of_index(directory)
         names[:] = [name for name in names if not is_hidden(name)]
         for file in files:
             if file.endswith(suffixes):

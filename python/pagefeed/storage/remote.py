@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pagefeed import _core
@@ -18,11 +18,13 @@ from pagefeed.storage.hub import Hub, is_of_hub
 from pagefeed.storage.options import StorageOptions, core_settings, texts_of
 from pagefeed.storage.paths import (
     PARQUET,
+    SHARED_INDEX,
     Paths,
     check_files_given,
     is_hidden,
     nothing_listed,
     plain_paths,
+    tell_of_index,
 )
 from pagefeed.storage.storage import Storage
 from pagefeed.storage.urls import is_url, listed_folder, matches
@@ -32,6 +34,7 @@ __all__ = [
     "RemoteStorage",
     "StorageOptions",
     "located",
+    "located_among",
     "located_exactly",
 ]
 
@@ -57,8 +60,9 @@ class RemoteStorage(Storage):
         self._options = dict(options or {})
         self._lost = lost
         settings = core_settings(self._options)
-        self._remote = self.handle = _handle(settings, lost)
-        self._hub = Hub(self._remote, settings["hub_endpoint"])
+        self.remote = self.handle = _handle(settings, lost)
+        """The storage of the data plane."""
+        self._hub = Hub(self.remote, settings["hub_endpoint"])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStorage) and self._options == other._options
@@ -101,6 +105,12 @@ class RemoteStorage(Storage):
         [(_, size, version)] = self._find([file])
         return f"{size} {version}"
 
+    def versions(self, files: Sequence[str]) -> list[str]:
+        """Return size and version of each of some files, asked for together."""
+        if not all(map(is_url, files)):
+            return super().versions(files)
+        return [f"{size} {version}" for _, size, version in self._find([*files])]
+
     def written(self, file: str) -> int:
         """Return when a local file was last written, in nanoseconds; 0 if remote."""
         return 0 if is_url(file) else super().written(file)
@@ -114,7 +124,7 @@ class RemoteStorage(Storage):
     def read(self, file: str, begin: int, end: int) -> bytes:
         """Read bytes ``[begin, end)`` of a file, which must have them."""
         if is_url(file):
-            return self._remote.read(file, begin, end)
+            return self.remote.read(file, begin, end)
         return super().read(file, begin, end)
 
     def open_arrow(self, file: str) -> Any:  # noqa: ANN401
@@ -124,11 +134,11 @@ class RemoteStorage(Storage):
 
     def counts(self) -> dict[str, int]:
         """Return counts of requests, retries, bytes and the like."""
-        return self._remote.counts()
+        return self.remote.counts()
 
     def _find(self, urls: list[str]) -> list[tuple[str, int, str]]:
         pinned = [self.name_of(url) for url in urls]
-        return self._remote.find(pinned)
+        return self.remote.find(pinned)
 
     def _expand(
         self, path: str, suffixes: tuple[str, ...], found: Mapping[str, str]
@@ -167,10 +177,12 @@ class RemoteStorage(Storage):
     ) -> list[str]:
         """Return the files below a folder whose names below it are meant."""
         files = []
-        place = self._hub if is_of_hub(folder) else self._remote
+        place = self._hub if is_of_hub(folder) else self.remote
         folder = self.name_of(folder)
         for url, _, _ in place.list_files(folder):
             name = url.removeprefix(folder)
+            if name.startswith(f"{SHARED_INDEX}/"):
+                tell_of_index(folder)
             if is_meant(name) and not any(map(is_hidden, name.split("/"))):
                 files.append(url)
         if not files:
@@ -213,6 +225,36 @@ def located_exactly(
     """Name files by their absolute paths and URLs, which are no patterns."""
     names = tuple(files)
     return Located(_storage(options, is_remote=any(map(is_url, names))), names)
+
+
+def located_among(
+    paths: Paths, files: Sequence[str], options: StorageOptions | None = None
+) -> Located:
+    """Find what paths, URLs, folders and patterns mean among known files; list nothing.
+
+    Raises:
+        MissingFileError: If none of the files is meant by a path.
+        InvalidArgumentError: As :func:`located`.
+    """
+    given = plain_paths(paths)
+    is_remote = any(map(is_url, (*given, *files[:1])))
+    storage = _storage(options, is_remote=is_remote)
+    found = check_files_given(given, lambda path: _among(path, storage, files))
+    return Located(storage, tuple(found))
+
+
+def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
+    name = storage.name_of(path.removeprefix("file://"))
+    below = name.rstrip("/") + "/"
+    meant = [file for file in files if file.startswith(below) or file == name]
+    if not meant and re.search(r"[*?[]", path):
+        meant = [file for file in files if matches(file, name)]
+    if not meant:
+        raise MissingFileError(
+            f"{path}: the index has no such files; `pagefeed index --check` tells "
+            "which files came after it"
+        )
+    return meant
 
 
 def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,6 +73,10 @@ class Storage:
         with _reading(file):
             state = os.stat(file)
         return f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
+
+    def versions(self, files: Sequence[str]) -> list[str]:
+        """Return the version of each of some files."""
+        return [self.version(file) for file in files]
 
     def written(self, file: str) -> int:
         """Return when a local file was last written, in nanoseconds; 0 if remote."""

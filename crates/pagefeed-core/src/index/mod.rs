@@ -18,6 +18,7 @@ mod seal;
 mod segment;
 mod table;
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use twox_hash::XxHash3_128;
 use crate::codec::Codec;
 use crate::decode::PageRun;
 use crate::error::{Error, Kind, Result};
+use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
@@ -201,6 +203,24 @@ impl Index {
         store.check(&self.files.ids)
     }
 
+    /// Of some files, by their numbers, those in another state than they were indexed in.
+    pub fn changed_files(&self, store: &dyn Storage, files: &[usize]) -> Result<Vec<usize>> {
+        let threads = store.num_in_flight().clamp(1, 64);
+        let changed = on_threads(threads, files.len(), || {
+            |number: usize| {
+                let id = self.files.ids.get(files[number]);
+                let id = id.ok_or_else(|| Error::invalid("there is no such file"))?;
+                match store.stamp(&id.path) {
+                    Ok(stamp) => Ok(stamp != id.stamp),
+                    Err(error) if error.kind() == Kind::Io(ErrorKind::NotFound) => Ok(true),
+                    Err(error) => Err(error.in_file(&id.path)),
+                }
+            }
+        })?;
+        let numbers = files.iter().zip(changed);
+        Ok(numbers.filter(|each| each.1).map(|each| *each.0).collect())
+    }
+
     /// Column as it was asked for.
     pub fn column(&self) -> &str {
         &self.column
@@ -230,6 +250,18 @@ impl Index {
     /// not their names or times.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.clone()
+    }
+
+    /// Digest of the states of all files: other than the fingerprint, it changes with any
+    /// rewriting of a file.
+    pub fn states(&self) -> String {
+        let mut hasher = XxHash3_128::new();
+        for file in &self.files.ids {
+            hasher.write(&file.stamp.size.to_le_bytes());
+            hasher.write(&file.stamp.modified_ns.to_le_bytes());
+            hasher.write(&file.stamp.inode.to_le_bytes());
+        }
+        format!("{:032x}", hasher.finish_128())
     }
 
     /// First page of each file and one past the last: `[files + 1]`.

@@ -267,7 +267,8 @@ impl HttpService for Sender {
         let url = url.map_err(|error: url::ParseError| unknown(std::io::Error::other(error)))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        if !body.is_empty() {
+        // `is_empty` of a payload says the contrary.
+        if body.content_length() > 0 {
             let bytes = body.collect().await?.to_bytes();
             *request.body_mut() = Some(bytes.into());
         }
