@@ -153,9 +153,8 @@ class RunModel:
         """Whether it waits for an iteration: then it passes over nothing yet."""
         if self.running:
             return False
-        if self.epoch_size:
-            return not self.is_finished
-        return self.number(self.position) < self.max_steps
+        # Where all that is left is skipped, other sizes may still find a step.
+        return bool(self.epoch_size) or self.number(self.position) < self.max_steps
 
     def ranks_of(self, epoch: int) -> int:
         """The number of ranks that an epoch is balanced for."""
