@@ -82,3 +82,18 @@ def test_a_store_is_measured(far, capsys, s3):
     assert "at a time" in capsys.readouterr().out
     with pytest.raises(InvalidArgumentError, match="name one that is larger"):
         bench_storage(located(s3.urls, s3.options), sizes=["1GiB"])
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.idx", "a.npy?signature=hidden"])
+def test_the_name_of_a_url_tells_its_format(capsys, tmp_path, name):
+    output = ["--to", "parquet", "--output", str(tmp_path / "out")]
+    assert main(["convert", f"https://127.0.0.1:1/{name}", *output]) != 0
+    error = capsys.readouterr().err
+    assert "files of this kind are read from this machine only" in error
+    assert "hidden" not in error
+
+
+def test_a_url_of_parquet_with_a_query_is_converted(web, capsys, tmp_path):
+    url = f"{web.urls[0]}?version=2"
+    words = ["--to", "npy", "--output", str(tmp_path / "a.npy"), "--json"]
+    assert told(capsys, "convert", url, *words)["num_documents"] == 300

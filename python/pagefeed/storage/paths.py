@@ -118,9 +118,10 @@ def local_path(path: object, name: str) -> str:
 def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     path = path.removeprefix("file://")
     if is_url(path):
+        shown = path.partition("?")[0]  # A query may hold a signature.
         raise UnsupportedError(
-            f"{path}: files of this kind are read from this machine only, Parquet from "
-            "remote storage too: copy them here, or mount the place"
+            f"{shown}: files of this kind are read from this machine only, Parquet "
+            "from remote storage too: copy them here, or mount the place"
         )
     if os.path.isfile(path):
         yield os.path.abspath(path)

@@ -31,7 +31,7 @@ from pagefeed.reports import (
     sound_part,
 )
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
-from pagefeed.storage import Paths, Storage
+from pagefeed.storage import Paths, Storage, is_url
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
@@ -108,8 +108,6 @@ def _parameters(name: str) -> set[str]:
 
 def _format_of(paths: Sequence[str]) -> str | None:
     """Return the format of files by their names; None if these do not tell."""
-    if any("://" in path for path in paths):
-        return None  # Flat files are local.
     for name, each in TOKEN_FORMATS.items():
         if all(_holds(path, each.writer.signs) for path in paths):
             return name
@@ -117,7 +115,13 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:
-    """Whether a path is a file with such a suffix, its prefix, or a folder of some."""
+    """Whether a path is a file with such a suffix, its prefix, or a folder of some.
+
+    Of a URL the name alone counts: files of most formats are read from this machine,
+    and where their reader refuses a URL it says so.
+    """
+    if is_url(path):
+        return path.partition("?")[0].endswith(names)
     storage = Storage()
     for meant in (path, *(path + name for name in names)):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from pagefeed.errors import AccessDeniedError, UnavailableError
+from pagefeed.errors import UnavailableError
 from pagefeed.storage.credentials.asking import Refused, as_json, ask
 from pagefeed.storage.credentials.keys import (
     Absent,
@@ -53,7 +53,9 @@ def container_keys(environment: Environment) -> Keys:
         headers = {"Authorization": token} if token else {}
         answer = ask(full, headers=headers, limit=_LIMIT, is_near=True)
     except Refused as refused:
-        raise _refused(source, refused) from None
+        if refused.status == 429 or refused.status >= 500:
+            raise UnavailableError(f"credentials by {source}: {refused}") from None
+        raise broken(source, str(refused), "see to its settings") from None
     except (OSError, ValueError) as problem:
         raise UnavailableError(f"credentials by {source}: {problem}") from None
     return keys_of(as_json(answer), _NAMES, source)
@@ -71,8 +73,8 @@ def instance_keys(environment: Environment) -> Keys:
     """Return the keys of the role of an instance (IMDSv2).
 
     Raises:
-        Absent: If there is no such service, or the instance has no role.
-        AccessDeniedError: If it refuses to answer.
+        Absent: If there is no such service, it is turned off, or there is no role.
+        UnavailableError: If it is overloaded.
     """
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         raise Absent("the instance's service is off (AWS_EC2_METADATA_DISABLED)")
@@ -91,15 +93,10 @@ def instance_keys(environment: Environment) -> Keys:
         url = f"{place}{_ROLES}{role}"
         answer = ask(url, headers=headers, limit=_LIMIT, is_near=True)
     except Refused as refused:
-        if refused.status == 404:
-            raise Absent(f"{source} knows no role") from None
-        raise _refused(source, refused) from None
+        if refused.status == 429 or refused.status >= 500:
+            raise UnavailableError(f"credentials by {source}: {refused}") from None
+        # 403 where it is turned off, 404 where no role is.
+        raise Absent(f"{source} gives none: {refused}") from None
     except (OSError, ValueError):
         raise Absent(f"{source} does not answer") from None
     return keys_of(as_json(answer), _NAMES, source)
-
-
-def _refused(source: str, refused: Refused) -> AccessDeniedError | UnavailableError:
-    if refused.status >= 500 or refused.status == 429:
-        return UnavailableError(f"credentials by {source}: {refused}")
-    return broken(source, str(refused), "see to its settings")
