@@ -7,7 +7,8 @@ import logging
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -31,7 +32,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
-from pagefeed.storage import Located, PathLike, Storage, local_path
+from pagefeed.storage import Located, PathLike, Storage, local_path, names_in
 
 __all__ = [
     "IndexRecipe",
@@ -50,6 +51,9 @@ _logger = logging.getLogger("pagefeed")
 
 PageIndexUse: TypeAlias = Literal["row_group"] | bool
 """How pages are found, see ``pagefeed.parquet``."""
+_SUFFIX = ".pagefeed-index"
+_MOST_OTHERS = 64
+"""Indexes of the cache folder that are searched for some files, at most."""
 MUCH_OF_A_FILE = 1 << 20
 """An index that fetches more bytes of a remote file than this is warned of."""
 
@@ -103,6 +107,10 @@ class Recipe(ABC):
         """Return the index, if nothing is to be built."""
         return None
 
+    def part_of_cached(self) -> _core.Index | None:
+        """Return the index as a part of another in the cache folder, if one has it."""
+        return None
+
     @abstractmethod
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return bytes that differ between files with different contents."""
@@ -111,9 +119,13 @@ class Recipe(ABC):
         """Return the path of the index in the cache folder; None without a folder."""
         if self.cache_dir is None:
             return None
-        parts = "\0".join([*self.settings, *self.files])
-        key = hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
-        return Path(self.cache_dir) / f"{key}.pagefeed-index"
+        # Names of one beginning are indexes of one kind, see `part_of_cached`.
+        name = f"{_digest(self.settings)}-{_digest(self.files)}{_SUFFIX}"
+        return Path(self.cache_dir) / name
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
 
 
 def cache_folder(given: PathLike | None) -> str | None:
@@ -172,6 +184,29 @@ class IndexRecipe(Recipe):
             return None
         core = shared.open(self.column, self.page_index)
         return core if core.files == list(self.files) else None
+
+    def part_of_cached(self) -> _core.Index | None:
+        """Return the index of files that another index in the cache folder has.
+
+        A part of an indexed folder needs no footers. Files that changed since are
+        indexed anew, all of them.
+        """
+        own = self.cache_file()
+        if own is None:
+            return None
+        kind = own.name.partition("-")[0]
+        names = [name for name in names_in(str(own.parent)) if name.endswith(_SUFFIX)]
+        others = [name for name in names if name.startswith(f"{kind}-")]
+        for name in others[:_MOST_OTHERS]:
+            with suppress(CorruptFileError, FileAccessError, StaleFileError):
+                path = own.parent / name
+                whole = _core.Index.open(path, storage=self.storage.handle)
+                if whole.column == self.column and {*self.files} <= {*whole.files}:
+                    part = _part_of(self, whole)
+                    part.check_files()
+                    _logger.info("index of %r is a part of %s", self.column, path)
+                    return part
+        return None
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
         """Read the footers of all files, and page headers where footers need them.
@@ -267,7 +302,10 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
     cached = _Cached(recipe, cache_file)
 
     def build() -> _core.Index:
-        return _kept(_build(recipe, num_threads, cached.why), recipe, cache_file)
+        core = recipe.part_of_cached()
+        if core is None:
+            core = _build(recipe, num_threads, cached.why)
+        return _kept(core, recipe, cache_file)
 
     return made_once(cache_file.with_suffix(".lock"), cached.find, build)
 
