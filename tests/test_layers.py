@@ -14,7 +14,7 @@ PACKAGE = ROOT / "python" / "pagefeed"
 LAYERS = (
     *("_core", "errors", "_base", "storage", "tokenizer", "dataset", "sequences"),
     *("order", "mixture", "run", "launch", "metrics", "batches", "loader_facts"),
-    *("loader", "view"),
+    *("loader", "view", "mixing"),
     *("integrations", "torch", "reports", "prepare", "cli", "__init__", "__main__"),
 )
 """Each may import those before it. A new folder gets its place here."""

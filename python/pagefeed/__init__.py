@@ -4,13 +4,13 @@ Any page of any file at random, globally shuffled, cut into sequences, on every 
 resumable to the exact sample. Nothing is converted, copied or cached first.
 
 Results, and what few people call, lie in `pagefeed.reports`, `pagefeed.prepare`,
-`pagefeed.dataset` and `pagefeed.run`.
+`pagefeed.dataset` and `pagefeed.run`; mixtures that learn in `pagefeed.mixing`.
 """
 
 import logging as _logging
 
 from pagefeed import dataset as _dataset
-from pagefeed import errors
+from pagefeed import errors, mixing
 from pagefeed import prepare as _prepare
 from pagefeed import reports as _reports
 from pagefeed import run as _run
@@ -77,6 +77,7 @@ __all__ = [
     "mds",
     "megatron",
     "mix",
+    "mixing",
     "parquet",
     "report",
     "show_progress",
@@ -94,7 +95,7 @@ __version__ = _version()
 _logging.getLogger("pagefeed").addHandler(_logging.NullHandler())
 
 # Reprs and tracebacks name things as users import them.
-for _face in (_dataset, _run, _reports, _prepare):
+for _face in (_dataset, _run, mixing, _reports, _prepare):
     for _name in _face.__all__:
         if getattr(getattr(_face, _name), "__module__", "").startswith("pagefeed."):
             getattr(_face, _name).__module__ = _face.__name__

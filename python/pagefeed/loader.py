@@ -231,6 +231,7 @@ class Loader(LoaderFacts):
         state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         grown: Literal["next-epoch"] | None = None,
+        replay: bool = False,
     ) -> None:
         """Make the next iteration continue at ``state``, by a seek.
 
@@ -245,6 +246,9 @@ class Loader(LoaderFacts):
                 remains of the epoch comes exactly as it would have, and the new files
                 come from the next epoch on. It changes nothing if the data are the
                 same.
+            replay: Begin the recorded iteration again in place of continuing it: the
+                same sequences come in the same order, under the weights that the state
+                records, set by whatever policy, without its losses.
 
         Raises:
             InvalidArgumentError: If ``grown`` is something else, or is asked of a
@@ -256,7 +260,12 @@ class Loader(LoaderFacts):
             raise InvalidArgumentError(f"grown={grown!r} must be 'next-epoch' or None")
         if isinstance(state, Mapping) and not state:
             return
-        if grown is None:
+        if check_flag(replay, "replay"):
+            if grown is not None:
+                raise InvalidArgumentError("replay=True and grown exclude each other")
+            self._counted.load_state_dict(state)
+            self._counted.replay()
+        elif grown is None:
             self._session.load_state_dict(state)
         else:
             self._counted.load_grown(LoaderState.from_dict(cast("Any", state)))

@@ -121,6 +121,15 @@ class LoaderFacts:
         }
 
     @property
+    def dataset_names(self) -> tuple[str, ...]:
+        """Names of a mixture's datasets, by the numbers in ``dataset_ids``.
+
+        Datasets without a sequence have none. One dataset alone, which is number 0, has
+        no name.
+        """
+        return tuple(name for name in self._counted.run.names if name is not None)
+
+    @property
     def num_sequences(self) -> int:
         """Sequences of one epoch on all ranks. In a mixture those of all datasets."""
         return self._counted.run.index.num_sequences

@@ -110,8 +110,13 @@ class RunMachine(RuleBasedStateMachine):
         else:
             expected = [self.token(p) for p in self.model.take()]
             assert all(batch is not None for batch in batches), "over too early"
+            for batch in batches:
+                self.check_batch(batch)
             self.check_rows([first_tokens(batch or {}) for batch in batches], expected)
         self.check_state()
+
+    def check_batch(self, batch: Any) -> None:
+        """What else a batch tells of its sequences."""
 
     def check_rows(self, rows: list[list[int]], expected: list[int]) -> None:
         """Rows of all ranks, in the order of positions; some padding at the end."""

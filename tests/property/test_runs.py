@@ -2,11 +2,14 @@
 
 import atexit
 import functools
+import itertools
 import os
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, settings
@@ -228,7 +231,15 @@ class MixtureMachine(RunMachine):
             world_size=world_size,
             batch_size=batch_size,
             transform=Fuse(),
+            fields=("input_ids", "dataset_ids"),
         )
+
+    def check_batch(self, batch: Any) -> None:
+        """Tokens tell the dataset, too."""
+        tokens = batch["input_ids"][:, 0]
+        datasets = np.where(tokens == PADDING, -1, tokens // APART)
+        assert batch["dataset_ids"].dtype == np.int32
+        assert batch["dataset_ids"].tolist() == datasets.tolist()
 
     def set_timeline(self) -> None:
         """The timeline of an epoch, with the weights it begins with."""
@@ -269,6 +280,23 @@ class MixtureMachine(RunMachine):
         state = self.loaders[0].state_dict()
         self.timeline = self.timeline.changed(place, new, state)
 
+    @rule(sizes=SIZES)
+    def replay(self, sizes: tuple[int, int]) -> None:
+        """The run again, from its begin and at other sizes, under the same weights."""
+        batch_size, world_size = sizes
+        end = min(self.model.place, MAX_STEPS * batch_size * world_size)
+        kept = [p for p in range(end) if p not in self.model.skipped]
+        expected = [self.token(p) for p in kept]
+        state, found = self.loaders[0].state_dict(), []
+        for rank in range(world_size):
+            loader = self.make(rank, world_size, batch_size)
+            loader.load_state_dict(state, replay=True)
+            steps = -(-len(expected) // (batch_size * world_size))
+            batches = itertools.islice(loader, steps)
+            found.append([first_tokens(batch) for batch in batches])
+        tokens = interleaved(found)
+        assert tokens[: len(expected)] == expected[: len(tokens)]
+
     @precondition(lambda self: self.model.running or not self.model.is_finished)
     @precondition(lambda self: self.model.running or self.model.place > 0)
     @rule()
@@ -289,11 +317,32 @@ class MixtureMachine(RunMachine):
             self.timeline.check()
 
 
+class CoarseMachine(MixtureMachine):
+    """The same where later changes are coarse, and one text in the state."""
+
+    def begin(self, model: RunModel) -> None:
+        self.patches = [
+            patch(f"pagefeed.mixture.{module}.PRECISE_CHANGES", 2)
+            for module in ("schedule", "packed_changes")
+        ]
+        for each in self.patches:
+            each.start()
+        super().begin(model)
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            for each in getattr(self, "patches", []):
+                each.stop()
+
+
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
+TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
@@ -306,7 +355,7 @@ TestBalanced.settings = settings(
     max_examples=30 * TIMES,
     stateful_step_count=25,
 )
-TestMixtures.settings = settings(
+TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
     max_examples=30 * TIMES,

@@ -24,7 +24,7 @@ class FieldEntry(NamedTuple):
     shape: str
     """``"tokens"``: [batch_size, length]; ``"borders"``: [segments + 1];
     ``"segments"``: [batch_size, most segments of a row]; ``"number"``; ``"rows"``: a
-    list of a number for each row; ``"table"``."""
+    list of a number for each row; ``"sequences"``: [batch_size]; ``"table"``."""
     padding: int | None
     """The number on padding, if that is the same everywhere."""
     is_ours_alone: bool

@@ -31,6 +31,7 @@ FieldName: TypeAlias = Literal[
     "max_doc_lens",
     "attention_mask",
     "loss_mask",
+    "dataset_ids",
     "metadata",
 ]
 """The names of ``FIELDS``, for type checkers."""
@@ -43,8 +44,9 @@ class Fields:
     Args:
         names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
             ``cu_seqlens``, ``max_seqlen``, ``doc_lens``, ``max_doc_lens``,
-            ``attention_mask``, ``loss_mask`` and ``metadata``, what the files tell of
-            the documents.
+            ``attention_mask``, ``loss_mask``, ``dataset_ids`` (number of each
+            sequence's dataset in ``loader.dataset_names``) and ``metadata``, what the
+            files tell of the documents.
         shifted: Labels stand where they are predicted, one place before their token;
             otherwise at their token, as Hugging Face models expect them.
         across_documents: The first token of a document is predicted from the last of
@@ -101,8 +103,12 @@ class Fields:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Those that the data plane makes of tokens: metadata lies in the files."""
-        return tuple(name for name in self.names if name != "metadata")
+        """Those that the data plane makes of tokens."""
+        return tuple(
+            name
+            for name in self.names
+            if FIELDS[name].shape not in {"sequences", "table"}
+        )
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.batches.feeds import Feed
@@ -113,6 +117,7 @@ class Iteration:
         """Forget what was planned and not taken."""
         self._engine.clear()
         self._num_planned = self.cursor.num_taken
+        self._dataset_ids = deque[npt.NDArray[np.int32]]()
         self._pieces = _pieces(
             self.cursor, self._num_steps, self._chunk_steps, self._plan_bytes
         )
@@ -163,9 +168,18 @@ class Iteration:
             self._plan_on()
         return self._engine.next_batch()
 
+    @property
+    def dataset_ids(self) -> npt.NDArray[np.int32]:
+        """The dataset of each row of the batch that was taken and not counted.
+
+        int32 [batch_size]; -1 for padding.
+        """
+        return self._dataset_ids[0]
+
     def count(self) -> None:
         """Count the batch that was taken last: its consumer has it."""
         cursor, last = self.cursor, self._num_steps
+        self._dataset_ids.popleft()
         if last is not None and last - cursor.num_taken <= STEPS_WITH_PADDING:
             positions = cursor.route.positions(cursor.num_taken, 1)
             self.num_padding_rows += int((positions == NO_POSITION).sum())
@@ -193,7 +207,10 @@ class Iteration:
         for piece in self._pieces:
             if piece is not None:
                 self._engine.submit(*self._plan(piece))
-                self._num_planned += len(piece) // self.cursor.route.batch_size
+                datasets = self.cursor.run.dataset_of(piece).astype(np.int32)
+                steps = datasets.reshape(-1, self.cursor.route.batch_size)
+                self._dataset_ids.extend(steps)
+                self._num_planned += len(steps)
             return True
         return False
 

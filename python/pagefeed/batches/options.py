@@ -123,9 +123,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fields=('labels', ...)",
-        lambda s: {*s.fields.names} - {"input_ids", "metadata"},
+        lambda s: {*s.fields.names} - {"input_ids", "dataset_ids", "metadata"},
         ("rows",),
         "fields are of padded tokens: give Documents a max_length",
+    ),
+    Option(
+        "fields=('dataset_ids',)",
+        lambda s: "dataset_ids" in s.fields.names,
+        ("uncounted",),
+        f"these texts are one dataset: leave it out, {_COUNT}",
     ),
     Option(
         "fields=('metadata',)",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.documents import DecodingFeed, DocumentFeed
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import Feed, TokenFeed
-from pagefeed.batches.formats import Batch, transformed
+from pagefeed.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.batches.iteration import Iteration, StepIterator
 from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.settings import LoaderSettings
@@ -21,11 +24,25 @@ from pagefeed.dataset import before_growth, what_changed
 from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.launch import check_share
 from pagefeed.mixture import Mixture
-from pagefeed.run import Cursor, DatasetRun, LoaderState, MixtureRun, Run
+from pagefeed.run import (
+    Cursor,
+    DatasetRun,
+    LoaderState,
+    MixtureCursor,
+    MixtureRun,
+    Run,
+    last_position,
+    totals,
+    totals_as_text,
+)
 from pagefeed.sequences import Documents
 
 __all__ = ["Session", "make_feed", "make_run"]
 
+_logger = logging.getLogger("pagefeed")
+
+LEARNING = "learning"
+"""Name of what a learner adds to a state."""
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
@@ -44,6 +61,7 @@ class Session(LoaderSession):
         super().__init__(settings)
         self._run = run = make_run(settings)
         self._feed = make_feed(settings, run)
+        self._convert = make_converter(settings.format, pin_memory=False)
         self._watch = Watch(run, settings.fields, settings.memory)
         if settings.context_parallel is not None:
             settings.context_parallel.check(settings.sequences, run.index.length)
@@ -56,6 +74,10 @@ class Session(LoaderSession):
         self._grown: tuple[int, Run, Feed] | None = None
         """The last epoch of the data of before, and what runs from the next one on."""
         self._num_made = self._num_padding_rows = 0
+        self._has_logged = False
+        self._learner: Any = None
+        self._learning: Any = None
+        """What the state that was loaded has of a learner, until there is one."""
 
     @property
     def run(self) -> Run:
@@ -138,7 +160,31 @@ class Session(LoaderSession):
         Raises:
             StateMismatchError: If it belongs to another run, or is none.
         """
+        learning = None
+        if isinstance(state, Mapping) and LEARNING in state:
+            learning = state[LEARNING]
+            state = {name: state[name] for name in state if name != LEARNING}
         self.resume(LoaderState.from_dict(state))
+        self.loaded = self.begin
+        self._learning = learning
+        if self._learner is not None:
+            self._learner.load_state_dict(learning, self.state.step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, and what a learner remembers."""
+        state, learner = super().state_dict(), self._learner
+        learning = self._learning if learner is None else learner.state_dict()
+        return state if learning is None else {**state, LEARNING: learning}
+
+    def learn(self, memory: Any) -> None:  # noqa: ANN401 - of a layer below
+        """Keep what a learner remembers with the state; give it what was loaded."""
+        self._learner, learning = memory, self._learning
+        memory.load_state_dict(learning, self.state.step)
+
+    def replay(self) -> None:
+        """Begin the recorded iteration again, with all its changes of weights."""
+        begin = self._begin_state
+        self.restart(replace(self.again, epoch=begin.first_epoch))
         self.loaded = self.begin
 
     def load_grown(self, state: LoaderState) -> None:
@@ -271,7 +317,7 @@ class Session(LoaderSession):
             self._end(running)
             return None
         try:
-            batch = self._made(running.take())
+            batch = self._made(running.take(), running.dataset_ids)
         except CancelledError:
             raise
         except Exception as error:
@@ -322,16 +368,36 @@ class Session(LoaderSession):
         cursor = self.run.at(begin, worker=worker, num_workers=num_workers)
         if worker == 0:
             self._watch.begin(cursor.route)
+            self._log_totals(cursor)
         memory, plan_bytes = self.settings.memory, self.settings.plan_bytes
         iteration = Iteration(cursor, self._feed, memory, plan_bytes)
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
 
-    def _made(self, delivered: Any) -> Batch:  # noqa: ANN401 - by the feed
+    def _log_totals(self, cursor: Cursor) -> None:
+        """Log once what the run of a mixture comes to."""
+        if (
+            self._has_logged
+            or self.settings.rank
+            or not isinstance(cursor, MixtureCursor)
+        ):
+            return
+        self._has_logged = True
+        course, step = cursor.course, self.run.step_sequences
+        end = last_position(course, cursor.end)
+        _logger.info(
+            "the run of the mixture%s:\n  %s",
+            ", until every dataset was delivered once" if cursor.end is None else "",
+            "\n  ".join(totals_as_text(totals(course, end), step)),
+        )
+
+    def _made(self, delivered: Any, dataset_ids: npt.NDArray[np.int32]) -> Batch:  # noqa: ANN401 - by the feed
         if self._num_made % STEPS_BETWEEN_LOOKS == 0:
             self._watch.look(self._feed.engine().stats())
         self._num_made += 1
         made = self._feed.batch(delivered)
+        if "dataset_ids" in self.settings.fields.names:
+            made |= converted({"dataset_ids": dataset_ids.copy()}, self._convert)
         context_parallel = self.settings.context_parallel
         if context_parallel is not None:
             made = context_parallel.part(made, self.run.index.length)

@@ -1,5 +1,6 @@
 """Say where a batch came from or when a document is seen, or write steps anew.
 
+--weights says from which step on which weights hold, as a state records them.
 --step S says where each row of that batch came from, page and row of the file, with its
 tokens; --row takes one of them. --state FILE places the run where a saved state (JSON)
 does, with all that it skips; the step is then by default the one that follows it.
@@ -41,12 +42,19 @@ from pagefeed.cli.common import (
     make_sound_dataset,
     make_text_tokenizer,
     range_of,
+    table_lines,
     tell,
     tell_damage,
 )
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
 from pagefeed.loader import Loader
-from pagefeed.reports import UNREADABLE, Damage, TracedRow, damage_of
+from pagefeed.reports import (
+    UNREADABLE,
+    Damage,
+    TracedRow,
+    damage_of,
+    mixture_weights,
+)
 from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
@@ -60,6 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
     table = {
+        "--weights": arg(bool, "the shares of a mixture's datasets over time"),
         "--step": arg(int, "step of the epoch"),
         "--row": arg(int, "row of its batch; by default all"),
         "--rank": arg(0, "the rank whose batch it is"),
@@ -93,6 +102,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.state:
         loader.load_state_dict(_read_state(options.state))
+    if options.weights:
+        return _trace_weights(loader, options)
     if options.document:
         return _trace_document(loader, options)
     if options.steps:
@@ -104,6 +115,7 @@ def _check(options: argparse.Namespace) -> None:
     wanted = {
         "--step or --state": options.step is not None or bool(options.state),
         "--document": bool(options.document),
+        "--weights": options.weights,
         "--steps": bool(options.steps),
     }
     with_state = bool(options.state) and options.step is None
@@ -150,6 +162,18 @@ def _row_lines(row: TracedRow) -> list[str]:
             more = " ..." * (len(part.text) > MOST_CHARACTERS)
             lines.append(f"    {part.text[:MOST_CHARACTERS]!r}{more}")
     return lines
+
+
+def _trace_weights(loader: Loader, options: argparse.Namespace) -> int:
+    found = mixture_weights(loader)
+    names = [*found[0][1]]
+    rows = [
+        (f"{step:,}", *(f"{shares[name]:.2%}" for name in names))
+        for step, shares in found
+    ]
+    lines = [*table_lines(("from step", *names), rows)]
+    told = [{"step": step, "shares": shares} for step, shares in found]
+    return tell(options, told, lines)
 
 
 def _trace_document(loader: Loader, options: argparse.Namespace) -> int:

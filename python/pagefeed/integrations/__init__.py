@@ -2,7 +2,8 @@
 
 A module needs the framework that it is named after, and no other. Shared by all:
 ``delivery`` says where a run begins, ``dialects`` names the fields of batches,
-``evaluation`` adds up losses, ``checks`` refuses what does not fit.
+``evaluation`` adds up losses, ``learning`` those of datasets in training, ``checks``
+refuses what does not fit.
 """
 
 from pagefeed.integrations.attention import (

@@ -20,8 +20,10 @@ from pagefeed.integrations.checks import check_has
 from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader, loader_session_of, session_of
+from pagefeed.mixing import Learner, Policy
 
 accelerate = require(
     "accelerate", extra="accelerate", purpose="pagefeed.integrations.accelerate"
@@ -116,6 +118,8 @@ class PreparedLoader(_Mixin, Skippable):
         settings: Of :class:`Delivery`.
     """
 
+    learner: Learner | None = None
+    """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
     _drop_last = True  # `rows_gathered` knows the padding of the last steps.
 
     def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:  # noqa: ANN401
@@ -207,6 +211,8 @@ def prepare(
     loader: Loader,
     *,
     start: Start = "epoch",
+    policy: Policy | None = None,
+    every: int = EVERY,
 ) -> PreparedLoader:
     """Return a loader to iterate beside what ``accelerator.prepare`` returned.
 
@@ -215,11 +221,16 @@ def prepare(
     the position, at any number of processes; ``skip_first_batches`` after
     ``load_state`` skips nothing more. ``accelerator.gather_for_metrics`` returns every
     row once, without the padding of the last step. Iterations begin as the loader's.
+    Of a mixture with the fields ``labels`` and ``dataset_ids``, the loop calls
+    ``loader.learner.add(...)`` and ``loader.learner.step()``, and logs
+    ``loader.learner.means()``; see :class:`pagefeed.mixing.Learner`.
 
     Args:
         accelerator: The ``accelerate.Accelerator``.
         loader: With ``format="torch"`` and the accelerator's data-parallel rank.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        policy: Changes the weights of a mixture by its datasets' losses.
+        every: Steps of the loader between two updates of the policy.
 
     Raises:
         InvalidArgumentError: If the loader has another rank, or gives arrays.
@@ -229,6 +240,7 @@ def prepare(
         >>> loader = prepare(accelerator, loader)  # doctest: +SKIP
     """
     prepared = PreparedLoader(accelerator, loader, start=start)
+    prepared.learner = make_learner(loader, policy, every)
     prepared.begin_run()
     accelerator.register_for_checkpointing(prepared)
     return prepared

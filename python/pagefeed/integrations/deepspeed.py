@@ -19,8 +19,10 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import KEY, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
+from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_deepspeed
 from pagefeed.loader import Loader
+from pagefeed.mixing import Learner, Policy
 
 require("deepspeed", extra="deepspeed", purpose="pagefeed.integrations.deepspeed")
 
@@ -36,6 +38,9 @@ class EngineData:
         engine: What ``deepspeed.initialize`` returned.
         batches: The batches that it trains on.
     """
+
+    learner: Learner | None = None
+    """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
 
     def __init__(self, engine: Any, batches: ResumableDelivery) -> None:  # noqa: ANN401
         self._engine = engine
@@ -94,6 +99,8 @@ def attach(
     endless: bool = False,
     ulysses_adapter: bool = False,
     start: Start = "epoch",
+    policy: Policy | None = None,
+    every: int = EVERY,
 ) -> EngineData:
     """Return the batches for an engine; the object also saves and loads checkpoints.
 
@@ -106,6 +113,9 @@ def attach(
         ulysses_adapter: The batches go into ``UlyssesSPDataLoaderAdapter``; the loader
             then needs the rank of ``from_deepspeed(ulysses_adapter=True)``.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        policy: Changes the weights of a mixture by its datasets' losses, which the
+            loop gives to ``data.learner``; see :class:`pagefeed.mixing.Learner`.
+        every: Steps of the loader between two updates of the policy.
 
     Raises:
         InvalidArgumentError: If engine and loader do not fit.
@@ -131,5 +141,7 @@ def attach(
         )
     if ulysses_adapter:
         check_fields(loader, ["labels", "position_ids"], "the adapter for Ulysses")
+    data = EngineData(engine, batches)
+    data.learner = make_learner(loader, policy, every)
     batches.begin_run()
-    return EngineData(engine, batches)
+    return data

@@ -101,12 +101,15 @@ def megatron(
     mask = batch["loss_mask"]
     if mask_is_given or not mask.is_floating_point():
         mask = _weights(mask, batch["labels"] if mask_is_given else None)
-    return {
+    made = {
         "tokens": batch["input_ids"],
         "labels": batch["labels"],
         "loss_mask": mask,
         "position_ids": batch["position_ids"],
     }
+    if "dataset_ids" in batch:  # For a learner; Megatron takes what it names.
+        made["dataset_ids"] = batch["dataset_ids"]
+    return made
 
 
 def _weights(mask: Any, labels: Any | None) -> Any:  # noqa: ANN401 - tensors

@@ -11,18 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_fields, check_loader
 from pagefeed.launch import gather_from
 from pagefeed.loader import Loader, session_of
+from pagefeed.mixing import token_losses
 from pagefeed.mixture import Mixture
 from pagefeed.tokenizer import IGNORED
 
 __all__ = ["TokenMeans", "held_out"]
-
-TOKENS_AT_ONCE = 1 << 10
-"""Tokens whose logits are converted to float32 together."""
 
 
 def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
@@ -101,7 +98,6 @@ class TokenMeans:
         return num_labels
 
     def _add_datasets(self, labels: Any, logits: Any, first: int) -> None:  # noqa: ANN401
-        torch = require("torch", extra="torch", purpose="losses of datasets")
         if logits is None:
             raise InvalidArgumentError(
                 "the losses of a mixture's datasets need the model's logits, and it "
@@ -115,18 +111,7 @@ class TokenMeans:
         datasets = datasets[..., first:].ravel()
         flat = logits[..., : labels.shape[-1], :].flatten(0, -2)
         targets = labels.flatten()
-        precise = torch.promote_types(logits.dtype, torch.float32)
-        losses = torch.cat(
-            [
-                torch.nn.functional.cross_entropy(
-                    flat[begin : begin + TOKENS_AT_ONCE].to(precise),
-                    targets[begin : begin + TOKENS_AT_ONCE],
-                    ignore_index=IGNORED,
-                    reduction="none",
-                )
-                for begin in range(0, len(targets), TOKENS_AT_ONCE)
-            ]
-        )
+        losses = token_losses(flat, targets)
         counted = (targets != IGNORED).cpu().numpy()
         losses = losses.double().cpu().numpy()[counted]
         for weights, column in ((losses, 0), (None, 1)):

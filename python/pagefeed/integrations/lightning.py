@@ -20,8 +20,10 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import Delivery, Leaf, ResumableDelivery, Start
 from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
+from pagefeed.mixing import Learner, Policy
 
 _DataModule: Any = require(
     "lightning", extra="lightning", purpose="pagefeed.integrations.lightning"
@@ -49,6 +51,9 @@ class LoaderDataModule(_DataModule):
             ``dataloader_idx``. Every validation sees the same batches;
             :meth:`log_losses` logs their means.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        policy: Changes the weights of a mixture by its datasets' losses, which
+            :meth:`log_training` is given.
+        every: Steps of the loader between two updates of the policy.
 
     Raises:
         InvalidArgumentError: When training begins, if a loader does not fit.
@@ -69,8 +74,12 @@ class LoaderDataModule(_DataModule):
         | Mapping[str, Loader | MakeLoader]
         | None = None,
         start: Start = "epoch",
+        policy: Policy | None = None,
+        every: int = EVERY,
     ) -> None:
         super().__init__()
+        self._policy, self._every = policy, every
+        self._learner: Learner | None = None
         named = evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
         self._named: dict[str, Any] = {
             name: _checked(each, f"evaluation {name}".strip())
@@ -112,6 +121,7 @@ class LoaderDataModule(_DataModule):
             loader, WHO, ranks=ranks, kind="run", endless=True, start=self._start
         )
         check_ends(loader, trainer.max_steps, WHO, "max_steps")
+        self._learner = make_learner(loader, self._policy, self._every)
         if self._loaded:
             Leaf(loader).load_state_dict(self._loaded)
             is_whole = trainer.limit_train_batches == 1.0
@@ -138,6 +148,36 @@ class LoaderDataModule(_DataModule):
             found.append(Delivery(loader, WHO, ranks=ranks, kind="again"))
             loader.check_ranks()
         return found
+
+    def log_training(
+        self,
+        module: Any,  # noqa: ANN401 - a LightningModule
+        batch: Mapping[str, Any],
+        logits: Any,  # noqa: ANN401 - a tensor
+    ) -> None:
+        """Log ``loss/DATASET`` in ``training_step``, and let the policy work.
+
+        Call it on all ranks with every batch. Means are over the tokens of all ranks
+        since the last log, every ``log_every_n_steps``.
+
+        Args:
+            module: The module that trains.
+            batch: The batch of this step, with ``labels`` and ``dataset_ids``.
+            logits: The model's logits.
+
+        Raises:
+            InvalidArgumentError: If the loader has no mixture or no ``dataset_ids``.
+        """
+        learner = self._learner
+        if learner is None:
+            raise InvalidArgumentError(
+                "losses of datasets need a mixture, and the fields labels and "
+                "dataset_ids of its Loader"
+            )
+        learner.add(batch["dataset_ids"], batch["labels"], logits=logits)
+        learner.step()
+        if (module.global_step + 1) % self.trainer.log_every_n_steps == 0:
+            module.log_dict(learner.means())
 
     def log_losses(
         self,

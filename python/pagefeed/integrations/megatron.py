@@ -22,8 +22,10 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import ResumableDelivery
 from pagefeed.integrations.dialects import megatron as micro_batch
+from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_megatron
 from pagefeed.loader import Loader, session_of
+from pagefeed.mixing import Policy
 
 require("megatron.core", extra="megatron", purpose="pagefeed.integrations.megatron")
 
@@ -45,15 +47,26 @@ class MicroBatches(Iterator[Any]):
         loader: With ``epochs=None`` (or a mixture that does not end),
             ``format="torch"``, Megatron's data-parallel rank, its micro-batch size and
             ``fields=FIELDS`` of this module, or others with these names, shifted: a
-            mask that is not float32 is copied.
+            mask that is not float32 is copied. With ``dataset_ids`` as well, the
+            forward step gives :attr:`learner` the losses of tokens.
         consumed_samples: Number of sequences that all ranks consumed before, at any
-            number of ranks. A resume needs nothing else.
+            number of ranks. A resume needs nothing else, if no policy changes weights:
+            then give what ``save_state`` returned to ``restore_state``.
+        policy: Changes the weights of a mixture by its datasets' losses.
+        every: Steps of the loader between two updates of the policy.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
     """
 
-    def __init__(self, loader: Loader, *, consumed_samples: int = 0) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        *,
+        consumed_samples: int = 0,
+        policy: Policy | None = None,
+        every: int = EVERY,
+    ) -> None:
         check_loader(loader, WHO)
         check_fields(loader, NEEDED, WHO)
         ranks = from_megatron()
@@ -80,6 +93,8 @@ class MicroBatches(Iterator[Any]):
             loader.seek(consumed // step)
         batches.begin_run(f"consumed_samples={consumed}" if consumed else None)
         self.loader = loader
+        self.learner = make_learner(loader, policy, every)
+        """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
         datasets = session_of(loader).run.datasets
         given = any(each.column == "loss_mask" for each in datasets[0].aligned)
         batches.convert = partial(micro_batch, mask_is_given=given)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from pagefeed._base import require
+from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,
@@ -23,7 +24,9 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
+from pagefeed.integrations.learning import EVERY, WatchedLoss, make_learner
 from pagefeed.launch import Ranks
+from pagefeed.mixing import Policy
 
 WHO = "torchtitan"
 
@@ -65,6 +68,11 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         """Makes the loader of ``rank`` and ``world_size``."""
         start: Start = "epoch"
         """``"here"`` to begin where an iteration was left, not at an epoch."""
+        policy: Annotated[Policy | None, tyro.conf.Suppress] = None
+        """Changes the weights of a mixture by its datasets' losses; see
+        :meth:`PagefeedDataLoader.learn`."""
+        every: int = EVERY
+        """Steps of the loader between two updates of the policy."""
 
     def __init__(
         self,
@@ -99,7 +107,55 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
                 f"{length}: make both alike"
             )
         self.loader = loader
-        batches.convert = partial(shifted_pair, rows=in_rows)
+        self.learner = make_learner(loader, config.policy, config.every)
+        """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
+        self._watched: WatchedLoss | None = None
+        self._pair = partial(shifted_pair, rows=in_rows)
+        batches.convert = self._converted
+
+    def _converted(self, batch: Batch) -> Any:  # noqa: ANN401 - a pair
+        if self._watched is not None:
+            self._watched.ahead.append(batch["dataset_ids"])
+        return self._pair(batch)
+
+    def learn(self, trainer: Any) -> None:  # noqa: ANN401 - torchtitan's
+        """Log ``loss/DATASET``, and let the policy change the weights.
+
+        Call it between the building of the trainer and ``trainer.train()``. It stands
+        in front of the trainer's loss function, which must take logits, its optimizers'
+        ``step`` and its metrics.
+
+        Args:
+            trainer: A ``torchtitan.trainer.Trainer`` with this dataloader.
+
+        Raises:
+            InvalidArgumentError: If the loader has no mixture or no ``dataset_ids``, or
+                the loss function makes the logits itself.
+        """
+        learner = self.learner
+        if learner is None:
+            raise InvalidArgumentError(
+                "losses of datasets need a mixture and the field dataset_ids: give the "
+                "Loader fields=Fields(names=(..., 'dataset_ids'), shifted=True)"
+            )
+        trainer.loss_fn = self._watched = watched = WatchedLoss(
+            trainer.loss_fn, learner
+        )
+        step, log = trainer.optimizers.step, trainer.metrics_processor.log
+
+        def stepped(*args: Any, **settings: Any) -> Any:  # noqa: ANN401
+            done = step(*args, **settings)
+            watched.ahead.clear()  # Of stages of a pipeline without a loss.
+            learner.step()
+            return done
+
+        def logged(*args: Any, **settings: Any) -> Any:  # noqa: ANN401
+            extra = settings.pop("extra_metrics", None) or {}
+            metrics = {**extra, **learner.means()}
+            return log(*args, extra_metrics=metrics, **settings)
+
+        trainer.optimizers.step = stepped
+        trainer.metrics_processor.log = logged
 
     def __iter__(self) -> Iterator[Any]:
         """Begin a run of batches without end."""

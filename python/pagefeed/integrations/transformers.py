@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from pagefeed._base import check_flag
+from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 
 try:  # First: it brings Accelerate, and its extra is the one to name.
@@ -36,8 +37,10 @@ from pagefeed.integrations.checks import (
 from pagefeed.integrations.delivery import KEY, Convert, Start
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.integrations.learning import EVERY, logits_of, make_learner
 from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
+from pagefeed.mixing import Learner, Policy
 from pagefeed.sequences import Documents
 
 __all__ = ["LoaderCallback", "attach"]
@@ -66,8 +69,12 @@ class _Repeated(Skippable):
 class LoaderCallback(TrainerCallback):
     """Saves and restores the position with the Trainer's state; see :func:`attach`."""
 
-    def __init__(self, steps: _Repeated, alarm: WaitAlarm | None) -> None:
+    def __init__(
+        self, steps: _Repeated, alarm: WaitAlarm | None, learner: Learner | None
+    ) -> None:
         self._steps = steps
+        self.learner = learner
+        """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
         self._alarm = alarm
         self._run: dict[str, Any] = {}
         """The epoch in which the run began, and its sizes; none if they changed."""
@@ -114,6 +121,8 @@ class LoaderCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
         """Put the position where a checkpoint takes it from."""
         del args, control
+        if self.learner is not None:
+            self.learner.step()
         saved = {"state": self.loader.state_dict(), "run": self._run}
         state.stateful_callbacks[KEY] = {"args": {}, "attributes": saved}
 
@@ -130,6 +139,8 @@ class LoaderCallback(TrainerCallback):
         if logs is None or "loss" not in logs:
             return
         metrics = self.loader.metrics()
+        if self.learner is not None:
+            metrics |= self.learner.means()
         logs.update(metrics)
         state.log_history[-1].update(metrics)
         if self._alarm is not None:
@@ -207,6 +218,32 @@ def _measured(
     return (loss, outputs) if return_outputs else loss
 
 
+def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:  # noqa: ANN401
+    """Have a learner see the logits of each batch of the training."""
+    convert, before = steps.convert, trainer.compute_loss
+
+    def with_ids(batch: Batch) -> Any:  # noqa: ANN401
+        converted = batch if convert is None else convert(batch)
+        return {**converted, "dataset_ids": batch["dataset_ids"]}
+
+    def compute(
+        model: Any,  # noqa: ANN401
+        inputs: Any,  # noqa: ANN401
+        return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
+        **settings: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        inputs = dict(inputs)
+        dataset_ids = inputs.pop("dataset_ids", None)
+        if dataset_ids is None:
+            return before(model, inputs, return_outputs=return_outputs, **settings)
+        labels = inputs["labels"]
+        loss, outputs = before(model, inputs, return_outputs=True, **settings)
+        learner.add(dataset_ids, labels, logits=logits_of(outputs))
+        return (loss, outputs) if return_outputs else loss
+
+    steps.convert, trainer.compute_loss = with_ids, compute
+
+
 def attach(
     trainer: Any,  # noqa: ANN401 - what it is of comes with the framework
     loader: Loader,
@@ -215,6 +252,8 @@ def attach(
     start: Start = "epoch",
     flatten: bool | None = None,
     alarm: WaitAlarm | None = None,
+    policy: Policy | None = None,
+    every: int = EVERY,
 ) -> LoaderCallback:
     """Feed a ``Trainer`` from a loader, and make its checkpoints resume that.
 
@@ -244,6 +283,10 @@ def attach(
         flatten: Whether to feed one row. By default True for flash attention, and for
             ``SFTTrainer``, which counts the tokens of one row.
         alarm: Gets the loader's numbers whenever they are logged.
+        policy: Changes the weights of a mixture by its datasets' losses, see
+            docs/learning-mixtures.md. With the fields ``labels`` and ``dataset_ids``
+            the logs contain ``loss/DATASET``, with and without a policy.
+        every: Steps of the loader between two updates of the policy.
 
     Raises:
         InvalidArgumentError: If trainer and loader do not fit.
@@ -281,7 +324,8 @@ def attach(
     if alarm is not None and not isinstance(alarm, WaitAlarm):
         raise InvalidArgumentError(f"alarm={alarm!r:.60} must be a WaitAlarm, or None")
     steps.convert, steps.times = _objective(trainer, loader, flatten)
-    callback = LoaderCallback(steps, alarm)
+    learner = make_learner(loader, policy, every)
+    callback = LoaderCallback(steps, alarm, learner)
     trainer.get_train_dataloader = lambda: steps
     if evaluation is not None:
         named = held_out(evaluation, loader)
@@ -292,6 +336,8 @@ def attach(
     for each in sets.values() if isinstance(sets, dict) else [sets]:
         if isinstance(getattr(each, "loader", each), Loader):
             evaluations.dataloader(each)
+    if learner is not None:
+        _learning(trainer, learner, steps)
     trainer.gather_function = trainer.accelerator.gather_for_metrics
     # In front of those that report what is logged.
     trainer.callback_handler.callbacks.insert(0, callback)

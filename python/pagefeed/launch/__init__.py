@@ -21,6 +21,7 @@ from pagefeed.launch.frameworks import (
     warn_of_accelerator,
 )
 from pagefeed.launch.ranks import check_share, resolve_rank, resolve_threads
+from pagefeed.launch.sums import sums_over
 
 __all__ = [
     "Gather",
@@ -37,5 +38,6 @@ __all__ = [
     "members",
     "resolve_rank",
     "resolve_threads",
+    "sums_over",
     "warn_of_accelerator",
 ]

@@ -10,9 +10,10 @@ from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.mixture import Mixture, Stage, check_weights, mix
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
-from pagefeed.mixture.schedule import Component, Interval, Schedule, WeightChange
+from pagefeed.mixture.schedule import Component, Interval, Schedule
 from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.mixture.tree import Tree
+from pagefeed.mixture.weights import WeightChange
 
 __all__ = [
     "LEAST_LANES",

@@ -47,6 +47,8 @@ class Course:
         schedule: Datasets and weights.
         num_lanes: V.
         seed: Seed of the run.
+        before: Another course with these lanes and this seed, of which as much is used
+            again as is the same.
 
     Raises:
         InvalidArgumentError: If all datasets of a stage run out before the next begins.
@@ -63,10 +65,24 @@ class Course:
         ([0, 0, 1, 0, 0], [0, 1, 0, 2, 3])
     """
 
-    def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        num_lanes: int,
+        seed: int,
+        before: Course | None = None,
+    ) -> None:
         self.schedule = schedule
         self.num_lanes = num_lanes
-        layout = LaneLayout(schedule, num_lanes=num_lanes, seed=seed)
+        is_like = before is not None and before.num_lanes == num_lanes
+        self.layout: LaneLayout = LaneLayout(
+            schedule,
+            num_lanes=num_lanes,
+            seed=seed,
+            before=before.layout if before is not None and is_like else None,
+        )
+        layout = self.layout
         self._rows, self._trees = layout.rows, layout.trees
         self._find_tail(layout.turn, layout.ended)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import NamedTuple
+
 import numpy as np
 
 from pagefeed._base import Int64Array
@@ -14,6 +17,20 @@ from pagefeed.mixture.tree import BITS, MAX_TURN, Members, Tree
 __all__ = ["LaneLayout"]
 
 
+NUM_PLACES = 4
+"""Places at the end from which another layout goes on: a change of weights divides the
+last interval, or one of those before it where a stage lies ahead."""
+
+
+class _Place(NamedTuple):
+    """What is laid out before an interval."""
+
+    num_intervals: int
+    turn: Int64Array
+    counts: Int64Array
+    lacking: Int64Array
+
+
 class LaneLayout:
     """Rows of all lanes, one after another: stages, pieces of anneals, what is left.
 
@@ -21,14 +38,23 @@ class LaneLayout:
         schedule: Datasets and weights.
         num_lanes: V.
         seed: Seed of the run.
+        before: Another layout, of the same lanes, seed and datasets: where it has the
+            same intervals they are not laid out again.
 
     Raises:
         InvalidArgumentError: If all datasets of a stage run out before the next begins.
     """
 
-    def __init__(self, schedule: Schedule, *, num_lanes: int, seed: int) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        num_lanes: int,
+        seed: int,
+        before: LaneLayout | None = None,
+    ) -> None:
         num_parts = len(schedule.parts)
-        self._schedule = schedule
+        self.schedule = schedule
         self._num_lanes = num_lanes
         self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
         self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
@@ -48,10 +74,33 @@ class LaneLayout:
         self._counts = np.zeros((num_lanes, num_parts), dtype=np.int64)
         # What a dataset was given too little, in units of 2**-40.
         self._lacking = np.zeros_like(self._counts)
-        self._lay_out()
+        self._intervals = list(schedule.intervals())
+        self._places = deque[_Place](maxlen=NUM_PLACES)
+        if before is not None and before.schedule.parts == schedule.parts:
+            self._continue(before)
+        self._lay_out(self._places[-1].num_intervals if self._places else 0)
 
-    def _lay_out(self) -> None:
-        for start, stop, weights in self._schedule.intervals():
+    def _continue(self, before: LaneLayout) -> None:
+        """Take over what another has laid out of the same intervals."""
+        ours, theirs = self._intervals, before._intervals
+        pairs = zip(ours, theirs, strict=False)
+        same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(theirs))
+        places = [place for place in before._places if place.num_intervals <= same]
+        if not places:
+            return
+        self._places.extend(places)
+        place = places[-1]
+        self.turn, self._counts, self._lacking = (each.copy() for each in place[1:])
+        self.rows.take(before.rows, place.turn)
+        self.trees = [*before.trees]
+        self._tree_numbers, self._phases = {**before._tree_numbers}, before._phases
+
+    def _lay_out(self, num_done: int) -> None:
+        for number in range(num_done, len(self._intervals)):
+            start, stop, weights = self._intervals[number]
+            if number > num_done or not num_done:
+                now = self.turn, self._counts, self._lacking
+                self._places.append(_Place(number, *(each.copy() for each in now)))
             end = np.full(self._num_lanes, MAX_TURN)
             if stop is not None:
                 end = turns_before(stop, self._num_lanes)
@@ -123,8 +172,8 @@ class LaneLayout:
 
     def _lane_limits(self, part: int) -> Int64Array:
         """Most turns of each lane that a dataset can be given: int64 [lanes]."""
-        epochs = self._schedule.parts[part].max_epochs
+        epochs = self.schedule.parts[part].max_epochs
         if epochs is None:
             return np.full(self._num_lanes, MAX_TURN)
-        num_sequences = epochs * self._schedule.parts[part].num_sequences
+        num_sequences = epochs * self.schedule.parts[part].num_sequences
         return turns_before(num_sequences, self._num_lanes)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pagefeed.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.mixture import Mixture, Stage
-from pagefeed.mixture.schedule import Component, Schedule, WeightChange, rounded
+from pagefeed.mixture.schedule import Component, Schedule
+from pagefeed.mixture.weights import WeightChange, rounded
 
 __all__ = ["Anchor", "adopt", "resolve", "sequence_weights"]
 

@@ -9,13 +9,18 @@ from typing import Any, NamedTuple
 
 from pagefeed._base import check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture.packed_changes import (
+    PRECISE_CHANGES,
+    coarse,
+    pack_changes,
+    unpack_changes,
+)
+from pagefeed.mixture.weights import WeightChange, rounded
 
-__all__ = ["Component", "Interval", "Schedule", "WeightChange"]
+__all__ = ["Component", "Interval", "Schedule"]
 
 ANNEAL_PIECES = 64
 """Pieces of constant weights that an anneal is made of, at most."""
-DIGITS = 9
-"""Significant digits of a recorded weight."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,17 +41,6 @@ class Component:
     def sequence_tokens(self) -> float:
         """Mean tokens of a sequence; 1 if they are not counted."""
         return self.num_tokens / self.num_sequences if self.num_tokens else 1.0
-
-
-class WeightChange(NamedTuple):
-    """Weights from a position on, until those of the next."""
-
-    start: int
-    """First position."""
-    anneal: int
-    """Positions over which the former weights turn into these."""
-    weights: tuple[float, ...]
-    """Weight of a sequence of each dataset."""
 
 
 class Interval(NamedTuple):
@@ -84,7 +78,7 @@ class Schedule:
                 if stop is None or start < stop:
                     ends = [place for place in (end, stop) if place is not None]
                     yield Interval(start, min(ends, default=None), weights)
-            former = self.weights_before(stop) if stop is not None else former
+            former = former if stop is None else _weights_at(span, former, stop)
 
     def weights_before(self, position: int) -> tuple[float, ...]:
         """Return the weights from which a change at a position starts."""
@@ -120,6 +114,22 @@ class Schedule:
             before = [self.changes[0]]
         span = WeightChange(position, anneal, rounded(weights))
         return replace(self, changes=(*before, span, *after))
+
+    def reweighted(
+        self, position: int, anneal: int, weights: Sequence[float]
+    ) -> Schedule:
+        """Return :meth:`changed` while a run goes on.
+
+        After some changes a state has room for coarse weights alone.
+        """
+        num_before = sum(change.start < position for change in self.changes)
+        if num_before >= PRECISE_CHANGES and any(weights):
+            weights = coarse(weights)
+        last = [change for change in self.changes if change.start <= position][-1]
+        is_over = position >= last.start + last.anneal
+        if is_over and not anneal and last.weights == rounded(weights):
+            return self  # They hold already.
+        return self.changed(position, anneal, weights)
 
     def until(self, position: int) -> Schedule:
         """Return it without the changes that begin at a position or later."""
@@ -161,7 +171,8 @@ class Schedule:
                 raise InvalidArgumentError(f"weights={weights!r} of {self.names!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return plain JSON types: many changes as one text."""
+        precise, packed = pack_changes(self.changes)
         return {
             "datasets": [
                 [p.name, p.data, p.num_sequences, p.num_tokens, p.max_epochs]
@@ -169,8 +180,9 @@ class Schedule:
             ],
             "stages": [
                 [span.start, span.anneal, [_short(w) for w in span.weights]]
-                for span in self.changes
+                for span in precise
             ],
+            **({"changes": packed} if packed else {}),
             "digest": self.digest,
         }
 
@@ -198,6 +210,11 @@ class Schedule:
                 WeightChange(start, anneal, tuple(map(float, weights)))
                 for start, anneal, weights in state["stages"]
             )
+            if "changes" in state:
+                packed = unpack_changes(state["changes"], len(parts))
+                changes = tuple(
+                    sorted((*changes, *packed), key=lambda change: change.start)
+                )
             schedule = cls(parts=parts, changes=changes, digest=state["digest"])
             schedule.check()
         except (KeyError, TypeError, ValueError) as error:
@@ -205,18 +222,6 @@ class Schedule:
                 f"this is not the mixture of a pagefeed state: {state!r:.200}"
             ) from error
         return schedule
-
-
-def rounded(weights: Sequence[float]) -> tuple[float, ...]:
-    """Return weights as they are recorded: what runs must be what a state says.
-
-    Raises:
-        InvalidArgumentError: If all are 0.
-    """
-    total = math.fsum(weights)
-    if not total > 0:
-        raise InvalidArgumentError(f"no weight is above 0: {list(weights)!r}")
-    return tuple(float(f"{weight / total:.{DIGITS}g}") for weight in weights)
 
 
 def _short(weight: float) -> float | int:

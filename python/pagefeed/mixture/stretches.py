@@ -42,6 +42,13 @@ class LaneStretches:
             (lanes, start[lanes], stop[lanes], trees, counts[lanes], phases)
         )
 
+    def take(self, other: LaneStretches, turn: Int64Array) -> None:
+        """Add the rows of another, sealed one that begin before a turn of each lane."""
+        lanes = np.repeat(np.arange(self._num_lanes), np.diff(other._borders))
+        kept = other.start < turn[lanes]
+        columns = (other.start, other.stop, other.tree, other.counts, other.phases)
+        self._added.append((lanes[kept], *(column[kept] for column in columns)))
+
     def seal(self) -> None:
         """Sort what was added."""
         columns = [np.concatenate(column) for column in zip(*self._added, strict=True)]

@@ -19,7 +19,7 @@ from pagefeed.reports.inspection import (
     ShuffleCost,
     inspect,
 )
-from pagefeed.reports.mixture_plot import plot_mixture
+from pagefeed.reports.mixture_plot import mixture_weights, plot_mixture
 from pagefeed.reports.nodes import checklist, facts_of_node
 from pagefeed.reports.page import report
 from pagefeed.reports.plan_digest import plan_digest
@@ -76,6 +76,7 @@ __all__ = [
     "inspect",
     "load_tokenizer",
     "mixture_tables",
+    "mixture_weights",
     "plan_digest",
     "plot_mixture",
     "replay",

@@ -18,10 +18,10 @@ from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
 from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
-from pagefeed.run import Cursor, DatasetRun, MixtureCursor
+from pagefeed.run import Cursor, DatasetRun, MixtureCursor, last_position, totals
 from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
 
-__all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast", "last_position"]
+__all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast"]
 
 SAMPLED_STEPS = 256
 COUNTED_BLOCKS = 1 << 20
@@ -42,8 +42,14 @@ class DatasetForecast:
     """Sequences that the run delivers."""
     delivered_tokens: int
     """Tokens in these, by the mean of a sequence; 0 if tokens are not counted."""
+    share: float
+    """Share in the run's tokens; in its sequences, if tokens are not counted."""
     epochs: float
-    """Epochs of the dataset that the run delivers."""
+    """Epochs of the dataset that the run delivers: how often it is repeated."""
+    max_epochs: int | None
+    """Epochs at most; None: any number."""
+    out_at_step: int | None
+    """Step from which on it is left out for that; None: it never is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +146,9 @@ def forecast(loader: Loader) -> Forecast:
     track = run.at(begin)
     datasets, stages = dict[str, DatasetForecast](), list[StageForecast]()
     if isinstance(track, MixtureCursor):
-        orders, end = track.run.orders(begin.epoch), last_position(track)
-        counts = dict(
-            zip(track.course.schedule.names, track.course.counts(end), strict=True)
-        )
-        datasets = _datasets(
-            track, {name: int(count) for name, count in counts.items()}
-        )
+        orders = track.run.orders(begin.epoch)
+        end = last_position(track.course, track.end)
+        datasets = _datasets(track, end)
         delivered = [data.delivered_sequences for data in datasets.values()]
         stages = _stages(track.course, end, run.step_sequences)
     else:
@@ -196,33 +198,26 @@ def forecast(loader: Loader) -> Forecast:
     )
 
 
-def last_position(track: MixtureCursor) -> int:
-    """Return the end of a mixture, or where every dataset was delivered once."""
-    end, course = track.end, track.course
-    if end is not None:
-        return end
-    numbers = range(len(course.schedule.parts))
-    done = [place for n in numbers if (place := course.delivered(n, 1)) is not None]
-    return max(done)
-
-
-def _datasets(
-    track: MixtureCursor, counts: dict[str, int]
-) -> dict[str, DatasetForecast]:
+def _datasets(track: MixtureCursor, end: int) -> dict[str, DatasetForecast]:
     """Return the datasets of a mixture, in the order of their numbers."""
     found = {}
-    parts = {part.name: part for part in track.course.schedule.parts}
+    given = {one.name: one for one in totals(track.course, end)}
+    sizes = {part.name: part.num_sequences for part in track.course.schedule.parts}
     for name in track.run.names:
-        spans, part = track.run.mixture.datasets[name].spans, parts[name]
+        spans, one = track.run.mixture.datasets[name].spans, given[name]
+        out = None if one.out_at is None else one.out_at // track.run.step_sequences
         found[name] = DatasetForecast(
             files=len(spans.index.files),
             pages=len(spans.index),
             rows=spans.num_rows,
             tokens=spans.num_values,
-            sequences=part.num_sequences,
-            delivered_sequences=counts[name],
-            delivered_tokens=_tokens_in(part, counts[name]),
-            epochs=counts[name] / part.num_sequences,
+            sequences=sizes[name],
+            delivered_sequences=one.sequences,
+            delivered_tokens=one.tokens,
+            share=one.share,
+            epochs=one.epochs,
+            max_epochs=one.max_epochs,
+            out_at_step=out,
         )
     return found
 

@@ -11,10 +11,9 @@ import numpy.typing as npt
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
-from pagefeed.reports.forecasts import last_position
-from pagefeed.run import MixtureCursor
+from pagefeed.run import MixtureCursor, last_position
 
-__all__ = ["mixture_shares", "plot_mixture"]
+__all__ = ["mixture_shares", "mixture_weights", "plot_mixture"]
 
 PLOTTED_POINTS = 200
 
@@ -35,7 +34,8 @@ def mixture_shares(
     track = session.run.at(session.first)
     if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")
-    course, end = track.course, last_position(track)
+    course = track.course
+    end = last_position(course, track.end)
     # Lanes deliver datasets in turns: over a few turns of each the shares are even.
     count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
     points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
@@ -47,6 +47,39 @@ def mixture_shares(
     steps = np.repeat(points / session.run.step_sequences, 2)[1:-1]
     by_name = zip(course.schedule.names, np.repeat(shares, 2, axis=1), strict=True)
     return steps, dict(by_name)
+
+
+def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
+    """Return the weights over a run, as the state of the loader records them.
+
+    Returns:
+        The step from which on they hold, and the share of each dataset in the tokens
+        that they come to; in the sequences, if tokens are not counted. An anneal is one
+        step at its begin and one at its end.
+
+    Raises:
+        InvalidArgumentError: If the loader has one dataset, not a mixture.
+    """
+    session = session_of(loader)
+    track = session.run.at(session.first)
+    if not isinstance(track, MixtureCursor):
+        raise InvalidArgumentError("this is one dataset, not a mixture")
+    schedule, each = track.course.schedule, session.run.step_sequences
+    parts, found = schedule.parts, []
+    for change in schedule.changes:
+        pairs = [(change.start, change.weights)]
+        if change.anneal:
+            before = schedule.weights_before(change.start)
+            pairs = [
+                (change.start, before),
+                (change.start + change.anneal, change.weights),
+            ]
+        for position, weights in pairs:
+            tokens = np.array(weights) * [part.sequence_tokens for part in parts]
+            shares = (tokens / tokens.sum()).tolist()
+            step = -(-position // each)
+            found.append((step, dict(zip(schedule.names, shares, strict=True))))
+    return found
 
 
 def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:

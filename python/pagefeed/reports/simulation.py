@@ -164,7 +164,7 @@ def simulate(loader: Loader, cursor: Cursor) -> Simulation:
 
 def _page_bytes(loader: Loader) -> int:
     """Return the part of the memory that the engine leaves to pages, without plans."""
-    token_fields = max(1, len({*loader.fields.names} - {"metadata"}))
+    token_fields = max(1, len(loader.fields.made))
     batch = loader.batch_size * joined_index(loader).length * 8 * token_fields
     batches = max(
         batch * (loader.num_threads + 4), min(READY_BYTES, loader.memory // 8)

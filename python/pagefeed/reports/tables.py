@@ -16,6 +16,10 @@ Facts = list[tuple[str, str]]
 """Labels, and what is found."""
 
 
+MOST_STAGES = 8
+"""Of more of them shares alone are shown: a line each."""
+
+
 class Table(NamedTuple):
     """A table of texts."""
 
@@ -106,13 +110,23 @@ def facts_of_plan(plan: Forecast) -> Facts:
 
 def mixture_tables(plan: Forecast) -> Iterator[Table]:
     """Yield the datasets of a mixture, then each stage; nothing for one dataset."""
-    header = ("dataset", "tokens", "delivered", "epochs")
+    header = ("dataset", "tokens", "delivered", "share", "epochs", "left out")
     if plan.datasets:
-        rows = [
-            (name, f"{one.tokens:,}", f"{one.delivered_tokens:,}", f"{one.epochs:.2f}")
+        datasets = [
+            (
+                name,
+                f"{one.tokens:,}",
+                f"{one.delivered_tokens:,}",
+                f"{one.share:.2%}",
+                f"{one.epochs:.2f}",
+                "" if one.out_at_step is None else f"from step {one.out_at_step:,} on",
+            )
             for name, one in plan.datasets.items()
         ]
-        yield Table("datasets", header, rows)
+        yield Table("datasets", header, datasets)
+    if len(plan.stages) > MOST_STAGES:
+        yield _shares_by_stage(plan)
+        return
     for number, stage in enumerate(plan.stages):
         title = f"stage {number} from step {stage.first_step:,} on, {stage.steps:,.0f} "
         title += "steps"
@@ -124,3 +138,12 @@ def mixture_tables(plan: Forecast) -> Iterator[Table]:
             if n
         ]
         yield Table(title, ("dataset", "tokens", "share", "epochs"), rows)
+
+
+def _shares_by_stage(plan: Forecast) -> Table:
+    names = tuple(plan.datasets)
+    rows = [
+        (f"{stage.first_step:,}", *(f"{stage.shares[name]:.2%}" for name in names))
+        for stage in plan.stages
+    ]
+    return Table("shares of tokens by stage", ("from step", *names), rows)

@@ -7,6 +7,12 @@ state of a few integers, the route of a rank from there, and the sequences ahead
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.mixture_parts import MAX_STATE_BYTES
 from pagefeed.run.mixture_run import MixtureCursor, MixtureRun
+from pagefeed.run.mixture_totals import (
+    DatasetTotals,
+    last_position,
+    totals,
+    totals_as_text,
+)
 from pagefeed.run.provenance import Origin
 from pagefeed.run.route import NO_POSITION, Ranges, Route, Slot, joined_ranges_of
 from pagefeed.run.run import NO_SEQUENCE, Cursor, Run
@@ -20,6 +26,7 @@ __all__ = [
     "Cursor",
     "DatasetCursor",
     "DatasetRun",
+    "DatasetTotals",
     "LoaderState",
     "MixtureCursor",
     "MixtureRun",
@@ -29,4 +36,7 @@ __all__ = [
     "Run",
     "Slot",
     "joined_ranges_of",
+    "last_position",
+    "totals",
+    "totals_as_text",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
 from pagefeed.run.route import Route
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
+from pagefeed.run.unbalanced import Unbalanced
 from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
 
 __all__ = ["MixtureCursor", "MixtureRun"]
@@ -95,7 +96,7 @@ class MixtureCursor(Cursor):
         cuts = {0, *(change.start for change in self.course.schedule.changes)}
         cuts.update(end for end in self._ends if end is not None)
         return Dealing(
-            _Unbalanced(self),
+            Unbalanced(self),
             balance=balance,
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
@@ -308,7 +309,8 @@ class MixtureRun(Run):
             self.costs = balance.costs(SequenceCosts(self.index))
         self.orders = lru_cache(maxsize=2)(self._make_orders)
         """The orders of each dataset in an epoch of the run."""
-        self._course = lru_cache(maxsize=4)(self._make_course)
+        self._course = lru_cache(maxsize=2)(self._make_course)
+        self._last_course: Course | None = None
         self.parts = make_parts(self.mixture, names, self.datasets, self.indexes)
         """The datasets as a schedule knows them."""
         sizes = [(part.num_tokens, part.num_sequences) for part in self.parts]
@@ -366,7 +368,11 @@ class MixtureRun(Run):
 
     def _make_course(self, schedule: Schedule, num_lanes: int) -> Course:
         make = CourseInOrder if self.shuffle.in_order else Course
-        return make(schedule, num_lanes=num_lanes, seed=self.seed)
+        made = make(
+            schedule, num_lanes=num_lanes, seed=self.seed, before=self._last_course
+        )
+        self._last_course = made
+        return made
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""
@@ -409,7 +415,7 @@ class MixtureRun(Run):
                 "change any more; set them earlier, or raise max_epochs"
             )
         by_sequence = sequence_weights(self.mixture, schedule.parts, weights)
-        changed = schedule.changed(position, anneal, by_sequence)
+        changed = schedule.reweighted(position, anneal, by_sequence)
         return self._checked(replace(state, mixture=changed))
 
     def _border(self, state: LoaderState) -> int:
@@ -426,19 +432,3 @@ class MixtureRun(Run):
         self.course(state)
         check_size(state)
         return state
-
-
-class _Unbalanced:
-    """The order of a mixture before ranks are balanced."""
-
-    def __init__(self, cursor: MixtureCursor) -> None:
-        self._cursor = cursor
-
-    def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
-        """Find the sequences at rising positions, in short steps."""
-        parts = [np.empty(0, dtype=np.int64)]
-        for part in self._cursor.unbalanced(positions):
-            if part is not None:
-                parts.append(part)
-            yield
-        return np.concatenate(parts)

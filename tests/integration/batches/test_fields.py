@@ -273,6 +273,7 @@ def test_the_guide_has_the_table_of_the_data_plane():
         "segments": "{} [batch, most segments of a row]",
         "number": "int",
         "rows": "list of int",
+        "sequences": "{} [batch]",
         "table": "Arrow table",
     }
     told = {

@@ -19,7 +19,7 @@ from models.field_model import assert_model
 from pagefeed._base import FIELDS as ALL_FIELDS
 from pagefeed.errors import InvalidArgumentError
 
-FIELDS: Any = tuple(name for name in ALL_FIELDS if name != "metadata")
+FIELDS: Any = pf.Fields(names=tuple(ALL_FIELDS)).made
 LENGTH = 48
 APART = 10**5
 SEQUENCES = [

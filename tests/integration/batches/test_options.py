@@ -121,6 +121,7 @@ MAKES: dict[str, Any] = {
     "balance=": {"balance": "attention"},
     "context_parallel=": context_given,
     "fields=('labels', ...)": {"fields": ("input_ids", "labels", "loss_mask")},
+    "fields=('dataset_ids',)": {"fields": ("input_ids", "dataset_ids")},
     "fields=('metadata',)": {"fields": ("input_ids", "metadata")},
     "metadata=": lambda kind: {
         "dataset_given": {"metadata": ["id"]},
@@ -157,6 +158,7 @@ CHECKS: dict[str, Any] = {
         batch["labels"].shape == (4, LENGTH)
         or batch["labels"].shape == batch["input_ids"].shape
     ),
+    "fields=('dataset_ids',)": lambda batch: batch["dataset_ids"].min() == 0,
     "fields=('metadata',)": lambda batch: pa.table(batch["metadata"]).num_rows > 0,
     "metadata=": lambda batch: (
         "id" in batch or "id" in pa.table(batch["metadata"]).column_names

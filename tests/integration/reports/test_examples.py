@@ -29,6 +29,23 @@ def test_the_curriculum(tmp_path):
     assert (tmp_path / "mixture.svg").stat().st_size > 10_000
 
 
+def test_the_mixture_that_learns(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    done = subprocess.run(
+        [sys.executable, "examples/learning_mixture.py", "--folder", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    shares = re.findall(r"pattern in the \w+ 20 steps: (\d+)%", done.stdout)
+    assert shares[0] == "50"
+    assert int(shares[1]) > 80
+    assert "dealt again without losses: True" in done.stdout
+
+
 def test_torch_alone(tmp_path):
     for module in ("torch", "tokenizers"):
         pytest.importorskip(module, reason=f"{module} is not installed")

@@ -19,7 +19,7 @@ from pagefeed._base import IGNORED
 from pagefeed.batches.fields import Fields
 from pagefeed.errors import InvalidArgumentError
 
-FIELDS = tuple(name for name in ALL_FIELDS if name != "metadata")
+FIELDS = Fields(names=tuple(ALL_FIELDS)).made
 NUM_PAGES = 6
 ROWS_OF_PAGE = 3
 ROW_TOKENS = 130
@@ -63,7 +63,7 @@ def dtypes():
     kinds = {
         name: st.sampled_from(entry.dtypes)
         for name, entry in ALL_FIELDS.items()
-        if entry.dtypes
+        if entry.dtypes and name in FIELDS
     }
     return st.fixed_dictionaries({}, optional=kinds)
 

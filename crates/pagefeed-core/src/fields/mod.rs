@@ -35,6 +35,9 @@ pub enum Shape {
     Number,
     /// A list with a number for each row, which takes no memory of the batch.
     Rows,
+    /// A number for each sequence, from the plan: `[batch_size]`. It takes no memory of
+    /// the batch.
+    Sequences,
     /// A table of the documents.
     Table,
 }
@@ -48,6 +51,7 @@ impl Shape {
             Self::Segments => "segments",
             Self::Number => "number",
             Self::Rows => "rows",
+            Self::Sequences => "sequences",
             Self::Table => "table",
         }
     }
@@ -58,7 +62,7 @@ impl Shape {
         match self {
             Self::Tokens | Self::Segments => num_tokens,
             Self::Borders => num_tokens.saturating_add(1),
-            Self::Number | Self::Rows | Self::Table => 0,
+            Self::Number | Self::Rows | Self::Sequences | Self::Table => 0,
         }
     }
 }
@@ -114,7 +118,7 @@ macro_rules! fields {
 
 const WIDE: &[FieldType] = &[FieldType::I64, FieldType::I32];
 const NARROW: &[FieldType] = &[FieldType::I32, FieldType::I64];
-const BORDERS: &[FieldType] = &[FieldType::I32];
+const SMALL: &[FieldType] = &[FieldType::I32];
 const MASK: &[FieldType] = &[FieldType::Bool, FieldType::I64, FieldType::F32];
 
 // Name, types, shape, number on padding, whether it is ours alone, whether it is for models.
@@ -128,17 +132,19 @@ fields! {
     /// Number of each token's document in its row.
     DocumentIds: "document_ids", NARROW, Tokens, Some(-1), true, false;
     /// Borders of the segments in the flattened batch.
-    CuSeqlens: "cu_seqlens", BORDERS, Borders, None, true, false;
+    CuSeqlens: "cu_seqlens", SMALL, Borders, None, true, false;
     /// Tokens of the longest segment.
     MaxSeqlen: "max_seqlen", &[], Number, None, true, false;
     /// Lengths of the segments of each row.
-    DocLens: "doc_lens", BORDERS, Segments, Some(0), true, false;
+    DocLens: "doc_lens", SMALL, Segments, Some(0), true, false;
     /// Tokens of the longest segment of each row.
     MaxDocLens: "max_doc_lens", &[], Rows, None, true, false;
     /// 1 on tokens of documents.
     AttentionMask: "attention_mask", MASK, Tokens, Some(0), false, true;
     /// 1 where labels carry loss, otherwise 0.
     LossMask: "loss_mask", MASK, Tokens, Some(0), false, false;
+    /// Number of each sequence's dataset.
+    DatasetIds: "dataset_ids", SMALL, Sequences, Some(-1), true, false;
     /// What the files tell of the documents.
     Metadata: "metadata", &[], Table, None, true, true;
 }
@@ -236,8 +242,11 @@ impl Fields {
 
     /// Whether fields are made of where documents begin and end.
     pub fn need_borders(&self) -> bool {
-        let is_read = |field: &Field| matches!(field, Field::InputIds | Field::Metadata);
-        let mut made = Field::ALL.into_iter().filter(|field| !is_read(field));
+        let is_given = |field: &Field| {
+            let shape = field.entry().shape;
+            *field == Field::InputIds || matches!(shape, Shape::Sequences | Shape::Table)
+        };
+        let mut made = Field::ALL.into_iter().filter(|field| !is_given(field));
         made.any(|field| self.has(field))
     }
 }

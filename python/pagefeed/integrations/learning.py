@@ -1,0 +1,91 @@
+"""Losses of datasets in a trainer's logs, and policies that change the weights.
+
+Each adapter has a :class:`pagefeed.mixing.Learner` where its loader has the field
+``dataset_ids``. Batches may be fetched ahead of their losses, as gradient accumulation
+does: each keeps its own ``dataset_ids``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+from pagefeed.mixing import Learner, Policy
+from pagefeed.mixture import Mixture
+
+__all__ = ["EVERY", "WatchedLoss", "logits_of", "make_learner"]
+
+EVERY = 100
+"""Steps of the loader between two updates of a policy."""
+
+
+def make_learner(
+    loader: Loader,
+    policy: Policy | None,
+    every: int = EVERY,
+    group: Any = None,  # noqa: ANN401 - of any framework
+) -> Learner | None:
+    """Return a learner for a loader with the field ``dataset_ids``, else None.
+
+    Raises:
+        InvalidArgumentError: If a policy is given and cannot work.
+    """
+    fields = loader.fields.names
+    if isinstance(loader.dataset, Mixture) and {"dataset_ids", "labels"} <= {*fields}:
+        return Learner(loader, policy, every=every, group=group)
+    if policy is not None:
+        raise InvalidArgumentError(
+            "a policy needs a mixture, and the fields labels and dataset_ids: give the "
+            "Loader pagefeed.mix(...) and "
+            f"fields={tuple(dict.fromkeys((*fields, 'labels', 'dataset_ids')))!r}"
+        )
+    return None
+
+
+def logits_of(outputs: Any) -> Any:  # noqa: ANN401 - a model's
+    """Return the logits among a model's outputs.
+
+    Raises:
+        InvalidArgumentError: If there are none.
+    """
+    logits = outputs.get("logits") if hasattr(outputs, "get") else None
+    if logits is None:
+        raise InvalidArgumentError(
+            "losses of datasets need the model's logits, and it gave none: turn off "
+            "what leaves them out (use_liger_kernel, loss_type='chunked_nll'), or "
+            "leave dataset_ids out of the Loader's fields"
+        )
+    return logits
+
+
+class WatchedLoss:
+    """A loss function of logits and labels whose batches a learner sees.
+
+    Args:
+        loss: The function; called with logits, labels and what else it takes.
+        learner: Adds the losses up.
+    """
+
+    def __init__(self, loss: Callable[..., Any], learner: Learner) -> None:
+        if hasattr(loss, "set_lm_head"):
+            raise InvalidArgumentError(
+                f"{type(loss).__name__} makes logits inside the loss, chunk by chunk: "
+                "for losses of datasets take a loss function of logits"
+            )
+        self._loss = loss
+        self._learner = learner
+        self.ahead: deque[Any] = deque()
+        """``dataset_ids`` of the batches that were handed out and have no loss yet."""
+
+    def __call__(self, logits: Any, labels: Any, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
+        """Add the losses of the next batch, and return its loss."""
+        if not self.ahead:  # An evaluation's.
+            return self._loss(logits, labels, *args, **settings)
+        self._learner.add(self.ahead.popleft(), labels, logits=logits)
+        return self._loss(logits, labels, *args, **settings)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._loss, name)

@@ -1,0 +1,23 @@
+"""Mixtures that learn: weights of datasets from the losses of a training.
+
+- :class:`Policy`: anything that makes weights of losses, such as :class:`ADO`,
+  :class:`ExcessLoss`, :class:`FixedSchedule` or a class of your own.
+- :class:`Learner`: adds up the losses of a training's datasets over all ranks, asks the
+  policy, and sets the loader's weights, the same on every rank.
+- :func:`token_losses`: losses of single tokens from a model's logits.
+"""
+
+from pagefeed.mixing.ado import ADO
+from pagefeed.mixing.cross_entropy import token_losses
+from pagefeed.mixing.excess_loss import ExcessLoss
+from pagefeed.mixing.learner import Learner
+from pagefeed.mixing.policy import FixedSchedule, Policy
+
+__all__ = [
+    "ADO",
+    "ExcessLoss",
+    "FixedSchedule",
+    "Learner",
+    "Policy",
+    "token_losses",
+]

@@ -1,0 +1,234 @@
+"""Adaptive data optimization: weights by how fast each dataset's loss still falls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import check_whole
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixing.policy import Weights, check_number, shares_of
+
+__all__ = ["ADO"]
+
+EXPONENTS = np.geomspace(0.02, 0.8, 48)
+"""Exponents that a scaling law may have."""
+MOST_POINTS = 48
+"""Points of a dataset's loss curve; with more of them two neighbours become one."""
+LEAST_POINTS = 6
+"""Points that a scaling law is fitted to."""
+DIGITS = 6
+"""Significant digits of a remembered number."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class ADO:
+    """Adaptive Data Optimization: more of what the model learns from fastest.
+
+    After Jiang et al., 2024 ("Adaptive Data Optimization: Dynamic Sample Selection with
+    Scaling Laws", arXiv 2410.11820). Each dataset's loss is fitted by a scaling law
+    ``floor + scale * n ** -exponent`` of what was delivered of it. Its weight is the
+    prior, times the speed at which that law falls, times a credit for how much of the
+    recent data was its own, smoothed over time. No proxy model is needed.
+
+    The law is fitted by least squares for each of 48 exponents, where the paper
+    minimizes a Huber loss by L-BFGS: here each point is a mean over many tokens.
+
+    Args:
+        prior: Weights at the beginning, which it also goes on from.
+        warmup: Steps without a change, of which losses are not fitted either.
+        credit: Exponent of the recent share of a dataset.
+        memory: Share of the present weights in the recent ones, at each update.
+        smoothing: Share of the mean weights so far in new weights.
+        least: Smallest share that a dataset is given.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    Example:
+        >>> policy = ADO({"web": 0.7, "code": 0.3}, warmup=0)
+        >>> for step in range(100, 2000, 100):
+        ...     weights = policy.update(step, {"web": 3, "code": 2 + 900 / step})
+        >>> weights["code"] > 0.9  # The loss of the web does not fall.
+        True
+    """
+
+    def __init__(
+        self,
+        prior: Weights,
+        *,
+        warmup: int = 1000,
+        credit: float = 0.5,
+        memory: float = 0.1,
+        smoothing: float = 0.1,
+        least: float = 0.01,
+    ) -> None:
+        self._prior = shares_of(prior, "prior")
+        self._warmup = check_whole(warmup, "warmup", least=0)
+        self._credit = check_number(credit, "credit", 0, 1)
+        self._memory = check_number(memory, "memory", 0, 1)
+        self._smoothing = check_number(smoothing, "smoothing", 0, 1)
+        self._least = check_number(least, "least", 0, 1)
+        if self._least * len(self._prior) > 1:
+            raise InvalidArgumentError(
+                f"least={least} of {len(self._prior)} datasets is more than all"
+            )
+        shares = np.array([*self._prior.values()])
+        self._weights, self._recent, self._mean = shares, shares, shares
+        self._num_updates = 0
+        self._last_step = 0
+        self._delivered = np.zeros(len(shares))
+        self._curves: dict[str, _Curve] = {name: _Curve() for name in self._prior}
+        self._round()
+
+    def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
+        """Return new weights; None in the warm-up, and before laws can be fitted."""
+        passed, self._last_step = max(0, step - self._last_step), step
+        self._delivered = self._delivered + passed * self._weights
+        self._round()
+        if step <= self._warmup:
+            return None
+        for (name, curve), count in zip(
+            self._curves.items(), self._delivered.tolist(), strict=True
+        ):
+            if name in losses and math.isfinite(losses[name]) and count > 0:
+                curve.add(count, losses[name])
+        pairs = zip(self._curves.values(), self._delivered.tolist(), strict=True)
+        speeds = [curve.speed(count) for curve, count in pairs]
+        known = np.array([np.nan if speed is None else speed for speed in speeds])
+        if np.isnan(known).all() or not np.nansum(known) > 0:
+            return None
+        # What has no law yet counts as the mean of the others.
+        known = np.where(np.isnan(known), np.nanmean(known), known)
+        prior = np.array([*self._prior.values()])
+        wanted = prior * self._recent**self._credit * known
+        wanted = wanted / wanted.sum()
+        mixed = self._smoothing * self._mean + (1 - self._smoothing) * wanted
+        self._weights = _at_least(mixed, self._least)
+        self._recent = (1 - self._memory) * self._recent + self._memory * self._weights
+        self._num_updates += 1
+        self._mean = self._mean + (self._weights - self._mean) / (self._num_updates + 1)
+        self._round()
+        return dict(zip(self._prior, self._weights.tolist(), strict=True))
+
+    def _round(self) -> None:
+        """Keep what a state says: a resumed run goes on with these numbers."""
+        for name in ("_weights", "_recent", "_mean", "_delivered"):
+            setattr(self, name, np.array(_short(getattr(self, name).tolist())))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights and loss curves, some 60 numbers for each dataset."""
+        return {
+            "num_updates": self._num_updates,
+            "last_step": self._last_step,
+            "datasets": {
+                name: [*_short(numbers), self._curves[name].points]
+                for name, *numbers in zip(
+                    self._prior,
+                    self._weights.tolist(),
+                    self._recent.tolist(),
+                    self._mean.tolist(),
+                    self._delivered.tolist(),
+                    strict=True,
+                )
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue there; datasets that were added since begin with their prior."""
+        self._num_updates = int(state["num_updates"])
+        self._last_step = int(state["last_step"])
+        known = state["datasets"]
+        rows = [
+            known[name][:4] if name in known else [share, share, share, 0.0]
+            for name, share in self._prior.items()
+        ]
+        columns = np.array(rows, dtype=np.float64).T
+        self._weights, self._recent, self._mean, self._delivered = columns
+        self._curves = {
+            name: _Curve(known[name][4] if name in known else ())
+            for name in self._prior
+        }
+
+
+class _Curve:
+    """Losses of a dataset by what was delivered of it."""
+
+    def __init__(self, points: Sequence[Sequence[float]] = ()) -> None:
+        self.points = [[float(value) for value in point] for point in points]
+        """Delivered, mean loss and number of losses in it, by rising first."""
+
+    def add(self, count: float, loss: float) -> None:
+        """Add a loss; of too many points two neighbours become one."""
+        self.points.append(_short([count, loss, 1.0]))
+        if len(self.points) <= MOST_POINTS:
+            return
+        # Those that are nearest in proportion: a law is a line in logarithms.
+        counts = np.array([point[0] for point in self.points])
+        nearest = int(np.argmin(counts[1:] / counts[:-1]))
+        pair = self.points[nearest : nearest + 2]
+        self.points[nearest : nearest + 2] = [_short(_mean(*pair))]
+
+    def speed(self, count: float) -> float | None:
+        """Return how fast the loss falls there: minus its derivative; None: unknown."""
+        if len(self.points) < LEAST_POINTS or count <= 0:
+            return None
+        delivered, losses, numbers = np.array(self.points).T
+        first = delivered[0]
+        powers = (delivered / first)[:, None] ** -EXPONENTS
+        floor, scale = _lines(powers, losses, numbers)
+        error = (
+            numbers[:, None] * (floor + scale * powers - losses[:, None]) ** 2
+        ).sum(axis=0)
+        best = int(np.argmin(error))
+        exponent = float(EXPONENTS[best])
+        falling = float(scale[best]) * (count / float(first)) ** -exponent
+        return float(exponent * falling / count)
+
+
+def _lines(powers: Floats, losses: Floats, numbers: Floats) -> tuple[Floats, Floats]:
+    """Fit ``floor + scale * power``, neither below 0, for each column of powers."""
+    share = (numbers / numbers.sum())[:, None]
+    mean = (share * powers).sum(axis=0)
+    mean_loss = float((share[:, 0] * losses).sum())
+    spread = (share * (powers - mean) ** 2).sum(axis=0)
+    both = (share * (powers - mean) * (losses[:, None] - mean_loss)).sum(axis=0)
+    scale = np.maximum(0.0, both / np.maximum(spread, 1e-300))
+    floor = mean_loss - scale * mean
+    # Where the floor would be below 0: through the origin.
+    through = (share * powers * losses[:, None]).sum(axis=0)
+    through = np.maximum(0.0, through / (share * powers**2).sum(axis=0))
+    return np.maximum(floor, 0.0), np.where(floor < 0, through, scale)
+
+
+def _mean(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    total = one[2] + other[2]
+    means = [
+        (a * one[2] + b * other[2]) / total
+        for a, b in zip(one[:2], other, strict=False)
+    ]
+    return [*means, total]
+
+
+def _at_least(shares: Floats, least: float) -> Floats:
+    """Return shares of which none is smaller; the others pay in proportion."""
+    small = np.zeros(len(shares), dtype=bool)
+    while True:
+        rest = 1 - least * small.sum()
+        scaled = np.where(small, least, 0.0)
+        large = shares[~small]
+        if len(large):
+            scaled[~small] = large / large.sum() * rest
+        below = (scaled < least) & ~small
+        if not below.any():
+            return scaled
+        small |= below
+
+
+def _short(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values]

@@ -1,0 +1,111 @@
+"""Weights that grow where a model is behind a reference: a softmax of excess losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixing.policy import Weights, check_number, shares_of
+from pagefeed.mixture import check_weights
+
+__all__ = ["ExcessLoss"]
+
+LARGE = 1e9
+
+
+class ExcessLoss:
+    """Multiplies weights by the exponential of how far losses exceed a reference's.
+
+    The inner loop of DoReMi (Xie et al., 2023, arXiv 2305.10429): exponentiated
+    gradient ascent on the excess losses, smoothed by a share of equal weights. DoReMi
+    takes the mean of these weights over the training of a small model, :attr:`mean`, as
+    the weights of a large one.
+
+    Args:
+        reference: Loss of each dataset under a reference model.
+        prior: Weights at the beginning; equal ones if None.
+        rate: By which excess losses are multiplied.
+        smoothing: Share of equal weights.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    Example:
+        >>> policy = ExcessLoss({"web": 2.0, "code": 1.0}, smoothing=0)
+        >>> weights = policy.update(100, {"web": 2.0, "code": 1.5})
+        >>> {name: round(weight, 3) for name, weight in weights.items()}
+        {'web': 0.378, 'code': 0.622}
+    """
+
+    def __init__(
+        self,
+        reference: Mapping[str, float],
+        *,
+        prior: Weights | None = None,
+        rate: float = 1.0,
+        smoothing: float = 1e-3,
+    ) -> None:
+        if not isinstance(reference, Mapping) or not reference:
+            raise InvalidArgumentError(
+                f"reference={reference!r:.60} must be a dict of losses by dataset"
+            )
+        self._reference = {
+            name: check_number(loss, f"reference[{name!r}]", -LARGE, LARGE)
+            for name, loss in reference.items()
+        }
+        self._rate = check_number(rate, "rate", 0, LARGE)
+        self._smoothing = check_number(smoothing, "smoothing", 0, 1)
+        equal = dict.fromkeys(self._reference, 1.0)
+        self._weights = shares_of(equal if prior is None else prior, "prior")
+        if set(self._weights) != set(self._reference):
+            raise InvalidArgumentError(
+                f"prior names {sorted(self._weights)}, reference "
+                f"{sorted(self._reference)}: give both the same datasets"
+            )
+        self._sums = dict.fromkeys(self._weights, 0.0)
+        self._num_updates = 0
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean of the weights so far, each update counted once."""
+        count = self._num_updates
+        return {n: s / count for n, s in self._sums.items()} if count else {}
+
+    def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
+        """Return new weights; those of datasets without a loss grow by nothing."""
+        del step
+        names = list(self._weights)
+        excess = [
+            max(0.0, losses[name] - self._reference[name]) if name in losses else 0.0
+            for name in names
+        ]
+        # In logarithms: exponentials of large excesses may be beyond all numbers.
+        logs = np.log([self._weights[name] for name in names])
+        logs += self._rate * np.array(excess)
+        grown = np.exp(logs - logs.max())
+        shares = (1 - self._smoothing) * grown / math.fsum(grown)
+        shares = np.maximum(shares + self._smoothing / len(names), 1e-300)
+        self._weights = dict(zip(names, shares.tolist(), strict=True))
+        self._sums = {n: total + self._weights[n] for n, total in self._sums.items()}
+        self._num_updates += 1
+        return dict(self._weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights and their sums."""
+        return {
+            "weights": self._weights,
+            "sums": self._sums,
+            "num_updates": self._num_updates,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue there; datasets that were added since begin with equal weights."""
+        equal = 1 / len(self._weights)
+        loaded = {name: state["weights"].get(name, equal) for name in self._weights}
+        self._weights = check_weights(loaded, self._weights)
+        self._sums = {name: state["sums"].get(name, 0.0) for name in self._sums}
+        self._num_updates = int(state["num_updates"])

@@ -1,0 +1,308 @@
+"""A policy at work: losses of all ranks go in, the loader's weights come out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import check_positive, require
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.launch import sums_over
+from pagefeed.loader import Loader, session_of
+from pagefeed.mixing.cross_entropy import token_losses
+from pagefeed.mixing.policy import Policy
+from pagefeed.mixture import Mixture
+
+__all__ = ["Learner"]
+
+VERSION = 1
+_logger = logging.getLogger("pagefeed")
+
+
+class Memory:
+    """What a learner remembers from step to step: part of the loader's state.
+
+    It does not know the loader, which keeps it.
+
+    Args:
+        policy: Makes weights of losses.
+        names: The datasets, by number.
+    """
+
+    def __init__(self, policy: Policy | None, names: Sequence[str]) -> None:
+        self._policy = policy
+        self._names = names
+        self.at = 0
+        """The loader's step at the end of the last step."""
+        self.sums: Any = np.zeros((2, len(names)))
+        """Sums of losses, and labels, since the last update: [2, datasets]."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the loader's state contains of it: plain JSON types."""
+        remembers = hasattr(self._policy, "state_dict")
+        return {
+            "version": VERSION,
+            "policy": type(self._policy).__name__,
+            "state": self._policy.state_dict() if remembers else None,  # type: ignore[union-attr]
+            "at": self.at,
+            "names": list(self._names),
+            "sums": _on_host(self.sums).tolist(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any] | None, step: int) -> None:
+        """Continue there; None begins anew, at a step of the loader.
+
+        Raises:
+            StateMismatchError: If it is something else.
+        """
+        self.at, self.sums = step, np.zeros((2, len(self._names)))
+        if state is None:
+            return
+        try:
+            version, recorded = state["version"], str(state["policy"])
+            self.at, remembered = int(state["at"]), state["state"]
+            sums = zip(*state["sums"], strict=True)
+            by_name = dict(zip(state["names"], sums, strict=True))
+            found = [by_name.get(name, (0.0, 0.0)) for name in self._names]
+            self.sums = np.array(found, dtype=np.float64).T.reshape(2, -1)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateMismatchError(
+                f"this is not what a Learner's state_dict() returned: {state!r:.200}"
+            ) from error
+        if version != VERSION:
+            raise StateMismatchError(
+                f"the state of a Learner has version {version!r}, this release reads "
+                f"{VERSION}: continue the run with the release that began it"
+            )
+        if recorded != type(self._policy).__name__:
+            _logger.warning(
+                "the state is of the policy %s, and %s begins anew",
+                *(recorded, type(self._policy).__name__),
+            )
+        elif remembered is not None:
+            # A copy: a policy may keep what it is given.
+            policy: Any = self._policy
+            policy.load_state_dict(json.loads(json.dumps(remembered)))
+
+
+class Learner:
+    """Adds up losses by dataset over all ranks, and lets a policy change the weights.
+
+    Every rank has one, and all call :meth:`add` for their batches and :meth:`step`
+    after each step of the optimizer. The sums of all ranks are exact means over tokens
+    and the same everywhere. The weights are those that the first rank's policy returns.
+    They hold from the next step of the loader on, whatever was prefetched, and the
+    loader's state contains them: a resumed run deals the same sequences, on any number
+    of ranks. It also contains the policy's own state and the sums since its last
+    update, so that a resumed run decides as the one before would have.
+
+    The adapters have a learner where their loader has the field ``dataset_ids``.
+
+    Args:
+        loader: A loader of a mixture with the fields ``dataset_ids`` and ``labels``.
+        policy: Makes weights of losses; None: they are added up alone.
+        every: Steps of the loader between two updates.
+        group: A process group of torch, or a function that gathers plain objects over
+            all ranks, such as :func:`pagefeed.integrations.jax.gather`. By default all
+            processes of torch's group, if there is one.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    For example::
+
+        learner = pf.mixing.Learner(loader, pf.mixing.ADO({"web": 0.7, "code": 0.3}))
+        for batch in loader:
+            logits = model(batch["input_ids"])
+            learner.add(batch["dataset_ids"], batch["labels"], logits=logits)
+            ...
+            optimizer.step()
+            learner.step()
+            log(learner.means())  # {"loss/web": 2.31, "loss/code": 1.02}
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        policy: Policy | None = None,
+        *,
+        every: int = 100,
+        group: Any = None,  # noqa: ANN401 - torch's
+    ) -> None:
+        if not isinstance(loader, Loader) or not isinstance(loader.dataset, Mixture):
+            raise InvalidArgumentError(
+                f"a Learner needs the Loader of a mixture, found {loader!r:.60}: "
+                "Loader(pagefeed.mix({'web': (web, 0.7), ...}), ...)"
+            )
+        missing = {"dataset_ids", "labels"} - {*loader.fields.names}
+        if missing:
+            raise InvalidArgumentError(
+                f"a Learner needs {', '.join(sorted(missing))}: give the Loader "
+                f"fields={(*loader.fields.names, *sorted(missing))!r}"
+            )
+        if policy is not None and not isinstance(policy, Policy):
+            raise InvalidArgumentError(
+                f"policy={policy!r:.60} must have update(step, losses), such as "
+                "pagefeed.mixing.ADO(...)"
+            )
+        self.loader = loader
+        self.policy = policy
+        self.every = check_positive(every, "every")
+        self._group = group
+        self._names = loader.dataset_names
+        self._shift = 0 if loader.fields.shifted else 1
+        self._ignored = loader.fields.ignore_index
+        self._added: Any = None
+        self._logged: Any = np.zeros((2, len(self._names)))
+        self._memory = Memory(policy, self._names)
+        session_of(loader).learn(self._memory)
+
+    def add(
+        self,
+        dataset_ids: Any,  # noqa: ANN401 - an array or a tensor
+        labels: Any,  # noqa: ANN401 - likewise
+        *,
+        logits: Any = None,  # noqa: ANN401 - likewise
+        losses: Any = None,  # noqa: ANN401 - likewise
+    ) -> None:
+        """Add the losses of a batch of this rank; nothing is communicated.
+
+        Args:
+            dataset_ids: int [rows], as the batch has them.
+            labels: int [rows, tokens], as the model was given them, or joined:
+                [1, rows * tokens] or [rows * tokens].
+            logits: [..., vocabulary], one for each label. They cost another cross
+                entropy, without gradients.
+            losses: Or the loss of each label, of its shape; those of ignored labels do
+                not count. Where labels stand at their token, that of the label before
+                which a prediction was made stands at the label, and the first is not
+                looked at.
+
+        Raises:
+            InvalidArgumentError: If there is not exactly one of logits and losses.
+        """
+        if (logits is None) == (losses is None):
+            raise InvalidArgumentError(
+                "give either logits or losses: the loss of each token is needed, and "
+                "the mean of a batch does not tell its datasets apart"
+            )
+        rows = len(dataset_ids)
+        if isinstance(labels, np.ndarray) or not hasattr(labels, "detach"):
+            xp: Any = np
+        else:
+            xp = require("torch", extra="torch", purpose="losses of datasets")
+            dataset_ids = xp.as_tensor(dataset_ids, device=labels.device)
+        labels = labels.reshape(rows, -1) if labels.ndim < 2 else labels
+        whole = labels.shape
+        tokens = int(np.prod(whole)) // rows
+        repeat = xp.repeat if xp is np else xp.repeat_interleave
+        numbers = repeat(dataset_ids, tokens).reshape(whole)[..., self._shift :]
+        targets = labels[..., self._shift :]
+        if logits is not None:
+            logits = logits.reshape(*whole, logits.shape[-1])
+            losses = token_losses(
+                logits[..., : targets.shape[-1], :], targets, ignore_index=self._ignored
+            )
+        else:
+            losses = losses.reshape(whole)[..., self._shift :]
+        counted = (targets != self._ignored) & (numbers >= 0)
+        numbers, losses = numbers[counted], losses[counted]
+        if xp is np:
+            size = len(self._names)
+            made = [
+                np.bincount(numbers, weights=weights, minlength=size)
+                for weights in (np.asarray(losses, dtype=np.float64), None)
+            ]
+            added: Any = np.array(made, dtype=np.float64)
+        else:
+            values = xp.stack([losses.detach().double(), xp.ones_like(losses).double()])
+            added = values.new_zeros(2, len(self._names))
+            added.index_add_(1, numbers.long(), values)
+        self._added = added if self._added is None else self._added + added
+
+    def step(self) -> bool:
+        """End a step: add up over all ranks, and update the weights if it is time.
+
+        Call it on all ranks after each step of the optimizer, also where a rank had
+        nothing to add, as the first stages of a pipeline.
+
+        Returns:
+            Whether the weights changed.
+        """
+        added, self._added = self._added, None
+        if added is None:
+            added = np.zeros((2, len(self._names)))
+        added = sums_over(added, self._group)
+        memory, step = self._memory, self.loader.step
+        memory.sums, self._logged = (
+            _plus(sums, added) for sums in (memory.sums, self._logged)
+        )
+        before, memory.at = memory.at, step
+        if self.policy is None or step // self.every == before // self.every:
+            return False
+        losses = self._means(memory.sums)
+        memory.sums = memory.sums * 0
+        return self._decide(step, losses)
+
+    def _decide(self, step: int, losses: dict[str, float]) -> bool:
+        """Ask the policy, and set what the first rank's returns on all of them."""
+        weights = None if self.policy is None else self.policy.update(step, losses)
+        chosen = np.full(len(self._names), np.nan)
+        if weights is not None:
+            unknown = [name for name in weights if name not in self._names]
+            if unknown:
+                raise InvalidArgumentError(
+                    f"the policy gives {unknown[0]!r} a weight; the mixture has "
+                    f"{', '.join(self._names)}"
+                )
+            chosen = np.array([weights.get(name, 0.0) for name in self._names], float)
+        is_first = self.loader.rank == 0
+        # Sums of one rank's numbers and zeros: equal everywhere, to the last bit.
+        told = np.where(is_first, np.nan_to_num(chosen, nan=-1.0), 0.0)
+        told = np.append(told, float(is_first))
+        found = np.asarray(_on_host(sums_over(told, self._group)))
+        found = found[:-1] / found[-1]
+        if (found < 0).any():
+            return False
+        self.loader.set_weights(dict(zip(self._names, found.tolist(), strict=True)))
+        shares = ", ".join(
+            f"{name} {weight / found.sum():.3f}"
+            for name, weight in zip(self._names, found.tolist(), strict=True)
+        )
+        if is_first:
+            _logger.info("weights from step %d on: %s", step, shares)
+        return True
+
+    def means(self) -> dict[str, float]:
+        """Return ``loss/NAME`` of each dataset since the last call, over all ranks.
+
+        Nothing is communicated: :meth:`step` has added up. Datasets without a label
+        are left out.
+        """
+        found = self._means(self._logged)
+        self._logged = self._logged * 0
+        return {f"loss/{name}": loss for name, loss in found.items()}
+
+    def _means(self, sums: Any) -> dict[str, float]:  # noqa: ANN401 - array or tensor
+        totals, counts = _on_host(sums)
+        each = zip(self._names, totals, counts, strict=True)
+        return {name: float(total / count) for name, total, count in each if count}
+
+
+def _plus(sums: Any, added: Any) -> Any:  # noqa: ANN401 - arrays or tensors
+    """Add up; nothing waits for a device."""
+    if isinstance(sums, np.ndarray) and not isinstance(added, np.ndarray):
+        sums = added.new_tensor(sums)
+    return sums + added
+
+
+def _on_host(values: Any) -> npt.NDArray[np.float64]:  # noqa: ANN401 - array or tensor
+    if isinstance(values, np.ndarray):
+        return values
+    found: npt.NDArray[np.float64] = values.cpu().numpy()
+    return found

@@ -1,0 +1,123 @@
+"""What makes weights of losses, and the simplest: weights by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from pagefeed._base import check_whole
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import check_weights
+
+__all__ = ["FixedSchedule", "Policy", "check_number", "shares_of"]
+
+Weights = Mapping[str, float]
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Makes weights of losses.
+
+    A policy that remembers something also has ``state_dict()``, which returns plain
+    JSON types, and ``load_state_dict(state)``: a checkpoint then contains it.
+
+    Example:
+        >>> class Uniform:
+        ...     def update(self, step, losses):
+        ...         return dict.fromkeys(losses, 1) if step >= 1000 else None
+        >>> isinstance(Uniform(), Policy)
+        True
+    """
+
+    def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
+        """Return the weights from a step on.
+
+        Args:
+            step: The number of the next step.
+            losses: Mean loss by dataset over the tokens of all ranks since the last
+                update, of those that had any.
+
+        Returns:
+            Weights by name, in tokens or sequences as the mixture counts them; None
+            leaves them as they are.
+        """
+
+
+class FixedSchedule:
+    """Weights by step, whatever the losses are.
+
+    A :class:`pagefeed.Stage` does the same ahead of a run. This is what a policy is
+    compared with: it takes the same way into the state.
+
+    Args:
+        weights: ``{step: {name: weight}}``: from the first update at or after a step
+            its weights hold.
+
+    Raises:
+        InvalidArgumentError: If steps are no whole numbers, or weights cannot be right.
+
+    Example:
+        >>> policy = FixedSchedule({100: {"web": 0.5, "code": 0.5}})
+        >>> policy.update(50, {}), policy.update(100, {})
+        (None, {'web': 0.5, 'code': 0.5})
+    """
+
+    def __init__(self, weights: Mapping[int, Weights]) -> None:
+        if not isinstance(weights, Mapping) or not weights:
+            raise InvalidArgumentError(
+                f"weights={weights!r:.60} must be a dict of weights by step, such as "
+                "{1000: {'web': 0.5, 'code': 0.5}}"
+            )
+        self._weights = {
+            check_whole(step, "step", least=0): check_weights(each, each)
+            for step, each in sorted(weights.items())
+        }
+        self._last = -1
+
+    def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
+        """Return the weights of the last step of the schedule that was reached."""
+        del losses
+        reached = max((each for each in self._weights if each <= step), default=-1)
+        if reached == self._last:
+            return None
+        self._last = reached
+        return self._weights.get(reached)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the step whose weights hold."""
+        return {"last": self._last}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue there."""
+        self._last = check_whole(state["last"], "last", least=-1)
+
+
+def shares_of(weights: Weights, name: str) -> dict[str, float]:
+    """Return weights, all above 0, in proportion, so that their sum is 1.
+
+    Raises:
+        InvalidArgumentError: If they cannot be right.
+    """
+    checked = check_weights(weights, weights)
+    if min(checked.values()) <= 0:
+        raise InvalidArgumentError(
+            f"{name}={dict(weights)!r:.80} must be above 0: leave out of it what takes "
+            "no part"
+        )
+    total = math.fsum(checked.values())
+    return {key: weight / total for key, weight in checked.items()}
+
+
+def check_number(value: object, name: str, least: float, most: float) -> float:
+    """Return a number between two others.
+
+    Raises:
+        InvalidArgumentError: If it is not.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least <= float(value) <= most:  # type: ignore[arg-type]
+        raise InvalidArgumentError(
+            f"{name}={value!r:.60} must be a number from {least:g} to {most:g}"
+        )
+    return float(value)  # type: ignore[arg-type]

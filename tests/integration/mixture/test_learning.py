@@ -1,0 +1,245 @@
+"""Learners: losses add up by dataset, and weights that follow them are in the state."""
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pagefeed as pf
+from models.mixing import write_datasets
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.reports import forecast, mixture_weights
+
+FIELDS = ("input_ids", "labels", "dataset_ids")
+EVERY = 7
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    return write_datasets(tmp_path_factory.mktemp("learning"))
+
+
+def make(datasets, *, max_epochs=None, max_steps=400, **options):
+    parts = {name: (data, 1.0) for name, data in datasets.items()}
+    settings: dict[str, Any] = {
+        "batch_size": 4,
+        "fields": FIELDS,
+        "num_threads": 1,
+        "seed": 2,
+    }
+    return pf.Loader(
+        pf.mix(parts, unit="sequences", max_steps=max_steps, max_epochs=max_epochs),
+        sequences=pf.Windows(16),
+        **settings | options,
+    )
+
+
+class Random:
+    """A policy that remembers what it drew."""
+
+    def __init__(self):
+        self.draws = 0
+
+    def update(self, step, losses):
+        del losses
+        self.draws += 1
+        weights = np.random.default_rng([step, self.draws]).random(3)
+        return dict(zip(("code", "math", "web"), weights.tolist(), strict=True))
+
+    def state_dict(self):
+        return {"draws": self.draws}
+
+    def load_state_dict(self, state):
+        self.draws = state["draws"]
+
+
+def train(loader, steps, policy):
+    """Some steps, with losses that the step and the dataset say."""
+    learner, seen = pf.mixing.Learner(loader, policy, every=EVERY), []
+    batches = iter(loader)
+    for _ in range(steps):
+        batch = next(batches)
+        seen += batch["input_ids"][:, 0].tolist()
+        rng = np.random.default_rng(loader.step)
+        losses = rng.random(batch["labels"].shape) + batch["dataset_ids"][:, None]
+        losses += 3 / np.sqrt(loader.step)
+        learner.add(batch["dataset_ids"], batch["labels"], losses=losses)
+        learner.step()
+    return seen, json.loads(json.dumps(loader.state_dict()))
+
+
+POLICIES: dict[str, Any] = {
+    "ado": lambda: pf.mixing.ADO({"code": 1, "math": 1, "web": 1}, warmup=10),
+    "random": Random,
+}
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+@pytest.mark.parametrize("stop", [7, 103, 133])
+def test_killed_and_resumed_it_decides_as_before(datasets, kind, stop):
+    whole, end = train(make(datasets), 180, POLICIES[kind]())
+    first, saved = train(make(datasets), stop, POLICIES[kind]())
+    resumed = make(datasets)
+    resumed.load_state_dict(saved)
+    rest, state = train(resumed, 180 - stop, POLICIES[kind]())
+    assert first + rest == whole
+    assert state == end
+    if kind == "random":  # A change every 7 steps, the later ones coarse.
+        mixture = end["mixture"]
+        assert len(mixture["stages"]) + mixture["changes"]["count"] == 1 + 180 // EVERY
+
+
+@pytest.mark.parametrize(("batch_size", "world_size"), [(10, 1), (2, 3), (1, 4)])
+def test_it_is_replayed_at_any_size_without_losses(datasets, batch_size, world_size):
+    whole, state = train(make(datasets), 150, Random())
+    rows = []
+    for rank in range(world_size):
+        options = {"batch_size": batch_size, "rank": rank, "world_size": world_size}
+        loader = make(datasets, **options)
+        loader.load_state_dict(state, replay=True)
+        batches = iter(loader)
+        steps = 600 // (batch_size * world_size)
+        rows.append([next(batches)["input_ids"][:, 0].tolist() for _ in range(steps)])
+    dealt = [
+        row
+        for step in zip(*rows, strict=True)
+        for pair in zip(*step, strict=True)
+        for row in pair
+    ]
+    assert dealt == whole
+
+
+def test_losses_are_means_by_dataset(datasets):
+    """From logits, tensors of losses and arrays; ignored labels do not count."""
+    loader = make(datasets, format="torch")
+    sums: dict[str, list[float]] = {}
+    learners = [pf.mixing.Learner(loader) for _ in range(4)]
+    rng = torch.Generator().manual_seed(1)
+    batches = iter(loader)
+    for _ in range(5):
+        batch = next(batches)
+        logits = torch.randn(4, 16, 50, generator=rng)
+        labels = torch.randint(0, 50, (4, 16), generator=rng)
+        labels[torch.rand(4, 16, generator=rng) < 0.3] = -100
+        losses = torch.zeros(4, 16)
+        losses[:, 1:] = torch.nn.functional.cross_entropy(
+            logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none"
+        )
+        ids = batch["dataset_ids"]
+        for row, number in enumerate(ids.tolist()):
+            counted = labels[row, 1:] != -100
+            total = sums.setdefault(f"loss/{loader.dataset_names[number]}", [0, 0])
+            total[0] += float(losses[row, 1:][counted].sum())
+            total[1] += int(counted.sum())
+        flat, rest = labels.clone(), losses.clone()
+        flat[:, 0] = -100  # As the first token of a document is, in a joined row.
+        learners[0].add(ids, labels, logits=logits)
+        learners[1].add(ids, labels, losses=losses)
+        learners[2].add(ids.numpy(), labels.numpy(), losses=losses.numpy())
+        learners[3].add(ids, flat.reshape(1, -1), losses=rest.reshape(1, -1))
+        for learner in learners:
+            learner.step()
+    expected = {name: total / count for name, (total, count) in sums.items()}
+    for learner in learners:
+        assert learner.means() == pytest.approx(expected, rel=1e-5)
+        assert learner.means() == {}
+
+
+def test_two_ranks_decide_alike_whatever_their_policies_return(datasets):
+    """The weights are the first rank's; the sums are of both."""
+    loaders = [make(datasets, rank=rank, world_size=2) for rank in range(2)]
+    told: list = []
+
+    def gather(values):  # One rank after the other: what the first told is known.
+        told.append(values)
+        return [told[-1], np.zeros_like(values)]
+
+    ours = {"code": 1.0, "math": 0.0, "web": 3.0}
+    learner = pf.mixing.Learner(
+        loaders[0], pf.mixing.FixedSchedule({0: ours}), every=1, group=gather
+    )
+    next(iter(loaders[0]))
+    assert learner.step()
+    theirs = {"code": 0.0, "math": 1.0, "web": 0.0}
+    other = pf.mixing.Learner(
+        loaders[1],
+        pf.mixing.FixedSchedule({0: theirs}),
+        every=1,
+        group=lambda values: [told[1] if len(values) == 4 else values * 0, values],
+    )
+    next(iter(loaders[1]))
+    assert other.step()
+    states = [loader.state_dict()["mixture"] for loader in loaders]
+    assert states[0] == states[1]
+    assert mixture_weights(loaders[1])[-1][1] == pytest.approx(
+        {"code": 0.25, "math": 0.0, "web": 0.75}, rel=1e-3
+    )
+
+
+def test_weights_that_hold_already_are_not_recorded(datasets):
+    loader = make(datasets)
+    batches = iter(loader)
+    for _ in range(5):
+        next(batches)
+        loader.set_weights({"code": 2, "math": 2, "web": 2})
+    assert len(loader.state_dict()["mixture"]["stages"]) == 1
+
+
+def test_another_policy_begins_anew(datasets, caplog):
+    _, state = train(make(datasets), 20, Random())
+    loader = make(datasets)
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state  # Also before there is a learner.
+    with caplog.at_level(logging.WARNING, "pagefeed"):
+        pf.mixing.Learner(loader, POLICIES["ado"]())
+    assert "of the policy Random, and ADO begins anew" in caplog.text
+    with pytest.raises(StateMismatchError, match="Learner"):
+        loader.load_state_dict(state | {"learning": {"version": 1}})
+
+
+def test_the_log_says_what_a_run_comes_to(datasets, caplog):
+    loader = make(datasets, max_epochs={"math": 2}, max_steps=100)
+    with caplog.at_level(logging.INFO, "pagefeed"):
+        next(iter(loader))
+        next(iter(loader))
+    [text] = [r.getMessage() for r in caplog.records if "the run of" in r.getMessage()]
+    plan = forecast(loader).datasets
+    math = plan["math"]
+    assert math.epochs == 2
+    assert math.out_at_step is not None
+    assert f"left out from step {math.out_at_step:,} on (max_epochs=2)" in text
+    assert plan["web"].out_at_step is None
+    for name, one in plan.items():
+        assert f"{name}: {one.delivered_tokens:,} tokens, {one.share:.2%}" in text
+    assert sum(one.share for one in plan.values()) == pytest.approx(1)
+    # It is really gone from there on, and comes before.
+    number = loader.dataset_names.index("math")
+    steps = [number in batch["dataset_ids"] for batch in loader]
+    assert not any(steps[math.out_at_step + 1 :])
+    assert any(steps[max(0, math.out_at_step - 40) : math.out_at_step + 1])
+
+
+def test_wrong_arguments_are_refused(datasets):
+    loader = make(datasets)
+    one = pf.Loader(datasets["web"], sequences=pf.Windows(16), batch_size=2)
+    three: Any = 3
+    wrong = {
+        "the Loader of a mixture": lambda: pf.mixing.Learner(one),
+        "needs dataset_ids": lambda: pf.mixing.Learner(
+            make(datasets, fields=("input_ids", "labels"))
+        ),
+        "must have update": lambda: pf.mixing.Learner(loader, policy=three),
+        "every": lambda: pf.mixing.Learner(loader, every=0),
+        "either logits or losses": lambda: pf.mixing.Learner(loader).add(
+            np.zeros(1), np.zeros((1, 4))
+        ),
+        "exclude each other": lambda: loader.load_state_dict(
+            loader.state_dict(), replay=True, grown="next-epoch"
+        ),
+    }
+    for words, call in wrong.items():
+        with pytest.raises(InvalidArgumentError, match=words):
+            call()
