@@ -24,11 +24,12 @@ from pagefeed.cli.common import (
     configure_run,
     declare,
     make_sound_loader,
+    storage_options,
     tell,
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import report as make_page
-from pagefeed.storage import local_path
+from pagefeed.storage import output_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +44,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; 1 if something cannot be read."""
-    path = Path(local_path(options.output, "--output"))
     metrics = None if options.metrics is None else _lines(options.metrics)
-    with warnings.catch_warnings(action="ignore"):
-        loader, damage = make_sound_loader(options)
-        page = make_page(loader, metrics=metrics, damage=damage)
-    path.write_text(page, encoding="utf-8")
-    lines = [f"{path} written, {len(page):,} characters"]
-    return tell(options, {"file": str(path)} | as_json(damage), lines, damage)
+    with output_file(options.output, storage_options(options), "--output") as out:
+        with warnings.catch_warnings(action="ignore"):
+            loader, damage = make_sound_loader(options)
+            page = make_page(loader, metrics=metrics, damage=damage)
+        out.write(page.encode())
+    lines = [f"{out.path} written, {len(page):,} characters"]
+    return tell(options, {"file": out.path} | as_json(damage), lines, damage)
 
 
 def _lines(file: str) -> list[str]:

@@ -15,7 +15,7 @@ from pagefeed.storage.outputs import (
     output_file,
     output_folder,
 )
-from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path
+from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path, plain_paths
 from pagefeed.storage.remote import (
     Located,
     RemoteStorage,
@@ -57,5 +57,6 @@ __all__ = [
     "names_in",
     "output_file",
     "output_folder",
+    "plain_paths",
     "remove_files",
 ]

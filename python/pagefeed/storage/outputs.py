@@ -35,7 +35,6 @@ PART_BYTES = 16 << 20
 _PARTS_AT_A_TIME = 2
 _UPLOAD = ".upload"
 _LOCK = ".pagefeed.lock"
-_OWNER = "_owner.json"
 
 
 class OutputFolder:
@@ -148,7 +147,7 @@ class _BucketFolder(OutputFolder):
     def __init__(self, url: str, storage: RemoteStorage) -> None:
         super().__init__(url)
         self._storage = storage
-        self._token = ""
+        self._owner = self._token = ""
 
     @property
     def storage(self) -> Storage:
@@ -199,18 +198,20 @@ class _BucketFolder(OutputFolder):
 
         A bucket has no lock that ends with its holder, so the last that began goes on.
         """
-        del lock
+        self._owner = lock
         now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
         told = f"process {os.getpid()} of {socket.gethostname()} since {now}"
         self._token = f"{told} {secrets.token_hex(8)}"
-        self.write(_OWNER, self._token.encode())
+        self.write(lock, self._token.encode())
         yield
         self.check_claim()
-        self.remove([_OWNER])
+        self.remove([lock])
 
     def check_claim(self) -> None:
-        found = self.read(_OWNER)
-        if self._token and found != self._token.encode():
+        if not self._token:
+            return
+        found = self.read(self._owner)
+        if found != self._token.encode():
             other = (found or b"another process").decode().rpartition(" ")[0]
             raise FileAccessError(
                 f"{self.path} was taken over by {other}, which goes on from what is "

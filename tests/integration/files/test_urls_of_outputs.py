@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import main
 
 URL = "s3://bucket/secret/out?X-Amz-Signature=abc"
@@ -17,9 +16,8 @@ URL = "s3://bucket/secret/out?X-Amz-Signature=abc"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    table = pa.table({"input_ids": [[1, 2, 3]] * 9, "text": ["a"] * 9})
+    table = pa.table({"input_ids": [[1, 2, 3]] * 9})
     pq.write_table(table, "a.parquet")
-    Path("tokenizer.json").write_text(tokenizer_json("gpt2"))
     return tmp_path
 
 
@@ -29,13 +27,11 @@ RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["report", *RUN, "--output", URL],
         ["checklist", *RUN, "--facts", URL],
         ["trace", *RUN, "--steps", "0:1", "--output", URL],
         ["index", *RUN[:3], "--cache-dir", URL],
         ["convert", *RUN[:3], "--to", "parquet", "--output", URL],
         ["head", *RUN[:3], "--tokenizer", URL],
-        ["tokenize", "a.parquet", "--tokenizer", "tokenizer.json", "--output", URL],
     ],
 )
 @pytest.mark.usefixtures("here")

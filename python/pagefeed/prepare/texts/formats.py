@@ -26,7 +26,15 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.samples import Mds, Tar
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
-from pagefeed.storage import Paths, Storage, StorageOptions, located
+from pagefeed.storage import (
+    OutputFolder,
+    Paths,
+    Storage,
+    StorageOptions,
+    is_url,
+    located,
+    plain_paths,
+)
 
 __all__ = [
     "FORMATS",
@@ -62,9 +70,14 @@ class Inputs(NamedTuple):
 
 
 def find_inputs(
-    paths: Paths, name: str | None, options: StorageOptions | None
+    paths: Paths,
+    name: str | None,
+    options: StorageOptions | None,
+    output: OutputFolder | None = None,
 ) -> Inputs:
     """Find files by paths, folders, patterns and URLs; ``name`` is a format or None.
+
+    Options may be those of the output alone.
 
     Raises:
         InvalidArgumentError: If the name of a file does not show its format.
@@ -72,7 +85,10 @@ def find_inputs(
     """
     known = _READERS.values() if name is None else [_READERS[name]]
     suffixes = tuple(dict.fromkeys(end for one in known for end in one.suffixes))
-    found = located(paths, options, suffixes)
+    given = plain_paths(paths)
+    if output is not None and is_url(output.path) and not any(map(is_url, given)):
+        options = None
+    found = located(given, options, suffixes)
     files = without_leftovers(found.storage, list(found.files))
     _check_splits(found.storage, files)
     return Inputs(

@@ -11,21 +11,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pagefeed._base import in_order
 from pagefeed.errors import (
     EmptySelectionError,
+    FileAccessError,
     InvalidArgumentError,
     LimitExceededError,
-    MissingFileError,
 )
 from pagefeed.prepare.texts import Rejected, WidenedError
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.storage import (
-    FileWriter,
-    Storage,
-    make_folder,
-    names_in,
-    remove_files,
-)
+from pagefeed.storage import OutputFolder
 from pagefeed.tokenizer import check_learned
 
 __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
@@ -33,6 +28,7 @@ __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
 MANIFEST = "_manifest.json"
 """Readers of folders skip names that begin with ``_``."""
 _ACCOUNT = "_tokenize"
+_JOB = f"{_ACCOUNT}/job.json"
 _REJECTED = "_rejected"
 MOST_REASONS = 16
 """Most reasons that are counted by name."""
@@ -88,10 +84,10 @@ class ShardRecord:
 class JobFolder:
     """Records the progress of a job in its folder until it is complete."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._account = f"{path}/{_ACCOUNT}"
-        self._rejected = f"{path}/{_REJECTED}"
+    def __init__(self, folder: OutputFolder) -> None:
+        self._out = folder
+        self.path = folder.path
+        self._rejected = f"{folder.path}/{_REJECTED}"
         self.today = datetime.date.min
         """The day on which the job began, which templates write."""
         self.widened: dict[str, str] = {}
@@ -108,8 +104,8 @@ class JobFolder:
             LimitExceededError: If a complete job has too many rejected records.
         """
         settings = job.settings()
-        manifest = _read_json(f"{self.path}/{MANIFEST}")
-        begun = _read_json(f"{self._account}/job.json")
+        manifest = self._read(MANIFEST)
+        begun = self._read(_JOB)
         known = (begun if manifest is None else manifest or {}) or {}
         known = known.get("settings")
         if known is not None and known != settings:
@@ -122,7 +118,7 @@ class JobFolder:
                 f"{self.path} is of another job ({'; '.join(differing)}): give another "
                 "folder, or remove this one"
             )
-        others = {n for n in names_in(self.path) if not n.startswith(".")} - {
+        others = {n for n in self._out.names() if not n.startswith(".")} - {
             _ACCOUNT,
             MANIFEST,
         }
@@ -133,31 +129,42 @@ class JobFolder:
         if manifest is not None:
             self._clean()
             return self._result(job, manifest, max_rejected)
-        make_folder(self._account)
         if begun is None:
             today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
             begun = {"settings": settings, "today": today, "widened": {}}
-            _write_json(f"{self._account}/job.json", begun)
+            self._write(_JOB, begun)
         self.today = datetime.date.fromisoformat(begun["today"])
         self.widened = begun["widened"]
         return None
 
     def widen(self, found: WidenedError) -> None:
         """Widen the type of a column, and remove the shards with the narrow one."""
-        begun = _read_json(f"{self._account}/job.json")
-        shards = [one for one in names_in(self._account) if one != "job.json"]
-        remove_files(self._account, shards)
-        remove_files(self._rejected, names_in(self._rejected))
-        written = [one for one in names_in(self.path) if one.endswith(".parquet")]
-        remove_files(self.path, written)
+        begun = self._read(_JOB)
+        names = self._out.names(_ACCOUNT)
+        self._out.remove(
+            [one for one in names if f"{_ACCOUNT}/{one}" != _JOB], _ACCOUNT
+        )
+        self._out.remove(self._out.names(_REJECTED), _REJECTED)
+        self._out.remove([one for one in self._out.names() if one.endswith(".parquet")])
         begun["widened"][found.name] = found.kind
-        _write_json(f"{self._account}/job.json", begun)
+        self._write(_JOB, begun)
         self.widened = begun["widened"]
 
     def shards(self, task: int) -> list[ShardRecord]:
         """Return the finished shards of a task, in order."""
+        return self._shards(task, None)
+
+    def all_shards(self, num_tasks: int) -> list[list[ShardRecord]]:
+        """Return the finished shards of each task."""
+        names = set(self._out.names(_ACCOUNT))
+        return list(in_order(lambda task: self._shards(task, names), range(num_tasks)))
+
+    def _shards(self, task: int, names: set[str] | None) -> list[ShardRecord]:
         found: list[ShardRecord] = []
-        while (told := _read_json(self._name(task, len(found)))) is not None:
+        while names is None or f"{shard_name(task, len(found))}.json" in names:
+            told = self._read(_record_name(task, len(found)))
+            if told is None:
+                break
             told["next"] = None if told["next"] is None else tuple(told["next"])
             found.append(ShardRecord(**told))
         return found
@@ -165,13 +172,17 @@ class JobFolder:
     def finish_shard(
         self, task: int, number: int, record: ShardRecord, rejected: Iterable[Rejected]
     ) -> None:
-        """Record a shard as finished; its file is complete."""
+        """Record a shard as finished; its file is complete.
+
+        Raises:
+            FileAccessError: If another process took the folder over.
+        """
+        self._out.check_claim()
         lines = [json.dumps(_told(one), sort_keys=True) for one in rejected]
         if lines:
-            name = f"{make_folder(self._rejected)}/{shard_name(task, number)}.jsonl"
-            with FileWriter(name) as out:
-                out.write("".join(f"{line}\n" for line in lines).encode())
-        _write_json(self._name(task, number), asdict(record))
+            name = f"{_REJECTED}/{shard_name(task, number)}.jsonl"
+            self._out.write(name, "".join(f"{line}\n" for line in lines).encode())
+        self._write(_record_name(task, number), asdict(record))
 
     def finish(self, job: Job, max_rejected: float) -> Tokenized:
         """Write the manifest, and remove everything else but the shards.
@@ -181,7 +192,9 @@ class JobFolder:
             LimitExceededError: If too many records were rejected, or all.
         """
         self._remove_drafts()
-        records = [r for task in range(len(job.tasks)) for r in self.shards(task)]
+        shards = self.all_shards(len(job.tasks))
+        records = [record for some in shards for record in some]
+        self._check_sizes(shards)
         tokenizer, storage = job.tokenizer, job.inputs.storage
         num_rows = sum(record.rows for record in records)
         num_learned = sum(record.learned for record in records)
@@ -197,7 +210,7 @@ class JobFolder:
             "reasons": _together([record.reasons for record in records]),
             "widened": self.widened,
             "num_learned": num_learned if job.has_labels else None,
-            "rejected": [f"{_REJECTED}/{name}" for name in names_in(self._rejected)],
+            "rejected": [f"{_REJECTED}/{name}" for name in self._out.names(_REJECTED)],
             "inputs": [
                 {"file": file, "bytes": storage.size(file)} for file in job.inputs.files
             ],
@@ -214,19 +227,35 @@ class JobFolder:
             ],
         }
         done = self._result(job, manifest, max_rejected)
-        _write_json(done.manifest, manifest)
+        self._out.check_claim()
+        self._write(MANIFEST, manifest)
         self._clean()
         return done
 
     def _remove_drafts(self) -> None:
         """Remove what killed processes began to write."""
-        for folder in (self.path, self._rejected):
-            remove_files(folder, filter(_DRAFT.fullmatch, names_in(folder)))
+        for below in ("", _REJECTED):
+            drafts = filter(_DRAFT.fullmatch, self._out.names(below))
+            self._out.remove(drafts, below)
+
+    def _check_sizes(self, shards: list[list[ShardRecord]]) -> None:
+        """Check that the files of shards are there, as long as they were written."""
+        sizes = self._out.sizes()
+        for task, some in enumerate(shards):
+            for record in some:
+                if record.file and sizes.get(record.file) != record.bytes:
+                    names = [f"{shard_name(task, n)}.json" for n in range(len(some))]
+                    self._out.remove(names, _ACCOUNT)
+                    raise FileAccessError(
+                        f"{self.path}/{record.file}: expected {record.bytes} bytes, "
+                        f"found {sizes.get(record.file, 'no file')}: something else "
+                        "wrote there; start the job again, which writes it anew"
+                    ).at(file=f"{self.path}/{record.file}")
 
     def _clean(self) -> None:
         """Remove the records of progress, and drafts of killed processes."""
         self._remove_drafts()
-        remove_files(self._account, names_in(self._account))
+        self._out.remove(self._out.names(_ACCOUNT), _ACCOUNT)
 
     def _result(
         self, job: Job, manifest: dict[str, Any], max_rejected: float
@@ -265,8 +294,16 @@ class JobFolder:
             )
         return done
 
-    def _name(self, task: int, number: int) -> str:
-        return f"{self._account}/{shard_name(task, number)}.json"
+    def _read(self, name: str) -> Any:  # noqa: ANN401
+        found = self._out.read(name)
+        return None if found is None else json.loads(found)
+
+    def _write(self, name: str, content: object) -> None:
+        self._out.write(name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def _record_name(task: int, number: int) -> str:
+    return f"{_ACCOUNT}/{shard_name(task, number)}.json"
 
 
 def shard_name(task: int, number: int) -> str:
@@ -311,15 +348,3 @@ def _told(one: Rejected) -> dict[str, Any]:
         except UnicodeDecodeError:
             told["record_base64"] = base64.b64encode(one.record).decode()
     return told
-
-
-def _read_json(path: str) -> Any:  # noqa: ANN401
-    try:
-        return json.loads(Storage().read_all(path))
-    except MissingFileError:
-        return None
-
-
-def _write_json(path: str, content: object) -> None:
-    with FileWriter(path) as out:
-        out.write((json.dumps(content, indent=1) + "\n").encode())

@@ -22,6 +22,7 @@ from pagefeed.prepare.texts import (
     pieces_of,
     types_of,
 )
+from pagefeed.storage import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["Job", "Layout", "Task", "make_wanted", "nested_text", "plan"]
@@ -65,7 +66,7 @@ class Job:
     """Refuse chats of which nothing is learned."""
     layout: Layout
     on_error: str
-    folder: str
+    folder: OutputFolder
     """Folder of the shards."""
     tasks: tuple[Task, ...]
 
@@ -84,8 +85,9 @@ class Job:
         """Return all settings that decide on the output, for comparison."""
         files, storage = self.inputs.files, self.inputs.storage
         versions = hashlib.blake2b(digest_size=16)
-        for file, format_ in zip(files, self.inputs.formats, strict=True):
-            versions.update(f"{file} {format_} {storage.version(file)}\n".encode())
+        found = zip(files, self.inputs.formats, storage.versions(files), strict=True)
+        for file, format_, version in found:
+            versions.update(f"{file} {format_} {version}\n".encode())
         return {
             "version": VERSION,
             "tokenizer": self.tokenizer.fingerprint,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Self
 
 from pagefeed import _core
@@ -20,7 +21,7 @@ class ShardFile:
     """Writes one file, which is not created before its first row.
 
     Args:
-        path: Path of the file.
+        begin: Begins the file.
         schema: A ``pyarrow.Schema`` whose first columns are lists of integers.
         num_lists: Number of these columns.
         layout: Layout of pages.
@@ -28,13 +29,12 @@ class ShardFile:
 
     def __init__(
         self,
-        path: str,
+        begin: Callable[[], FileWriter],
         schema: Any,  # noqa: ANN401 - pyarrow has no types
         num_lists: int,
         layout: Layout,
     ) -> None:
-        self.path = path
-        """Path of the file."""
+        self._begin = begin
         empty = arrow().BufferOutputStream()
         arrow("pyarrow.parquet").ParquetWriter(empty, schema).close()
         self.lists = _core.ListFile(
@@ -71,7 +71,7 @@ class ShardFile:
         if self._has_others:
             self._others.append(others)
         if self._file is None:
-            self._file = FileWriter(self.path)
+            self._file = self._begin()
         self._write_pages()
 
     def end_group(self) -> None:

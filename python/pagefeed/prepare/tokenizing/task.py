@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Self
 
 from pagefeed.errors import CancelledError, CorruptFileError
@@ -33,7 +34,7 @@ Advance = Callable[[int, int], object]
 def tasks_left(job: Job) -> list[int]:
     """Return the numbers of the tasks that are not finished."""
     folder = JobFolder(job.folder)
-    shards = [folder.shards(task) for task in range(len(job.tasks))]
+    shards = folder.all_shards(len(job.tasks))
     return [n for n, some in enumerate(shards) if not some or some[-1].next is not None]
 
 
@@ -111,7 +112,10 @@ class _Shard:
         self._number = number
         self._name = f"{shard_name(task, number)}.parquet"
         self._file = ShardFile(
-            f"{job.folder}/{self._name}", schema_of(job), num_lists_of(job), job.layout
+            partial(job.folder.writer, self._name),
+            schema_of(job),
+            num_lists_of(job),
+            job.layout,
         )
         self._rejected: list[Rejected] = []
         self._rows = self._tokens = self._waiting = 0

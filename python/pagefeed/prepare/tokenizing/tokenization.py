@@ -38,9 +38,7 @@ from pagefeed.storage import (
     PathLike,
     Paths,
     StorageOptions,
-    local_path,
-    locked,
-    make_folder,
+    output_folder,
 )
 from pagefeed.tokenizer import TextOfRow, Tokenizer, rows_of
 
@@ -93,7 +91,8 @@ def tokenize(
         inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow
             and Feather, folders of Hugging Face's ``save_to_disk``, MDS shards,
             WebDataset's tar files, plain text; ``.gz`` and ``.zst`` of most of these.
-        output: Folder of the files, empty or begun by the same job.
+        output: Folder of the files, empty or begun by the same job; or a URL of one in
+            a bucket, such as ``s3://bucket/tokens``.
         tokenizer: What encodes.
         column: The column or field of the texts. In tar files, what follows the first
             dot of a name, and a field of a JSON file as ``"json.text"``. Elsewhere a
@@ -178,7 +177,8 @@ def tokenize(
     _check_rejected(max_rejected)
     name = check_column(column_name, "column_name")
     shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
-    found = find_inputs(inputs, format, storage_options)
+    out = output_folder(output, storage_options, "output")
+    found = find_inputs(inputs, format, storage_options, output=out)
     source = check_column(column if messages is None else messages, "column")
     if text is None and messages is None:
         text = nested_text(found, source)
@@ -216,11 +216,11 @@ def tokenize(
             compression=compression,
         ),
         on_error=on_error,
-        folder=make_folder(local_path(output, "output")),
+        folder=out,
         tasks=plan(found, shard_bytes),
     )
     folder = JobFolder(job.folder)
-    with locked(f"{job.folder}/{LOCK}"):
+    with out.claimed(LOCK):
         done = folder.begin(job, max_rejected)
         if done is not None:
             return done
