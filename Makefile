@@ -97,6 +97,13 @@ asan:  ## Rust tests of the core under the address sanitizer
 		cargo test --quiet --locked --package pagefeed-core --lib --tests \
 		--target "$$(rustc --version --verbose | sed -n 's/^host: //p')" $(ARGS)
 
+# A seed decides which thread runs when, and what fails: `ARGS="--seed N"` replays one.
+.PHONY: simulate
+simulate:  ## The engine in simulated worlds, for as long as it runs (ARGS="--seed 7")
+	cargo test --quiet --locked --package pagefeed-core --features simulate --test simulate \
+		-- --corpus crates/pagefeed-core/tests/simulate/corpus.txt \
+		$(or $(ARGS),--first $$(date +%s)00000000)
+
 .PHONY: check
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	$(BIN)/ruff format --check .
@@ -105,6 +112,7 @@ check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-python --no-default-features -- --deny warnings
+	cargo clippy --quiet --locked --package pagefeed-core --features simulate --test simulate -- --deny warnings
 	$(BIN)/pytest --quiet tests/test_layers.py
 
 .PHONY: format

@@ -14,11 +14,11 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Buffers of this size and more are kept for all threads.
 pub const MIN_KEPT_BYTES: usize = 256 << 10;

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, LazyLock};
+
+use crate::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Locks that guard the descriptors: threads rarely meet.
 const NUM_SHARDS: usize = 16;

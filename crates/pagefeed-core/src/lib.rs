@@ -37,6 +37,7 @@ mod prefetch;
 pub mod schema;
 pub mod storage;
 pub mod store;
+pub mod sync;
 pub mod text;
 pub mod thrift;
 pub mod write;

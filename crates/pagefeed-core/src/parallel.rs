@@ -1,9 +1,9 @@
 //! Work divided among threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::Builder;
 
 use crate::error::{Error, Result, catch_panic};
+use crate::sync::thread::{self, Builder};
 
 /// Does the parts of some work, numbered from 0, on at most `num_threads` threads, this
 /// one among them; `make` makes for each thread what does a part.
@@ -34,7 +34,7 @@ where
             done.push((number, result));
         }
     };
-    let mut done = std::thread::scope(|scope| {
+    let mut done = thread::scope(|scope| {
         // Where the system gives no more threads, those there are do the work.
         let threads: Vec<_> = (1..num_threads.min(num_parts))
             .map_while(|_| Builder::new().spawn_scoped(scope, run).ok())

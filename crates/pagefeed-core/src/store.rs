@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -16,6 +16,7 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_READ_BYTES;
 use crate::storage::Storage;
+use crate::sync::Instant;
 
 /// What identifies the state of a file cheaply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,10 +23,9 @@ mod tests;
 mod worker;
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use assembly::aligned::Aligned;
 pub use assembly::batch::{Batch, Buffer};
@@ -39,6 +38,8 @@ pub use plan::Plan;
 pub use source::{ExtraReads, PageEntry, PagePart, PageSource, PartReads, PartSource};
 
 use crate::error::{Error, Kind, Result};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Instant, Mutex, MutexGuard, PoisonError};
 use plan::{PageNumbers, PreparedPlan};
 use schedule::State;
 use worker::{Role, Shared};
@@ -101,7 +102,7 @@ impl Engine {
         };
         for (number, role) in workers.chain(fetchers).enumerate() {
             let shared = Arc::clone(&engine.shared);
-            let started = std::thread::Builder::new()
+            let started = thread::Builder::new()
                 .name(format!("pagefeed-{number}"))
                 .spawn(move || worker::run(&shared, role));
             match started {
@@ -218,7 +219,7 @@ impl Engine {
         }
         self.shared.lock().is_stopping = true;
         self.shared.wake_all();
-        let this_thread = std::thread::current().id();
+        let this_thread = thread::current().id();
         for thread in std::mem::take(&mut *self.lock_threads()) {
             let thread = ManuallyDrop::into_inner(thread);
             // A worker that calls Python may collect the engine as garbage: it ends by itself.
@@ -232,6 +233,21 @@ impl Engine {
         let garbage = state.take_garbage();
         drop(state);
         garbage.discard();
+    }
+
+    /// What is wrong with the engine's account, if something is; nothing while its lock is
+    /// held. `outside` is how many batches the consumer has, if that is known.
+    #[cfg(feature = "simulate")]
+    pub fn audit(&self, outside: Option<usize>) -> std::result::Result<(), String> {
+        self.shared
+            .peek()
+            .map_or(Ok(()), |state| state.audit(outside))
+    }
+
+    /// Whether the engine has given up all it had: for simulations.
+    #[cfg(feature = "simulate")]
+    pub fn is_empty(&self) -> bool {
+        self.shared.peek().is_some_and(State::is_empty)
     }
 
     fn lock_threads(&self) -> MutexGuard<'_, Vec<ManuallyDrop<JoinHandle<()>>>> {

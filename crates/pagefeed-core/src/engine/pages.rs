@@ -1,6 +1,9 @@
 //! The pages that submitted batches still need: which are held, which must be
 //! loaded, in what order, and which can be spared longest.
 
+#[cfg(feature = "simulate")]
+mod audit;
+
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 

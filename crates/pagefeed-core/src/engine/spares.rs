@@ -34,6 +34,11 @@ impl SparePages {
         Some((key.0, self.by_size.remove(&key)?))
     }
 
+    #[cfg(feature = "simulate")]
+    pub fn num_bytes(&self) -> usize {
+        self.by_size.values().map(TokenPage::num_bytes).sum()
+    }
+
     pub fn take_largest(&mut self) -> Option<(usize, TokenPage)> {
         self.by_size
             .pop_last()

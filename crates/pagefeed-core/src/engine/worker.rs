@@ -1,8 +1,8 @@
 //! The threads: take a job, do it, say so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::assembly::batch::Buffer;
 use super::assembly::gathering::Gathering;
@@ -16,6 +16,7 @@ use crate::decode::limit_pages;
 use crate::error::{Error, Result, catch_panic};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, process_id, thread};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,18 +56,24 @@ impl Shared {
             work: Condvar::new(),
             fetches: Condvar::new(),
             settled: Condvar::new(),
-            process: std::process::id(),
+            process: process_id(),
         }
     }
 
     pub fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        process_id() != self.process
     }
 
     /// The lock. Must not be taken in a forked child.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         // A worker that panicked inside has left an error for the consumer.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the lock protects, if nobody has it: for simulations.
+    #[cfg(feature = "simulate")]
+    pub fn peek(&self) -> Option<&State> {
+        self.state.peek()
     }
 
     /// Wakes a thread of each kind if there may be work for one that sleeps. It wakes
@@ -178,7 +185,14 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
             Job::Gather(mut job) => {
-                let result = catch_panic(|| gather(shared, &mut scratch.loose, &mut job));
+                // Counted here: a panic leaves memory behind, too.
+                let loose = &mut scratch.loose;
+                job.scratch_before = loose.num_bytes();
+                let result = catch_panic(|| gather(shared, loose, &mut job));
+                if loose.num_bytes() > Budget::scratch_share(&shared.config) {
+                    *loose = LooseParts::default();
+                }
+                job.scratch_after = loose.num_bytes();
                 // Outside the lock: they lie anywhere, and each counts those who hold it.
                 job.pages.clear();
                 let mut state = shared.lock();
@@ -191,7 +205,7 @@ fn work(shared: &Shared, role: Role) {
             drop(state);
             // Where all processors are busy with work, the consumer would otherwise
             // get one only milliseconds later.
-            std::thread::yield_now();
+            thread::yield_now();
             state = shared.lock();
         }
     }
@@ -258,12 +272,7 @@ fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Resul
         is_last: job.is_last,
         source: &*shared.source,
     };
-    job.scratch_before = loose.num_bytes();
     let result = batch.write(buffer, loose);
     job.reads = loose.take_reads();
-    if loose.num_bytes() > Budget::scratch_share(&shared.config) {
-        *loose = LooseParts::default();
-    }
-    job.scratch_after = loose.num_bytes();
     result.map_err(|(page, error)| shared.source.locate(error, page))
 }

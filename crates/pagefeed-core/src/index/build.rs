@@ -1,8 +1,8 @@
 //! Building the index: files in parallel, each from its footer.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::chunk::ChunkPages;
 use super::join::Joint;
@@ -15,6 +15,7 @@ use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
 use crate::storage::Storage;
 use crate::store::FileId;
+use crate::sync::{Mutex, PoisonError};
 
 /// What one file contributes.
 struct IndexedFile {

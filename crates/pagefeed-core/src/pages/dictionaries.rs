@@ -1,12 +1,13 @@
 //! Decoded dictionaries and the like, kept inside a byte budget.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::decode::Tokens;
 use crate::error::Result;
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);

@@ -4,7 +4,7 @@
 //! several pages of tokens share is made once and kept in [`SharedPages`].
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 
@@ -14,6 +14,7 @@ use super::numbering::saturated;
 use crate::decode::OpenedRun;
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
+use crate::sync::{Mutex, PoisonError};
 
 /// Some rows of one page of a column.
 pub(super) struct PageRows {

@@ -6,6 +6,8 @@
 //! whose next use is farthest away, and if the head's own pages are too many, by
 //! writing those that are there into the batch and letting them go.
 
+#[cfg(feature = "simulate")]
+mod audit;
 mod gathers;
 mod jobs;
 mod loads;
@@ -250,9 +252,11 @@ impl State {
     /// Gives up all memory that is kept for reuse.
     pub fn release(&mut self) {
         self.clear();
-        while let Some((_, page)) = self.spares.take_largest() {
+        while let Some((bytes, page)) = self.spares.take_largest() {
+            self.budget.spare -= bytes;
             self.garbage.pages.push(Page::Tokens(page));
         }
+        self.budget.num_buffers -= self.spare_buffers.len();
         self.garbage.buffers.append(&mut self.spare_buffers);
         self.garbage.is_trim_due = true;
     }

@@ -53,6 +53,61 @@ fn a_panic_becomes_an_error() {
 }
 
 #[test]
+fn a_panic_among_parts_leaves_the_account_right() {
+    struct Parts(AtomicBool);
+    impl PageSource for Parts {
+        fn num_pages(&self) -> u64 {
+            u64::MAX
+        }
+        fn decode(
+            &self,
+            _: &mut PageOpener,
+            _: u64,
+            _: &Fetched,
+            _: Option<TokenPage>,
+        ) -> Result<Page> {
+            Err(Error::invalid("no page is loaded"))
+        }
+        fn entry(&self, _: u64) -> PageEntry {
+            PageEntry::new(0, 100)
+        }
+        fn parts(&self) -> Option<&dyn PartSource> {
+            Some(self)
+        }
+    }
+    impl PartSource for Parts {
+        fn num_tokens(&self, _: u64) -> Option<u64> {
+            Some(10)
+        }
+        fn read_parts(
+            &self,
+            parts: &mut [&mut PagePart],
+            _: &mut Vec<u8>,
+        ) -> Result<PartReads, (u64, Error)> {
+            for part in parts {
+                part.loaded.tokens = Tokens::I32(vec![7; 10]);
+                part.loaded.row_offsets = vec![0, 10];
+                assert!(!self.0.swap(false, Ordering::Relaxed), "a bad part");
+            }
+            Ok(PartReads::default())
+        }
+    }
+    let source = Arc::new(Parts(AtomicBool::new(true)));
+    let engine = Engine::new(source, config(1, 1 << 20, TokenType::I64)).unwrap();
+    engine.submit(first_tokens(&[1, 2])).unwrap();
+    assert_eq!(next(&engine).unwrap_err().kind(), Kind::Internal);
+    // The memory of what was read before the panic counts once.
+    engine.clear().unwrap();
+    for _ in 0..2 {
+        engine.submit(first_tokens(&[1, 2])).unwrap();
+        assert_eq!(
+            values(&next(&engine).unwrap(), TokenType::I64)[..10],
+            [7; 10]
+        );
+    }
+}
+
+#[test]
 fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
     let negative = Engine::new(
         Arc::new(Formula::default()),

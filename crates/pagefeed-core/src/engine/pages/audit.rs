@@ -1,0 +1,79 @@
+//! What holds of the table whenever nobody changes it: for simulations.
+
+use super::{BatchNumber, PageTable, Slot, State};
+
+impl PageTable {
+    /// What is wrong with it, if something is.
+    pub fn audit(&self) -> Result<(), String> {
+        if self.slots.len() + self.free.len() != self.entries.len() {
+            return Err("slots are neither free nor used, or both".to_string());
+        }
+        for (&page, &slot) in &self.slots {
+            if self.page(slot) != page {
+                return Err(format!(
+                    "slot {slot} has page {}, not {page}",
+                    self.page(slot)
+                ));
+            }
+            let entry = &self.entries[slot as usize];
+            if entry.uses.is_empty() {
+                return Err(format!("page {page} is kept for nobody"));
+            }
+            if !entry.uses.iter().is_sorted() {
+                return Err(format!("uses of page {page} are in disorder"));
+            }
+            let record = &self.records[slot as usize];
+            if let State::Held(held) = &entry.content
+                && record.bytes < held.num_bytes()
+            {
+                return Err(format!("page {page} takes more than is counted"));
+            }
+        }
+        let is_clean = |&slot: &Slot| {
+            let entry = &self.entries[slot as usize];
+            matches!(entry.content, State::Absent) && entry.uses.is_empty()
+        };
+        if !self.free.iter().all(is_clean) {
+            return Err("a free slot has a page".to_string());
+        }
+        let uses = self.entries.iter().map(|entry| entry.uses.len());
+        if uses.sum::<usize>() != self.num_uses {
+            return Err("uses are counted wrongly".to_string());
+        }
+        Ok(())
+    }
+
+    /// Pages that are neither there nor to come; what failed is not tried again.
+    pub fn num_lost(&self) -> usize {
+        let is_lost = |(&page, &slot): (&u64, &Slot)| {
+            let is_absent = matches!(self.entries[slot as usize].content, State::Absent);
+            let is_queued = self.again.contains(&(self.next_use(slot), slot))
+                || self.fresh.contains(&(slot, page));
+            is_absent && !is_queued
+        };
+        let slots = self.slots.iter();
+        slots.filter(|&one| is_lost(one)).count()
+    }
+
+    /// Bytes counted for the pages that are held.
+    pub fn held_bytes(&self) -> usize {
+        let slots = (0..self.entries.len()).filter(|&slot| self.is_held(slot as Slot));
+        slots.map(|slot| self.records[slot].bytes).sum()
+    }
+
+    pub fn is_held(&self, slot: Slot) -> bool {
+        matches!(self.entries[slot as usize].content, State::Held(_))
+    }
+
+    pub fn is_used(&self, slot: Slot, batch: BatchNumber) -> bool {
+        self.entries[slot as usize].uses.contains(&batch)
+    }
+
+    pub fn num_uses(&self) -> usize {
+        self.num_uses
+    }
+
+    pub fn num_readers(&self) -> u32 {
+        self.entries.iter().map(|entry| entry.num_readers).sum()
+    }
+}

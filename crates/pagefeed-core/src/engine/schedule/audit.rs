@@ -1,0 +1,106 @@
+//! What holds whenever the lock is free: for simulations.
+
+use super::State;
+use super::pending::{DONE, Phase};
+
+impl State {
+    /// What is wrong with the account, if something is. `outside` is how many batches the
+    /// consumer has, if that is known.
+    pub fn audit(&self, outside: Option<usize>) -> Result<(), String> {
+        self.pages.audit()?;
+        let sums = [
+            ("held", self.budget.held, self.pages.held_bytes()),
+            ("spare", self.budget.spare, self.spares.num_bytes()),
+            (
+                "pending_bytes",
+                self.pending_bytes,
+                self.batches.iter().map(|pending| pending.num_bytes()).sum(),
+            ),
+        ];
+        for (name, counted, found) in sums {
+            if counted != found {
+                return Err(format!("{name} is {counted} bytes, there are {found}"));
+            }
+        }
+        self.audit_batches()?;
+        let num_lost = self.pages.num_lost();
+        if num_lost > 0 && self.failure.is_none() {
+            return Err(format!(
+                "{num_lost} pages will not be loaded, and nothing failed"
+            ));
+        }
+        if self.num_running == 0 {
+            self.audit_at_rest(outside)?;
+        }
+        Ok(())
+    }
+
+    /// What is missing and what is ready, batch by batch.
+    fn audit_batches(&self) -> Result<(), String> {
+        let mut num_uses = 0;
+        for (batch, pending) in (self.head..).zip(&self.batches) {
+            let left = pending.uses.iter().filter(|&&slot| slot != DONE);
+            num_uses += left.clone().count();
+            if left.clone().any(|&slot| !self.pages.is_used(slot, batch)) {
+                return Err(format!("batch {batch} uses a page that does not know it"));
+            }
+            let missing = left.filter(|&&slot| !self.pages.is_held(slot)).count();
+            if missing != pending.num_missing {
+                return Err(format!(
+                    "batch {batch} counts {} pages as missing, {missing} are",
+                    pending.num_missing
+                ));
+            }
+            if pending.is_ready() != self.ready.contains(&batch) {
+                return Err(format!("batch {batch} is ready or not"));
+            }
+            if matches!(pending.phase, Phase::Done) && missing > 0 {
+                return Err(format!("batch {batch} is done without {missing} pages"));
+            }
+        }
+        if num_uses != self.pages.num_uses() {
+            return Err(format!(
+                "pages have {} uses, batches {num_uses}",
+                self.pages.num_uses()
+            ));
+        }
+        let is_known = |batch: &u64| (self.head..self.end()).contains(batch);
+        if !self.ready.iter().all(is_known) {
+            return Err("a batch is ready that is not there".to_string());
+        }
+        Ok(())
+    }
+
+    /// Where no thread has a job.
+    fn audit_at_rest(&self, outside: Option<usize>) -> Result<(), String> {
+        if self.budget.loading > 0 {
+            let bytes = self.budget.loading;
+            return Err(format!("nothing is loaded, at {bytes} bytes"));
+        }
+        if self.pages.num_readers() > 0 || !self.fetched.is_empty() {
+            return Err(format!(
+                "nothing runs, {} pages are read, {} fetched",
+                self.pages.num_readers(),
+                self.fetched.len()
+            ));
+        }
+        let in_batches = self.batches.iter().filter(|batch| batch.buffer.is_some());
+        let found = self.spare_buffers.len() + in_batches.count();
+        if let Some(outside) = outside
+            && self.budget.num_buffers != found + outside
+        {
+            return Err(format!(
+                "{} batches' memory is counted, {found} are here and {outside} outside",
+                self.budget.num_buffers
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether it has given up all it had.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+            && self.budget.held + self.budget.spare + self.pending_bytes == 0
+            && self.spare_buffers.is_empty()
+    }
+}

@@ -1,0 +1,105 @@
+//! The engine in a simulated world: a seed gives pages, plans, memory, threads, a consumer,
+//! faults of the storage, and who runs when.
+//!
+//!     cargo test --package pagefeed-core --features simulate --test simulate -- --seed 7
+
+#![allow(clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
+mod consumer;
+mod memory;
+mod pages;
+mod plans;
+
+use std::cell::Cell;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Instant;
+
+use pagefeed_core::sync::simulated::{Policy, Random, Settings, Summary, run};
+
+use arguments::Arguments;
+use consumer::{Case, Consumer};
+
+thread_local! {
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Prints what is wrong, and ends.
+fn fail(message: &str) -> ! {
+    println!("seed {}: {message}", SEED.get());
+    std::process::exit(1);
+}
+
+/// Lives through the world of a seed.
+fn live(seed: u64, is_traced: bool) -> Summary {
+    SEED.set(seed);
+    let mut random = Random::new(seed);
+    let consumer = Rc::new(Consumer::new(Case::draw(&mut random)));
+    let watched = Rc::clone(&consumer);
+    let every = random.of(&[1, 16, 16, 16]);
+    let settings = Settings {
+        seed: random.next(),
+        policy: Policy::any(&mut random),
+        spurious: random.of(&[0, 0, 5, 50]),
+        most_threads: random.of(&[1, 2, 100, 100, 100, 100, 100]) as usize,
+        most_steps: 2_000_000,
+        trace: is_traced
+            .then_some(|time, thread, event| println!("{time:>12} {thread:12} {event}")),
+        watch: Some((every, Box::new(move || watched.watch()))),
+        fail,
+    };
+    run(settings, move || consumer.live())
+}
+
+/// Whether the world of a seed leaves memory behind whenever it is lived through: what is
+/// made once stays.
+fn is_lost(seed: u64) -> bool {
+    let before = memory::bytes();
+    live(seed, false);
+    memory::bytes() != before
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::from(2);
+        }
+    };
+    if !arguments.is_traced {
+        std::panic::set_hook(Box::new(|_| {})); // What is wrong is printed once.
+    }
+    if let Some(seed) = arguments.seed {
+        let summary = live(seed, arguments.is_traced);
+        println!("seed {seed}: {} steps", summary.steps);
+    }
+    let begin = Instant::now();
+    let (mut count, mut steps, mut said) = (0, 0, 0);
+    for seed in arguments.seeds() {
+        if arguments
+            .seconds
+            .is_some_and(|most| begin.elapsed() >= most)
+        {
+            break;
+        }
+        let before = memory::bytes();
+        let summary = live(seed, false);
+        if memory::bytes() != before && is_lost(seed) {
+            fail("memory is not given back");
+        }
+        if seed.is_multiple_of(64) && live(seed, false) != summary {
+            fail("the same seed gives another run");
+        }
+        count += 1;
+        steps += summary.steps;
+        if begin.elapsed().as_secs() / 60 > said {
+            said = begin.elapsed().as_secs() / 60;
+            println!("{count} seeds up to {seed}, {steps} steps, {said} minutes");
+        }
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{count} seeds, {steps} steps, {seconds:.1} s: nothing is wrong");
+    ExitCode::SUCCESS
+}

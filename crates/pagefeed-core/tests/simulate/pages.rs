@@ -1,0 +1,278 @@
+//! Pages made of their numbers, and what befalls those who read them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pagefeed_core::decode::{TokenPage, Tokens};
+use pagefeed_core::engine::{Engine, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
+use pagefeed_core::error::{Error, Kind, Result};
+use pagefeed_core::page::PageOpener;
+use pagefeed_core::storage::Fetched;
+use pagefeed_core::sync::simulated::{self, Random, sleep};
+use pagefeed_core::sync::{Condvar, Mutex, PoisonError};
+
+/// What befalls a page whenever it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The storage refuses it.
+    Refused,
+    /// It fails its checksum.
+    Damaged,
+    /// It holds fewer tokens than it should.
+    Short,
+    /// Its file is another by now.
+    Changed,
+    /// Whoever reads it panics.
+    Panics,
+    /// The storage never answers.
+    Never,
+}
+
+impl Fault {
+    fn is_of_storage(self) -> bool {
+        matches!(self, Self::Refused | Self::Changed | Self::Never)
+    }
+}
+
+/// A fault, and how often it is met.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned {
+    pub fault: Fault,
+    pub times: usize,
+}
+
+/// Numbers of the tokens of a page; a page has three rows, of which one is empty.
+pub fn num_tokens(page: u64) -> u64 {
+    9 + page.wrapping_mul(37) % 23
+}
+
+pub fn token(page: u64, position: u64) -> u16 {
+    (page.wrapping_mul(131) + position * 7) as u16
+}
+
+/// Where rows of a page begin.
+pub fn row_offsets(page: u64) -> [u32; 4] {
+    [0, 5, 5, num_tokens(page) as u32]
+}
+
+/// A source of made pages.
+pub struct Made {
+    pub in_flight: usize,
+    /// Consecutive pages of a file.
+    pub file_pages: u64,
+    /// Whether every third page can be read in parts.
+    pub has_parts: bool,
+    /// Bytes that the source says to keep, at most.
+    pub most_kept: usize,
+    /// Longest time that an answer takes, in nanoseconds.
+    pub latency: u64,
+    pub faults: RefCell<HashMap<u64, Planned>>,
+    /// What Python's threads hold while they compute, if pages are made with it.
+    pub gil: Option<Arc<Mutex<()>>>,
+    /// Set when nobody wants an answer any more.
+    stopped: Mutex<bool>,
+    stop: Condvar,
+    /// The engine itself, for whoever collects it as garbage.
+    pub garbage: RefCell<Option<Arc<Engine>>>,
+    pub kept: AtomicUsize,
+    /// Fetches under way.
+    pub fetching: AtomicUsize,
+}
+
+// SAFETY: all threads of a machine are coroutines of one thread of the system, which
+// borrow no cell while others go on.
+unsafe impl Send for Made {}
+// SAFETY: likewise.
+unsafe impl Sync for Made {}
+
+impl Made {
+    pub fn new(random: &mut Random) -> Self {
+        Self {
+            in_flight: random.of(&[0, 0, 0, 1, 2, 4]) as usize,
+            file_pages: random.of(&[1, 4, 1000]),
+            has_parts: random.one_in(4),
+            most_kept: if random.one_in(4) { 400 } else { 0 },
+            latency: random.of(&[0, 2_000, 100_000, 10_000_000]),
+            faults: RefCell::default(),
+            gil: random.one_in(6).then(Arc::default),
+            stopped: Mutex::default(),
+            stop: Condvar::new(),
+            garbage: RefCell::default(),
+            kept: AtomicUsize::new(0),
+            fetching: AtomicUsize::new(0),
+        }
+    }
+
+    /// Ends all waiting for the storage.
+    pub fn stop(&self) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.notify_all();
+    }
+
+    /// Pages of a file, if the fault strikes a fetch, which may be of several of them.
+    pub fn comes_along(&self, fault: Fault) -> Option<u64> {
+        (self.in_flight > 0 && fault.is_of_storage()).then_some(self.file_pages)
+    }
+
+    fn wait_for_stop(&self) {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*stopped {
+            let woken = self.stop.wait(stopped);
+            stopped = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn take_time(&self) {
+        if self.latency > 0 {
+            let time = simulated::random(|random| random.below(self.latency));
+            sleep(Duration::from_nanos(time));
+        }
+    }
+
+    /// The fault that reading the page meets now.
+    fn meet(&self, page: u64, is_fetch: bool) -> Option<Fault> {
+        let mut faults = self.faults.borrow_mut();
+        let planned = faults.get_mut(&page)?;
+        if planned.times == 0 || (self.in_flight > 0 && planned.fault.is_of_storage() != is_fetch) {
+            return None;
+        }
+        planned.times -= 1;
+        Some(planned.fault)
+    }
+
+    fn suffer(&self, page: u64, is_fetch: bool) -> Result<bool> {
+        let error = |kind, text: &str| Err(Error::new(kind, format!("page {page}: {text}")));
+        match self.meet(page, is_fetch) {
+            None => Ok(false),
+            Some(Fault::Short) => Ok(true),
+            Some(Fault::Refused) => error(Kind::Io(std::io::ErrorKind::TimedOut), "refused"),
+            Some(Fault::Damaged) => error(Kind::Checksum, "damaged"),
+            Some(Fault::Changed) => error(Kind::Stale, "changed"),
+            Some(Fault::Panics) => panic!("page {page}: a panic"),
+            Some(Fault::Never) => {
+                self.wait_for_stop();
+                error(Kind::Cancelled, "stopped")
+            }
+        }
+    }
+
+    /// What a worker does that calls Python: takes its lock, and collects garbage.
+    fn call_python(&self) {
+        let Some(gil) = &self.gil else { return };
+        let held = gil.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take_time();
+        drop(held);
+        let garbage = self.garbage.borrow_mut().take();
+        drop(garbage);
+    }
+}
+
+fn tokens_of(page: u64, count: u64, recycle: Option<TokenPage>) -> TokenPage {
+    let mut made = recycle.unwrap_or_default();
+    let values = (0..count).map(|position| token(page, position));
+    made.tokens = match page % 4 {
+        0 => Tokens::U16(values.collect()),
+        1 => Tokens::I32(values.map(i32::from).collect()),
+        2 => Tokens::U32(values.map(u32::from).collect()),
+        _ => Tokens::I64(values.map(i64::from).collect()),
+    };
+    made.row_offsets.clear();
+    let offsets = row_offsets(page).map(|offset| offset.min(count as u32));
+    made.row_offsets.extend(offsets);
+    made
+}
+
+impl PageSource for Made {
+    fn num_pages(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        simulated::note("fetches");
+        let under_way = self.fetching.fetch_add(1, Ordering::Relaxed) + 1;
+        if under_way > self.in_flight {
+            simulated::fail("more fetches are under way than there should be");
+        }
+        self.take_time();
+        let met = pages
+            .iter()
+            .try_for_each(|&page| self.suffer(page, true).map(drop));
+        self.fetching.fetch_sub(1, Ordering::Relaxed);
+        met?;
+        Ok(pages.iter().map(|_| Fetched::default()).collect())
+    }
+
+    fn decode(
+        &self,
+        _: &mut PageOpener,
+        page: u64,
+        _: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
+        simulated::note("decodes");
+        if self.in_flight == 0 {
+            self.take_time();
+        }
+        self.call_python();
+        let is_short = self.suffer(page, false)?;
+        let count = if is_short { 2 } else { num_tokens(page) };
+        if self.most_kept > 0 {
+            let kept = simulated::random(|random| random.below(self.most_kept as u64));
+            self.kept.store(kept as usize, Ordering::Relaxed);
+        }
+        Ok(Page::Tokens(tokens_of(page, count, recycle)))
+    }
+
+    fn entry(&self, page: u64) -> PageEntry {
+        PageEntry {
+            file: (page / self.file_pages) as usize,
+            ..PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
+        }
+    }
+
+    fn parts(&self) -> Option<&dyn PartSource> {
+        self.has_parts.then_some(self as _)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+}
+
+impl PartSource for Made {
+    fn num_tokens(&self, page: u64) -> Option<u64> {
+        page.is_multiple_of(3).then(|| num_tokens(page))
+    }
+
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        _: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)> {
+        self.take_time();
+        for part in &mut *parts {
+            let page = part.page;
+            let faults = [false, true].into_iter().filter(|_| self.in_flight > 0);
+            let faults = faults.chain([false].into_iter().filter(|_| self.in_flight == 0));
+            let mut count = num_tokens(page);
+            for is_fetch in faults {
+                if self.suffer(page, is_fetch).map_err(|error| (page, error))? {
+                    count = 2;
+                }
+            }
+            part.loaded = tokens_of(page, count, Some(std::mem::take(&mut part.loaded)));
+            part.first = row_offsets(page)[part.row as usize] + part.first_token;
+        }
+        Ok(PartReads {
+            reads: parts.len() as u64,
+            bytes: 0,
+        })
+    }
+}
